@@ -1,0 +1,58 @@
+import type { GenericSchema } from "valibot";
+import type { Identity } from "../lib/access/identity.ts";
+import type { Scope } from "../lib/base/records/caller.ts";
+import type { Services } from "../lib/gateway.ts";
+
+/** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
+export type ResponseClass = typeof Response;
+
+/** What a handler gets beside the request. One per request, built by the router. */
+export interface RequestContext {
+  readonly services: Services;
+  readonly Response: ResponseClass;
+  /** null on public routes */
+  readonly identity: Identity | null;
+  /** Path parameters, decoded */
+  readonly params: Readonly<Record<string, string>>;
+  readonly requestId: string;
+  /** Peer address, undefined when the mounting server does not say */
+  readonly remoteAddress: string | undefined;
+  /**
+   * Aborts with a CancelError (`client_gone`, `timeout`, `shutdown`) until the reply is handed over, then never again.
+   * Made when first read.
+   */
+  readonly signal: AbortSignal;
+  /** The path within the gateway, without the mount's base path, and the query */
+  readonly path: string;
+  readonly query: URLSearchParams;
+  /** Names of body fields that were not honoured; the router writes them to x-postern-ignored */
+  readonly ignored: string[];
+}
+
+/** `public`: no credentials. `pairing_code`: the handler checks the code. Otherwise the scope a bearer token needs. */
+export type RouteAccess = "public" | "pairing_code" | Scope;
+
+export type Handler = (request: Request, context: RequestContext) => Response | Promise<Response>;
+
+/** One row of the route table; `/openapi.json` is generated from it. */
+export interface Route {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** `/v1/models/:id`; a parameter is one path segment, or the rest of the path when written `:id+` */
+  readonly path: string;
+  /** Required: forgetting it does not compile */
+  readonly access: RouteAccess;
+  readonly summary: string;
+  /** Schema of the JSON body, the one the handler validates with; undefined: the route reads none */
+  readonly body?: GenericSchema | undefined;
+  /** Whether an empty body is fine. Default false */
+  readonly bodyOptional?: boolean;
+  /** Reply of the success case: status, media type and, for JSON, its schema */
+  readonly reply: { readonly status: number; readonly type: string; readonly schema?: GenericSchema };
+  /** Query parameters by name, with a description */
+  readonly query?: Readonly<Record<string, string>>;
+  /** Whether Idempotency-Key is honoured. Required for POST: `refused` on routes that hand out secrets */
+  readonly idempotency?: "honoured" | "refused";
+  /** A WebSocket handshake is accepted here; a plain GET is 426 */
+  readonly websocket?: true;
+  readonly handler: Handler;
+}

@@ -1,0 +1,67 @@
+import type { Scope } from "../base/records/caller.ts";
+
+/** Who sent a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
+export interface Identity {
+  readonly tokenId: string | null;
+  readonly scopes: readonly Scope[];
+}
+
+/** A token as lists show it: never the token itself. Times are ISO 8601. */
+export interface TokenRecord {
+  readonly id: string;
+  readonly label: string;
+  readonly scopes: readonly Scope[];
+  readonly created_at: string;
+  readonly expires_at: string | null;
+  readonly last_used_at: string | null;
+}
+
+/** A token just made: the only moment its text exists outside the client. */
+export interface IssuedToken {
+  readonly token: string;
+  readonly record: TokenRecord;
+}
+
+/** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
+export interface Tokens {
+  /** @returns undefined for an unknown, expired or malformed token */
+  verify(token: string): Identity | undefined;
+  issue(options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined }): Promise<IssuedToken>;
+  list(): Promise<readonly TokenRecord[]>;
+  /** @returns false for an unknown id */
+  revoke(id: string): Promise<boolean>;
+  /** @returns how many there were */
+  revokeAll(): Promise<number>;
+  /** Stored tokens, not counting those of the environment and the control file */
+  count(): Promise<number>;
+}
+
+/** The pairing code and its exchange (DESIGN.md section 5). */
+export interface Pairing {
+  /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
+  createCode(): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  /**
+   * Takes the code, atomically, and issues an admin token.
+   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After
+   */
+  redeem(code: string | null): Promise<IssuedToken>;
+}
+
+/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most. */
+export interface Tickets {
+  issue(identity: Identity): { readonly ticket: string; readonly expiresInSeconds: number };
+  take(ticket: string): Identity | undefined;
+}
+
+/** A sliding window per key. */
+export interface SlidingWindow {
+  /** Takes one slot of `key`. @param now milliseconds, monotonic */
+  take(key: string, now: number): WindowState;
+}
+export interface WindowState {
+  readonly allowed: boolean;
+  readonly limit: number;
+  readonly remaining: number;
+  /** Milliseconds until a slot is free (when refused) or the window is empty again */
+  readonly resetMs: number;
+}

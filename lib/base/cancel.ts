@@ -1,0 +1,30 @@
+/** Why work was stopped (DESIGN.md section 1): the typed reason of every derived signal. */
+export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget";
+
+/** The `reason` of an aborted signal; also what a cancelled wait rejects with. */
+export class CancelError extends Error {
+  override readonly name = "CancelError";
+  readonly reason: CancelReason;
+  constructor(reason: CancelReason, message: string = SENTENCE[reason]) {
+    super(message);
+    this.reason = reason;
+  }
+}
+
+const SENTENCE: Record<CancelReason, string> = {
+  client_gone: "The client went away",
+  timeout: "The time limit was reached",
+  cancelled: "The work was cancelled",
+  shutdown: "The gateway is shutting down",
+  budget: "The token budget is used up",
+};
+
+/** Reason of an aborted signal; `cancelled` for a signal aborted with anything but a CancelError. */
+export function cancelReason(signal: AbortSignal): CancelReason {
+  return signal.reason instanceof CancelError ? signal.reason.reason : "cancelled";
+}
+
+/** The error to throw for an aborted signal: its own CancelError, else one of reason `cancelled`. */
+export function cancelError(signal: AbortSignal): CancelError {
+  return signal.reason instanceof CancelError ? signal.reason : new CancelError("cancelled");
+}

@@ -1,0 +1,62 @@
+import { cancelError, CancelError } from "./cancel.ts";
+
+/** A timer that can be cleared before it fires; clearing twice does nothing. */
+export interface Timer {
+  clear(): void;
+}
+
+/** A signal that aborts with CancelError `timeout`; clear it when the work is done. */
+export interface TimeoutSignal extends Timer {
+  readonly signal: AbortSignal;
+}
+
+/** The only source of time. Durations are measured by `monotonic`, records are stamped by `now`. */
+export interface Clock {
+  /** Milliseconds since the epoch */
+  now(): number;
+  /** Milliseconds since an arbitrary start; never goes back */
+  monotonic(): number;
+  /** Resolves after `ms` milliseconds. @throws {CancelError} when `signal` aborts first */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  timeoutSignal(ms: number): TimeoutSignal;
+  /** Runs `fn` once after `ms` milliseconds; does not keep the process alive */
+  after(ms: number, fn: () => void): Timer;
+  /** Runs `fn` each `ms` milliseconds; does not keep the process alive. `fn` must not throw */
+  every(ms: number, fn: () => void): Timer;
+}
+
+/** The clock of a running process. */
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  sleep(ms, signal) {
+    if (signal?.aborted) return Promise.reject(cancelError(signal));
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        clearTimeout(timer);
+        // The listener is only added when there is a signal
+        reject(cancelError(signal as AbortSignal));
+      };
+      const timer = setTimeout(() => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      }, ms);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  },
+  timeoutSignal(ms) {
+    const controller = new AbortController();
+    const timer = this.after(ms, () => controller.abort(new CancelError("timeout")));
+    return { signal: controller.signal, clear: timer.clear };
+  },
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms);
+    timer.unref?.();
+    return { clear: () => clearTimeout(timer) };
+  },
+  every(ms, fn) {
+    const timer = setInterval(fn, ms);
+    timer.unref?.();
+    return { clear: () => clearInterval(timer) };
+  },
+};

@@ -1,0 +1,125 @@
+/**
+ * The four errors by who is told. Everything else that is thrown is a bug: it is logged whole and shown as one fixed sentence.
+ * Codes are stable (DESIGN.md section 2); tests assert the code, people read the message.
+ */
+
+/** `type` of the one error shape (DESIGN.md section 2), as OpenAI clients know it. */
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "permission_error"
+  | "rate_limit_error"
+  | "api_error";
+
+export interface HttpErrorOptions {
+  /** HTTP status, 400-599 */
+  readonly status: number;
+  readonly type: ErrorType;
+  /** Path of the request field at fault, as `messages[0].role`; null when no field is */
+  readonly param?: string | null;
+  /** Extra reply headers, as `Retry-After` or `WWW-Authenticate` */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+}
+
+/** What the HTTP client is told. */
+export class HttpError extends Error {
+  override readonly name = "HttpError";
+  readonly code: string;
+  readonly status: number;
+  readonly type: ErrorType;
+  readonly param: string | null;
+  readonly headers: Readonly<Record<string, string>>;
+  constructor(code: string, message: string, options: HttpErrorOptions) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    this.status = options.status;
+    this.type = options.type;
+    this.param = options.param ?? null;
+    this.headers = options.headers ?? {};
+  }
+}
+
+/** What the model is told: becomes a tool result with `isError`, never an exception in the loop. */
+export class ToolError extends Error {
+  override readonly name = "ToolError";
+  readonly code: string;
+  constructor(code: string, message: string, options?: { readonly cause?: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+export interface ProviderErrorOptions {
+  /** The provider's configured name */
+  readonly provider: string;
+  /** HTTP status of the upstream's reply; undefined when there was none */
+  readonly status?: number | undefined;
+  /** The upstream's own `code` and `param`, kept for the statuses that are passed through */
+  readonly upstreamCode?: string | undefined;
+  readonly param?: string | undefined;
+  /** Seconds from the upstream's `Retry-After` */
+  readonly retryAfterSeconds?: number | undefined;
+  /** The same request may succeed later: refused connection, 408, 409, 429, 5xx, before the first byte */
+  readonly retryable?: boolean | undefined;
+  readonly cause?: unknown;
+}
+
+/** `provider_*` codes of DESIGN.md section 2; `model_not_found` for an upstream's unknown model. */
+export type ProviderErrorCode =
+  | "provider_error"
+  | "provider_timeout"
+  | "provider_rejected"
+  | "provider_rate_limited"
+  | "model_not_found";
+
+/**
+ * An upstream failed. `provider_rejected`: it refused the request itself (400, 404, 413, 422), status and code are kept;
+ * `provider_rate_limited`: 429; `provider_timeout`: no answer in time; `provider_error`: 401, 403, 5xx, broken reply.
+ */
+export class ProviderError extends Error {
+  override readonly name = "ProviderError";
+  readonly code: ProviderErrorCode;
+  readonly provider: string;
+  readonly status: number | undefined;
+  readonly upstreamCode: string | undefined;
+  readonly param: string | undefined;
+  readonly retryAfterSeconds: number | undefined;
+  readonly retryable: boolean;
+  constructor(code: ProviderErrorCode, message: string, options: ProviderErrorOptions) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    this.provider = options.provider;
+    this.status = options.status;
+    this.upstreamCode = options.upstreamCode;
+    this.param = options.param;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.retryable = options.retryable ?? false;
+  }
+}
+
+export interface ConfigErrorOptions {
+  /** Dotted key path, as `gateway.port` */
+  readonly key?: string | undefined;
+  /** File the value came from; undefined for a flag or environment variable */
+  readonly file?: string | undefined;
+  /** 1-based */
+  readonly line?: number | undefined;
+  readonly cause?: unknown;
+}
+
+/** What the operator is told; the CLI exits 78. The message already names file, line and key. */
+export class ConfigError extends Error {
+  override readonly name = "ConfigError";
+  readonly code: string;
+  readonly key: string | undefined;
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+  constructor(code: string, message: string, options: ConfigErrorOptions = {}) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    this.key = options.key;
+    this.file = options.file;
+    this.line = options.line;
+  }
+}

@@ -1,0 +1,61 @@
+import * as v from "valibot";
+import { usageSchema } from "./usage.ts";
+
+/**
+ * The one event union: journal, run events and WebSocket share its snake_case JSON form (DESIGN.md section 1).
+ * `seq` counts from 1 within a run without a gap, `time` is ISO 8601.
+ */
+const stamp = { seq: v.pipe(v.number(), v.integer(), v.minValue(1)), time: v.string() };
+
+export const finishReasonSchema = v.picklist(["stop", "length", "tool_calls", "content_filter"]);
+export type FinishReason = v.InferOutput<typeof finishReasonSchema>;
+
+const event = <const T extends string, E extends v.ObjectEntries>(type: T, entries: E) =>
+  v.object({ ...stamp, type: v.literal(type), ...entries });
+
+export const agentEventSchema = v.variant("type", [
+  event("run_start", { kind: v.string(), model: v.string(), conversation_id: v.nullable(v.string()), parent_id: v.nullable(v.string()) }),
+  event("turn_start", { turn: v.number() }),
+  /** An unfinished turn is asked again after a crash: forget the deltas with a seq of `from_seq` and above */
+  event("turn_restart", { turn: v.number(), from_seq: v.number() }),
+  event("text_delta", { delta: v.string() }),
+  event("reasoning_delta", { delta: v.string() }),
+  event("refusal_delta", { delta: v.string() }),
+  /** A call to a tool of the client: `index` counts the client's calls of the turn from 0; `call_id` and `name` come first, once */
+  event("client_tool_call_delta", {
+    index: v.number(),
+    call_id: v.string(),
+    name: v.optional(v.string()),
+    arguments_delta: v.string(),
+  }),
+  event("tool_start", { call_id: v.string(), tool: v.string(), input: v.unknown() }),
+  event("tool_progress", { call_id: v.string(), message: v.string() }),
+  event("tool_end", { call_id: v.string(), tool: v.string(), output: v.string(), is_error: v.boolean(), duration_ms: v.number() }),
+  event("approval_needed", {
+    approval_id: v.string(),
+    call_id: v.string(),
+    tool: v.string(),
+    input: v.unknown(),
+    reason: v.string(),
+    rule: v.string(),
+    expires_at: v.string(),
+  }),
+  event("approval_answered", { approval_id: v.string(), decision: v.picklist(["approve", "deny", "expired"]), by: v.nullable(v.string()) }),
+  /** Something the reader should know that changes nothing: a loop warning, a retry, a fallback, a trimmed window */
+  event("notice", { code: v.string(), message: v.string() }),
+  event("turn_end", { turn: v.number(), usage: usageSchema }),
+  event("done", { finish_reason: finishReasonSchema, usage: usageSchema }),
+  event("error", { code: v.string(), message: v.string() }),
+]);
+export type AgentEvent = v.InferOutput<typeof agentEventSchema>;
+export type AgentEventType = AgentEvent["type"];
+
+// A mapped type over the union, since Omit alone would merge its members
+type Unstamped<E> = E extends AgentEvent ? Omit<E, "seq" | "time"> : never;
+/** An event before the journal gave it its `seq` and `time`. */
+export type AgentEventBody = Unstamped<AgentEvent>;
+
+/** Whether a run's stream ends with this event. */
+export function isTerminal(event: { readonly type: AgentEventType }): boolean {
+  return event.type === "done" || event.type === "error";
+}

@@ -1,0 +1,17 @@
+/** What a token may do (DESIGN.md section 5); `admin` holds all. */
+export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** Who asked for a run or a tool call. */
+export interface Caller {
+  /** `http`, `websocket`, `cli`, `agent` (the model), `subagent`, `cron`, `sop`, `channel` */
+  readonly via: "http" | "websocket" | "cli" | "agent" | "subagent" | "cron" | "sop" | "channel";
+  /** Id of the token, null without one (pairing off, or the terminal) */
+  readonly tokenId: string | null;
+  readonly scopes: readonly Scope[];
+}
+
+/** Whether these scopes include `scope`. */
+export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
+  return scopes.includes(scope) || scopes.includes("admin");
+}

@@ -1,0 +1,51 @@
+import * as v from "valibot";
+
+/**
+ * Messages as the agent keeps them: the chat-completions shape, plus the vendor's opaque parts of an assistant turn.
+ * Source: the chat-completions format; DESIGN.md sections 3 and 7
+ */
+
+const textPart = v.object({ type: v.literal("text"), text: v.string() });
+const imagePart = v.object({
+  type: v.literal("image_url"),
+  /** `url` is http(s) or a data: URL; it is passed to the model, never fetched here */
+  image_url: v.object({ url: v.string(), detail: v.optional(v.picklist(["auto", "low", "high"])) }),
+});
+const otherPart = v.looseObject({ type: v.picklist(["input_audio", "file", "refusal"]) });
+export const contentPartSchema = v.variant("type", [textPart, imagePart, otherPart]);
+export type ContentPart = v.InferOutput<typeof contentPartSchema>;
+
+export const contentSchema = v.union([v.string(), v.array(contentPartSchema)]);
+export type Content = v.InferOutput<typeof contentSchema>;
+
+export const toolCallSchema = v.object({
+  id: v.string(),
+  type: v.literal("function"),
+  function: v.object({ name: v.string(), arguments: v.string() }),
+});
+export type ToolCall = v.InferOutput<typeof toolCallSchema>;
+
+export const messageSchema = v.variant("role", [
+  v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()) }),
+  v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()) }),
+  v.object({ role: v.literal("user"), content: contentSchema, name: v.optional(v.string()) }),
+  v.object({
+    role: v.literal("assistant"),
+    content: v.nullable(contentSchema),
+    refusal: v.optional(v.nullable(v.string())),
+    tool_calls: v.optional(v.array(toolCallSchema)),
+    name: v.optional(v.string()),
+    /** Parts of the vendor's reply that must go back unchanged (signed reasoning), by provider name */
+    opaque: v.optional(v.record(v.string(), v.unknown())),
+  }),
+  v.object({ role: v.literal("tool"), content: contentSchema, tool_call_id: v.string() }),
+]);
+export type Message = v.InferOutput<typeof messageSchema>;
+export type AssistantMessage = Extract<Message, { role: "assistant" }>;
+
+/** The text of a content: the string itself, or its text parts joined by newlines. */
+export function textOf(content: Content | null): string {
+  if (content === null) return "";
+  if (typeof content === "string") return content;
+  return content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
+}

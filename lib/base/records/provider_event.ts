@@ -1,0 +1,31 @@
+import type { FinishReason } from "./agent_event.ts";
+import type { Usage } from "./usage.ts";
+
+/**
+ * What a provider yields, in arrays, one array per network read, never held back to fill it.
+ * A stream without error ends with exactly one `finish`.
+ */
+export type ProviderEvent =
+  | { readonly type: "text_delta"; readonly delta: string }
+  | { readonly type: "reasoning_delta"; readonly delta: string }
+  | { readonly type: "refusal_delta"; readonly delta: string }
+  /** `index` is the call's place in the turn; `call_id` and `name` stand in the call's first delta */
+  | {
+    readonly type: "tool_call_delta";
+    readonly index: number;
+    readonly call_id?: string;
+    readonly name?: string;
+    readonly arguments_delta: string;
+  }
+  /** A quirk that was mended or could not be (lost tool call, broken arguments, empty reply): reported, not swallowed */
+  | { readonly type: "notice"; readonly code: string; readonly message: string }
+  | {
+    readonly type: "finish";
+    readonly finish_reason: FinishReason;
+    /** undefined when the provider reported none: the agent estimates and marks it */
+    readonly usage: Usage | undefined;
+    /** The model that answered, as the upstream named it */
+    readonly model?: string;
+    /** Parts that must go back unchanged with the next request */
+    readonly opaque?: unknown;
+  };

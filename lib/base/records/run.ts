@@ -1,0 +1,40 @@
+import * as v from "valibot";
+import { usageSchema } from "./usage.ts";
+
+/** A run as `/v1/runs` shows it (DESIGN.md section 2). Times are ISO 8601. */
+export const runStatusSchema = v.picklist([
+  "queued",
+  "running",
+  "waiting_for_approval",
+  "completed",
+  "failed",
+  "cancelled",
+  "needs_review",
+]);
+export type RunStatus = v.InferOutput<typeof runStatusSchema>;
+
+export const runKindSchema = v.picklist(["chat", "tool", "cron", "sop", "subagent", "channel"]);
+export type RunKind = v.InferOutput<typeof runKindSchema>;
+
+export const runSchema = v.object({
+  id: v.string(),
+  object: v.literal("run"),
+  kind: runKindSchema,
+  status: runStatusSchema,
+  created_at: v.string(),
+  started_at: v.nullable(v.string()),
+  ended_at: v.nullable(v.string()),
+  model: v.string(),
+  conversation_id: v.nullable(v.string()),
+  parent_id: v.nullable(v.string()),
+  /** The answer's text; null until completed */
+  result: v.nullable(v.string()),
+  error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+  usage: usageSchema,
+});
+export type Run = v.InferOutput<typeof runSchema>;
+
+/** Whether a run in this state will not change any more (needs_review waits for a person). */
+export function isEnded(status: RunStatus): boolean {
+  return status === "completed" || status === "failed" || status === "cancelled";
+}

@@ -1,0 +1,72 @@
+/** Levels from the loudest need to the quietest detail; `logging.level` shows its own and those before it. */
+export const LOG_LEVELS = ["error", "warn", "info", "debug"] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/** One log line before it is written. `time` is milliseconds since the epoch. */
+export interface LogRecord {
+  readonly level: LogLevel;
+  readonly time: number;
+  readonly message: string;
+  /** snake_case; request_id, run_id, call_id and parent_id where they exist */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+/** Where lines go: the terminal, a file, a test's array. Must not throw. */
+export type LogSink = (record: LogRecord) => void;
+
+/** Structured log. Values are redacted before the sink sees them. */
+export interface Logger {
+  error(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  info(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  debug(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /** A logger that adds these fields to each of its lines */
+  child(fields: Readonly<Record<string, unknown>>): Logger;
+}
+
+export interface LoggerOptions {
+  readonly level: LogLevel;
+  readonly now: () => number;
+  readonly sink: LogSink;
+  /** Removes known secrets; see redact.ts */
+  readonly redact: (text: string) => string;
+}
+
+/** A logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
+export function createLogger(options: LoggerOptions, fields: Readonly<Record<string, unknown>> = {}): Logger {
+  const shown = LOG_LEVELS.indexOf(options.level);
+  const write = (level: LogLevel, message: string, extra?: Readonly<Record<string, unknown>>) => {
+    if (LOG_LEVELS.indexOf(level) > shown) return;
+    const all: Record<string, unknown> = {};
+    for (const [key, value] of Object.entries({ ...fields, ...extra })) all[key] = plain(value, options.redact, 0);
+    options.sink({ level, time: options.now(), message: options.redact(message), fields: all });
+  };
+  return {
+    error: (message, extra) => write("error", message, extra),
+    warn: (message, extra) => write("warn", message, extra),
+    info: (message, extra) => write("info", message, extra),
+    debug: (message, extra) => write("debug", message, extra),
+    child: (extra) => createLogger(options, { ...fields, ...extra }),
+  };
+}
+
+/** A logger that writes nothing. */
+export const SILENT: Logger = createLogger({ level: "error", now: () => 0, sink: () => {}, redact: (text) => text });
+
+const MAX_DEPTH = 5;
+
+function plain(value: unknown, redact: (text: string) => string, depth: number): unknown {
+  if (typeof value === "string") return redact(value);
+  if (value === null || typeof value !== "object") return typeof value === "bigint" ? String(value) : value;
+  if (depth >= MAX_DEPTH) return "...";
+  if (value instanceof Error) {
+    const { name, message, stack, cause } = value;
+    return plain(
+      { name, ...("code" in value ? { code: value.code } : {}), message, stack, ...(cause === undefined ? {} : { cause }) },
+      redact,
+      depth,
+    );
+  }
+  if (Array.isArray(value)) return value.map((item) => plain(item, redact, depth + 1));
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item, redact, depth + 1)]));
+}

@@ -1,0 +1,80 @@
+import type { JsonSchema } from "../base/records/json_schema.ts";
+import type { Message } from "../base/records/message.ts";
+import type { ModelEntry } from "../base/records/model.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+
+/** A tool as the model is told of it. `strict` is the client's wish, passed through where the vendor has it. */
+export interface ToolDeclaration {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: JsonSchema | undefined;
+  readonly strict?: boolean;
+}
+
+export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
+
+/** Parameters of the chat-completions format that are handed on as they are. Absent means the vendor's default. */
+export interface ModelParameters {
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly max_tokens?: number;
+  readonly max_completion_tokens?: number;
+  readonly stop?: string | readonly string[];
+  readonly seed?: number;
+  readonly presence_penalty?: number;
+  readonly frequency_penalty?: number;
+  readonly response_format?: Readonly<Record<string, unknown>>;
+  readonly reasoning_effort?: string;
+  readonly user?: string;
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+export interface ProviderRequest {
+  /** The model's name as the provider knows it */
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolDeclaration[];
+  readonly toolChoice?: ToolChoice | undefined;
+  readonly parallelToolCalls?: boolean | undefined;
+  readonly parameters: ModelParameters;
+}
+
+export interface ProviderCallOptions {
+  readonly signal: AbortSignal;
+  readonly requestId?: string | undefined;
+}
+
+/** A source of model turns. */
+export interface Provider {
+  /** Its configured name: the kind for `[provider]`, the table's name for `[providers.<name>]` */
+  readonly name: string;
+  /**
+   * One turn. Every array is one network read. The stream ends with `finish`.
+   * @throws {ProviderError} before or after the first event; {CancelError} when `signal` aborts
+   */
+  stream(request: ProviderRequest, options: ProviderCallOptions): AsyncIterable<readonly ProviderEvent[]>;
+  /** The models it really serves. @throws {ProviderError} */
+  listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;
+  close(): Promise<void>;
+}
+
+/** A model name of a request, resolved. */
+export interface ResolvedModel {
+  readonly provider: Provider;
+  /** As the provider knows it */
+  readonly model: string;
+}
+
+/** The configured providers as one. */
+export interface Providers {
+  /**
+   * `provider/model` when the part before the first slash is a configured provider, else a model of the default provider;
+   * undefined or empty means the configured default.
+   */
+  resolve(model: string | undefined): ResolvedModel;
+  /** For the banner and the status: which provider is in use and why, as `offline/assistant` and `no API key and no local server was found` */
+  readonly inUse: { readonly name: string; readonly model: string; readonly reason: string };
+  /** Models of all configured providers, cached 60 s, the old list when a provider fails. Never throws */
+  listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;
+  close(): Promise<void>;
+}

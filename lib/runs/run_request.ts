@@ -1,0 +1,71 @@
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import type { CancelReason } from "../base/cancel.ts";
+import type { Caller } from "../base/records/caller.ts";
+import type { Message } from "../base/records/message.ts";
+import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
+import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+
+/** What starts a run. */
+export interface RunRequest {
+  readonly kind: RunKind;
+  /** The client's messages, or one user message; with a conversation its history goes before them */
+  readonly messages: readonly Message[];
+  readonly model?: string | undefined;
+  /** Record under this conversation; `new` creates one; undefined keeps nothing but the run's journal */
+  readonly conversationId?: string | "new" | undefined;
+  readonly parentId?: string | undefined;
+  readonly caller: Caller;
+  readonly requestId?: string | undefined;
+  /** Durable work survives a disconnect and a restart; attached work ends with its reader (DESIGN.md section 7) */
+  readonly durable: boolean;
+  /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
+  readonly canApprove: boolean;
+  /** `none`: the model gets no tool of the agent (header x-postern-tools) */
+  readonly agentTools: "configured" | "none";
+  /** Tools of the client: a call to one ends the reply with `tool_calls` */
+  readonly clientTools: readonly ToolDeclaration[];
+  readonly toolChoice?: ToolChoice | undefined;
+  readonly parallelToolCalls?: boolean | undefined;
+  readonly parameters: ModelParameters;
+}
+
+/** A started run. */
+export interface RunHandle {
+  readonly id: string;
+  /** The model as resolved, in the form the reply names */
+  readonly model: string;
+  readonly conversationId: string | null;
+  /**
+   * Its events from the first on, ending after the terminal one; throws nothing: failures are `error` events, save that a
+   * ProviderError before the first delta is thrown by `next()`, so that HTTP can answer with a status.
+   * May be read once. Leaving the iteration early cancels an attached run with `client_gone`.
+   */
+  events(): AsyncIterable<readonly AgentEvent[]>;
+  cancel(reason: CancelReason): void;
+  /** Whether a tool with an effect has run: an error reply then carries x-should-retry: false */
+  hadEffect(): boolean;
+}
+
+export interface RunList {
+  readonly runs: readonly Run[];
+  readonly hasMore: boolean;
+}
+
+/** Everything that executes is a run started here. */
+export interface RunSupervisor {
+  /**
+   * Accepts a run; a durable one is on disk when this resolves.
+   * @throws {HttpError} 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation
+   */
+  start(request: RunRequest): Promise<RunHandle>;
+  get(id: string): Promise<Run | undefined>;
+  list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
+  /** Really stops the work. @returns false when the run is unknown or has ended */
+  cancel(id: string, reason: CancelReason): Promise<boolean>;
+  /** Runs at work now */
+  active(): number;
+  /** Ends what a crash left open: `failed`, or `needs_review` where an effect was in flight. Call once at start */
+  recover(): Promise<void>;
+  /** Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work is left for the next start */
+  drain(graceMs: number): Promise<void>;
+}

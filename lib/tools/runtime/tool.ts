@@ -1,0 +1,79 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { Config } from "../../config/config.ts";
+import type { ServiceName, ToolServices } from "./tool_services.ts";
+
+/** What a call may change; `state` is the agent's own records in the data directory. */
+export type Access = "read" | "state" | "write" | "network";
+
+/** Where a tool comes from. */
+export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node";
+
+/** A capability of the agent (DESIGN.md section 1, "The nouns"). Built-in and foreign tools are all this. */
+export interface Tool {
+  readonly name: string;
+  readonly description: string;
+  /** The access shown in lists; a call's own is in its PreparedCall */
+  readonly access: Access;
+  readonly source: ToolSource;
+  /** Required: forgetting it does not compile */
+  readonly enabled: "always" | ((config: Config) => boolean);
+  /** What to set to enable it, as `[security.write_file] enabled = true`; undefined for `always` */
+  readonly enabledBy: string | undefined;
+  /** It receives these services and nothing else */
+  readonly needs: readonly ServiceName[];
+  readonly inputSchema: ObjectJsonSchema | undefined;
+  /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
+  prepare(input: string): PreparedCall;
+  /** prepare and run in one: the specification's contract. @throws {ToolError} */
+  execute(input: string, context: ToolContext): Promise<ToolResult>;
+}
+
+/** What a call is about to touch, for the policy, the approval and the audit. */
+export interface Effects {
+  /** As the tool was given them, relative to its root */
+  readonly paths?: readonly string[];
+  readonly urls?: readonly string[];
+  readonly command?: readonly string[];
+}
+
+/** One checked call: the door, the policy, the approval and the audit all use this one object. */
+export interface PreparedCall {
+  readonly input: unknown;
+  /** SHA-256 of the input's canonical JSON (RFC 8785), hexadecimal */
+  readonly digest: string;
+  /** May depend on the input */
+  readonly access: Access;
+  readonly effects: Effects;
+  run(context: ToolContext): Promise<ToolResult>;
+}
+
+export interface ToolContext {
+  /** Absolute path of the folder the agent works in */
+  readonly workspaceRoot: string;
+  readonly allowSensitiveFileReads: boolean;
+  readonly allowSensitiveFileWrites: boolean;
+  readonly runId: string;
+  readonly callId: string;
+  readonly caller: Caller;
+  /** 0 for the run a person started, 1 for its sub-agents, and so on */
+  readonly depth: number;
+  readonly signal: AbortSignal;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** The newest configuration */
+  readonly config: Config;
+  /** Those of `needs`; defineTool narrows the type */
+  readonly services: ToolServices;
+  /** Reports progress to whoever follows the run */
+  progress(message: string): void;
+}
+
+/** `output` is text for the model, `data` is for programs. */
+export interface ToolResult {
+  readonly output: string;
+  readonly isError: boolean;
+  readonly data?: unknown;
+}

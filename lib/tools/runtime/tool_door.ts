@@ -1,0 +1,74 @@
+import type { Caller } from "../../base/records/caller.ts";
+import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { Access, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
+
+/** A tool as `/v1/tools` and `postern tools` show it. */
+export interface ToolInfo {
+  readonly name: string;
+  readonly description: string;
+  readonly access: Access;
+  readonly enabled: boolean;
+  /** Why it is off and what would turn it on; null when enabled */
+  readonly reason: string | null;
+  readonly source: ToolSource;
+  readonly input_schema: ObjectJsonSchema | undefined;
+}
+
+/** Asked when the policy says `ask`. */
+export interface ApprovalRequest {
+  readonly tool: string;
+  readonly prepared: PreparedCall;
+  readonly reason: string;
+  readonly rule: string;
+  readonly runId: string;
+  readonly callId: string;
+}
+export interface ApprovalAnswer {
+  readonly decision: "approve" | "deny";
+  /** Told to the model when denied: what would allow the call */
+  readonly reason: string;
+  readonly approvalId?: string;
+}
+export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
+
+export interface ToolCallRequest {
+  readonly name: string;
+  /** JSON object as text, or the tool's plain-text form */
+  readonly input: string;
+  readonly runId: string;
+  readonly callId: string;
+  readonly caller: Caller;
+  readonly depth: number;
+  readonly signal: AbortSignal;
+  readonly approver: Approver;
+  /** Only these tools exist for the caller; undefined: all enabled ones */
+  readonly allowed?: readonly string[] | undefined;
+  /** Journals the call before it runs: resolves when durable. Not called for a call that does not run */
+  readonly onStart?: (prepared: PreparedCall) => Promise<void>;
+  readonly onProgress?: (message: string) => void;
+}
+
+export interface ToolCallOutcome {
+  readonly result: ToolResult;
+  /** Whether the tool ran; false when the input was bad, or the call disabled or denied */
+  readonly ran: boolean;
+  /** Of the prepared call; undefined when the input could not be prepared */
+  readonly access: Access | undefined;
+  /** Set when a person may still answer for exactly this call */
+  readonly approvalId?: string;
+}
+
+/**
+ * The one door for tool calls (DESIGN.md section 1): find, prepare, decide, approve, decide again, journal, run under signal
+ * and time limit, cap, redact, audit, count. A failed tool is a result with `isError`; only a CancelError is thrown.
+ */
+export interface ToolDoor {
+  /** All known tools by name, enabled or not, under the newest configuration */
+  list(): readonly ToolInfo[];
+  get(name: string): ToolInfo | undefined;
+  /** Enabled tools that match the patterns of `[agent] tools` (`*`, names, `prefix*`) */
+  enabled(patterns: readonly string[]): readonly Tool[];
+  /** Access of this call without running it; undefined when it cannot be prepared: decides what may run in parallel */
+  accessOf(name: string, input: string): Access | undefined;
+  call(request: ToolCallRequest): Promise<ToolCallOutcome>;
+}

@@ -1,0 +1,13 @@
+import type { Files } from "../../system/files/files.ts";
+import type { Memory } from "../../memory/memory.ts";
+import type { Plans } from "../../memory/plans.ts";
+import type { CommandLookup } from "../../system/process/command_lookup.ts";
+
+/** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
+export interface ToolServices {
+  readonly files: Files;
+  readonly memory: Memory;
+  readonly plans: Plans;
+  readonly commands: CommandLookup;
+}
+export type ServiceName = keyof ToolServices;
