@@ -1,3 +1,4 @@
+import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Scope } from "../lib/base/records/caller.ts";
@@ -52,7 +53,7 @@ export interface Route {
   readonly query?: Readonly<Record<string, string>>;
   /** Whether Idempotency-Key is honoured. Required for POST: `refused` on routes that hand out secrets */
   readonly idempotency?: "honoured" | "refused";
-  /** A WebSocket handshake is accepted here; a plain GET is 426 */
-  readonly websocket?: true;
+  /** A WebSocket handshake is accepted here, after every check of a request; gives the socket's hooks. A plain GET is 426 before `handler` */
+  readonly websocket?: (context: RequestContext) => Partial<Hooks>;
   readonly handler: Handler;
 }
