@@ -2,9 +2,10 @@
 import { spawnSync } from "node:child_process";
 import process from "node:process";
 
-export const DENO_VERSION = "2.9.6";
+/** Program and arguments that start Deno. */
+export const denoCommand = ["npm", "exec", "--yes", "--package=deno@2.9.6", "--", "deno"] as const;
 
-const result = spawnSync("npm", ["exec", "--yes", `--package=deno@${DENO_VERSION}`, "--", "deno", ...process.argv.slice(2)], {
-  stdio: "inherit",
-});
-process.exitCode = result.status ?? 1;
+if (import.meta.main) {
+  const result = spawnSync(denoCommand[0], [...denoCommand.slice(1), ...process.argv.slice(2)], { stdio: "inherit" });
+  process.exitCode = result.status ?? 1;
+}

@@ -26,7 +26,9 @@ export interface IssuedToken {
 export interface Tokens {
   /** @returns undefined for an unknown, expired or malformed token */
   verify(token: string): Identity | undefined;
-  issue(options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined }): Promise<IssuedToken>;
+  issue(
+    options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
+  ): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
   /** @returns false for an unknown id */
   revoke(id: string): Promise<boolean>;

@@ -1,4 +1,4 @@
-import { cancelError, CancelError } from "./cancel.ts";
+import { CancelError, cancelError } from "./cancel.ts";
 
 /** A timer that can be cleared before it fires; clearing twice does nothing. */
 export interface Timer {

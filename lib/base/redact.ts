@@ -20,7 +20,9 @@ export function createRedactor(secrets: Iterable<string> = []): Redactor {
       for (const form of formsOf(secret)) known.add(form);
       if (known.size === before) return;
       // Longest first: a secret that contains another is masked whole
-      const forms = [...known].sort((a, b) => b.length - a.length).map((form) => form.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&"));
+      const forms = [...known].sort((a, b) => b.length - a.length).map((form) =>
+        form.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")
+      );
       pattern = new RegExp(forms.join("|"), "g");
     },
     redact: (text) => (pattern === undefined || text.length < MIN_SECRET_BYTES ? text : text.replace(pattern, MASK)),

@@ -39,14 +39,38 @@ export interface StreamRecord {
 
 /** One write of a batch. `text` makes the record findable by `search`. */
 export type Write =
-  | { readonly op: "put"; readonly collection: string; readonly key: string; readonly body: unknown; readonly text?: string }
+  | {
+    readonly op: "put";
+    readonly collection: string;
+    readonly key: string;
+    readonly body: unknown;
+    readonly text?: string;
+  }
   /** Precondition: the key is absent */
-  | { readonly op: "insert"; readonly collection: string; readonly key: string; readonly body: unknown; readonly text?: string }
+  | {
+    readonly op: "insert";
+    readonly collection: string;
+    readonly key: string;
+    readonly body: unknown;
+    readonly text?: string;
+  }
   /** Precondition: the record has exactly this version */
-  | { readonly op: "putIf"; readonly collection: string; readonly key: string; readonly version: number; readonly body: unknown; readonly text?: string }
+  | {
+    readonly op: "putIf";
+    readonly collection: string;
+    readonly key: string;
+    readonly version: number;
+    readonly body: unknown;
+    readonly text?: string;
+  }
   | { readonly op: "delete"; readonly collection: string; readonly key: string }
   /** Precondition: the stream's last seq is `expectedSeq` (0: empty) */
-  | { readonly op: "append"; readonly stream: string; readonly expectedSeq: number; readonly records: readonly unknown[] }
+  | {
+    readonly op: "append";
+    readonly stream: string;
+    readonly expectedSeq: number;
+    readonly records: readonly unknown[];
+  }
   /** Forgets a whole stream */
   | { readonly op: "drop"; readonly stream: string };
 
@@ -64,7 +88,10 @@ export interface Store {
   putIfVersion(collection: string, key: string, expectedVersion: number, body: unknown): Promise<boolean>;
   /** @returns false when the stream's last seq is not `expectedSeq` */
   append(stream: string, expectedSeq: number, records: readonly unknown[]): Promise<boolean>;
-  read(stream: string, options: { readonly afterSeq: number; readonly limit: number }): Promise<readonly StreamRecord[]>;
+  read(
+    stream: string,
+    options: { readonly afterSeq: number; readonly limit: number },
+  ): Promise<readonly StreamRecord[]>;
   /** All or nothing, in order. Resolves when it is durable. @returns false when a precondition did not hold and nothing was written */
   batch(writes: readonly Write[]): Promise<boolean>;
   /** Whether the last write reached the disk; false makes `/health` say `degraded` */

@@ -1,4 +1,4 @@
-import { cancelError, CancelError } from "../../lib/base/cancel.ts";
+import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import type { Clock, Timer } from "../../lib/base/clock.ts";
 
 /** A clock that stands still until it is moved. */

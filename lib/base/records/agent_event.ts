@@ -14,7 +14,12 @@ const event = <const T extends string, E extends v.ObjectEntries>(type: T, entri
   v.object({ ...stamp, type: v.literal(type), ...entries });
 
 export const agentEventSchema = v.variant("type", [
-  event("run_start", { kind: v.string(), model: v.string(), conversation_id: v.nullable(v.string()), parent_id: v.nullable(v.string()) }),
+  event("run_start", {
+    kind: v.string(),
+    model: v.string(),
+    conversation_id: v.nullable(v.string()),
+    parent_id: v.nullable(v.string()),
+  }),
   event("turn_start", { turn: v.number() }),
   /** An unfinished turn is asked again after a crash: forget the deltas with a seq of `from_seq` and above */
   event("turn_restart", { turn: v.number(), from_seq: v.number() }),
@@ -30,7 +35,13 @@ export const agentEventSchema = v.variant("type", [
   }),
   event("tool_start", { call_id: v.string(), tool: v.string(), input: v.unknown() }),
   event("tool_progress", { call_id: v.string(), message: v.string() }),
-  event("tool_end", { call_id: v.string(), tool: v.string(), output: v.string(), is_error: v.boolean(), duration_ms: v.number() }),
+  event("tool_end", {
+    call_id: v.string(),
+    tool: v.string(),
+    output: v.string(),
+    is_error: v.boolean(),
+    duration_ms: v.number(),
+  }),
   event("approval_needed", {
     approval_id: v.string(),
     call_id: v.string(),
@@ -40,7 +51,11 @@ export const agentEventSchema = v.variant("type", [
     rule: v.string(),
     expires_at: v.string(),
   }),
-  event("approval_answered", { approval_id: v.string(), decision: v.picklist(["approve", "deny", "expired"]), by: v.nullable(v.string()) }),
+  event("approval_answered", {
+    approval_id: v.string(),
+    decision: v.picklist(["approve", "deny", "expired"]),
+    by: v.nullable(v.string()),
+  }),
   /** Something the reader should know that changes nothing: a loop warning, a retry, a fallback, a trimmed window */
   event("notice", { code: v.string(), message: v.string() }),
   event("turn_end", { turn: v.number(), usage: usageSchema }),

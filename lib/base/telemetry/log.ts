@@ -62,7 +62,13 @@ function plain(value: unknown, redact: (text: string) => string, depth: number):
   if (value instanceof Error) {
     const { name, message, stack, cause } = value;
     return plain(
-      { name, ...("code" in value ? { code: value.code } : {}), message, stack, ...(cause === undefined ? {} : { cause }) },
+      {
+        name,
+        ...("code" in value ? { code: value.code } : {}),
+        message,
+        stack,
+        ...(cause === undefined ? {} : { cause }),
+      },
       redact,
       depth,
     );

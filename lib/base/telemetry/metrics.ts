@@ -29,7 +29,11 @@ export interface Metrics {
   gauge(name: string, help: string, labels?: readonly string[]): Family<Gauge>;
   /** Read at each scrape */
   gaugeOf(name: string, help: string, read: () => number): void;
-  histogram(name: string, help: string, options: { readonly labels?: readonly string[]; readonly buckets: readonly number[] }): Family<Histogram>;
+  histogram(
+    name: string,
+    help: string,
+    options: { readonly labels?: readonly string[]; readonly buckets: readonly number[] },
+  ): Family<Histogram>;
   /** The whole registry as text, sorted by name, ending with a newline */
   render(): string;
 }
@@ -84,13 +88,16 @@ function createFamily<T extends Rendered>(labels: readonly string[], create: (re
   return {
     all: () => series.values(),
     with(...values: readonly string[]): T {
-      if (values.length !== labels.length) throw new TypeError(`Expected ${labels.length} label values, got ${values.length}`);
+      if (values.length !== labels.length) {
+        throw new TypeError(`Expected ${labels.length} label values, got ${values.length}`);
+      }
       const key = values.length === 1 ? (values[0] as string) : values.join("\u0000"); // length was checked
       const found = series.get(key);
       if (found !== undefined) return found;
       const bounded = series.size < MAX_SERIES ? values : labels.map(() => "other");
       const boundedKey = bounded === values ? key : bounded.join("\u0000");
-      const made = series.get(boundedKey) ?? create(labels.map((label, i) => `${label}="${escapeLabel(bounded[i] ?? "")}"`).join(","));
+      const made = series.get(boundedKey) ??
+        create(labels.map((label, i) => `${label}="${escapeLabel(bounded[i] ?? "")}"`).join(","));
       series.set(boundedKey, made);
       return made;
     },

@@ -1,0 +1,9 @@
+// Plain JavaScript: it must run on the old Node it turns away. Preloaded by the npm scripts.
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+if (major < 22 || (major === 22 && minor < 19)) {
+  console.error(
+    `Cannot run Postern on Node ${process.versions.node}: it needs 22.19 or newer. ` +
+      "The project brings its own Node: run `npm ci` without --ignore-scripts, then use `npm run ...` or `npm start`",
+  );
+  process.exit(1);
+}

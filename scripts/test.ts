@@ -1,0 +1,42 @@
+/**
+ * Runs the tests on Node and on Deno: `node scripts/test.ts [node|deno] [--long] [files...]`.
+ *
+ * Deno comes through npm at the version of deno.ts; where it cannot be had its half is skipped with a printed reason.
+ * The exit code is 0 when every runtime that ran has passed.
+ */
+import { spawnSync } from "node:child_process";
+import { globSync } from "node:fs";
+import process from "node:process";
+import { denoCommand } from "./deno.ts";
+
+const words = process.argv.slice(2);
+const long = words.includes("--long");
+const runtimes = words.filter((word) => word === "node" || word === "deno");
+const named = words.filter((word) => !word.startsWith("--") && !runtimes.includes(word));
+const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
+
+const run = (command: readonly string[]): number => {
+  const [program = "", ...rest] = command;
+  const { status, error } = spawnSync(program, rest, { stdio: "inherit" });
+  if (error !== undefined) console.error(`Cannot run "${program}": ${error.message}`);
+  return status ?? 1;
+};
+
+let failed = false;
+if (runtimes.length === 0 || runtimes.includes("node")) {
+  console.log(`Tests on Node ${process.versions.node}`);
+  failed = run([process.execPath, "--test", "--test-reporter=spec", "--test-concurrency=2", ...files]) !== 0;
+}
+if (runtimes.length === 0 || runtimes.includes("deno")) {
+  const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
+  if (probe.status === 0) {
+    console.log(`Tests on ${probe.stdout.split("\n")[0]}`);
+    failed = run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", ...files]) !== 0 || failed;
+  } else if (runtimes.includes("deno")) {
+    console.error(`Cannot run Deno through npm:\n${probe.stderr}`);
+    failed = true;
+  } else {
+    console.log("Tests on Deno: skipped, since npm could not provide it on this machine");
+  }
+}
+process.exitCode = failed ? 1 : 0;

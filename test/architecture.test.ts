@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { dirname, join, normalize } from "node:path";
+import { test } from "node:test";
+import { codeOnly, importsOf, sourceFiles } from "./support/source_files.ts";
+
+/** The floors of DESIGN.md section 1. */
+const FLOORS: readonly (readonly [room: string, floor: number])[] = [
+  ["lib/base/", 0],
+  ["lib/system/", 1],
+  ["lib/config/", 1],
+  ["lib/storage/", 1],
+  ["lib/host/", 1],
+  ["lib/dashboard/", 1],
+  ["lib/memory/", 2],
+  ["lib/access/", 2],
+  ["lib/providers/", 2],
+  ["lib/guard/", 3],
+  ["lib/tools/", 4],
+  ["lib/agent/", 5],
+  ["lib/extensions/", 5],
+  ["lib/runs/", 6],
+  ["lib/automation/", 7],
+  ["lib/gateway.ts", 8],
+  ["handlers/", 9],
+  ["cli/", 10],
+];
+
+const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));
+
+const placeOf = (path: string) => FLOORS.find(([room]) => path.startsWith(room));
+
+test("every source file stands in a room of the layout", () => {
+  assert.deepEqual(FILES.filter((file) => placeOf(file.path) === undefined).map((file) => file.path), []);
+});
+
+test("imports point down the floors, and rooms of one floor do not import each other", () => {
+  const wrong: string[] = [];
+  for (const file of FILES) {
+    const from = placeOf(file.path);
+    for (const specifier of importsOf(file.text)) {
+      if (!specifier.startsWith(".")) continue;
+      const path = normalize(join(dirname(file.path), specifier)).replaceAll("\\", "/");
+      const to = placeOf(path);
+      if (from === undefined || to === undefined) wrong.push(`${file.path} imports ${path}: outside the layout`);
+      else if (to[1] > from[1]) wrong.push(`${file.path} (floor ${from[1]}) imports ${path} (floor ${to[1]})`);
+      else if (to[1] === from[1] && to[0] !== from[0]) wrong.push(`${file.path} imports its neighbour ${path}`);
+    }
+  }
+  assert.deepEqual(wrong, []);
+});
+
+interface Rule {
+  readonly name: string;
+  /** Path prefixes where it is allowed */
+  readonly allowed?: readonly string[];
+  /** Path prefixes where it is forbidden; default: everywhere else */
+  readonly forbidden?: readonly string[];
+  readonly imports?: RegExp;
+  readonly globals?: RegExp;
+}
+
+const RULES: readonly Rule[] = [
+  {
+    name: "the network",
+    allowed: ["lib/system/net/"],
+    imports: /^(undici|node:(https?2?|net|tls|dns|dgram)(\/.*)?)$/,
+    globals: /(?<![.\w])(fetch\s*\(|new WebSocket\b|Deno\.connect)/,
+  },
+  { name: "servers", allowed: ["cli/"], imports: /^(srvx(\/.*)?|crossws\/(adapters|server).*)$/ },
+  { name: "child processes", allowed: ["lib/system/process/", "lib/host/"], imports: /^node:child_process$/ },
+  { name: "the file system", forbidden: ["lib/tools/", "handlers/"], imports: /^node:fs(\/.*)?$/ },
+  { name: "process events", allowed: ["cli/"], globals: /\bprocess\.(on|once|exit|addListener)\b/ },
+  {
+    name: "time",
+    allowed: ["lib/base/clock.ts"],
+    globals:
+      /\bDate\.now\b|\bnew Date\(\s*\)|(?<![.\w])set(Timeout|Interval)\s*\(|\bAbortSignal\.timeout\b|\bperformance\.now\b/,
+  },
+  {
+    name: "randomness",
+    allowed: ["lib/base/random.ts"],
+    globals: /\bMath\.random\b|\brandomUUID\b|\bgetRandomValues\b|\brandomBytes\b/,
+  },
+];
+
+for (const rule of RULES) {
+  test(`${rule.name}: used only behind its own door`, () => {
+    const wrong = FILES.filter((file) =>
+      rule.forbidden === undefined
+        ? !(rule.allowed ?? []).some((prefix) => file.path.startsWith(prefix))
+        : rule.forbidden.some((prefix) => file.path.startsWith(prefix))
+    ).flatMap((file) => [
+      ...importsOf(file.text).filter((specifier) => rule.imports?.test(specifier)).map((specifier) =>
+        `${file.path} imports ${specifier}`
+      ),
+      ...[codeOnly(file.text).match(rule.globals ?? /$^/)?.[0]].filter((match) => match !== undefined).map((match) =>
+        `${file.path} uses ${match}`
+      ),
+    ]);
+    assert.deepEqual(wrong, []);
+  });
+}
+
+test("house rules of STYLE hold: names, erasable syntax, no default exports, no drawers", () => {
+  const wrong = FILES.flatMap((file) => {
+    const code = codeOnly(file.text);
+    const problems: string[] = [];
+    if (!/^[a-z0-9_/.]+$/.test(file.path)) problems.push("is not snake_case");
+    if (/(^|\/)(utils|helpers|common|misc|core)(\.ts|\/)/.test(file.path)) problems.push("is a drawer");
+    if (/^\s*export default\b/m.test(code)) problems.push("has a default export");
+    if (/^\s*(export\s+)?(const\s+)?enum\s|^\s*(export\s+)?namespace\s/m.test(code)) {
+      problems.push("uses syntax that cannot be erased");
+    }
+    if (importsOf(file.text).some((specifier) => specifier.startsWith(".") && !/\.(ts|json)$/.test(specifier))) {
+      problems.push("imports without .ts");
+    }
+    if (/\b(TODO|FIXME|XXX)\b/.test(file.text)) problems.push("has a TODO");
+    return problems.map((problem) => `${file.path} ${problem}`);
+  });
+  assert.deepEqual(wrong, []);
+});

@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { createRedactor } from "../../lib/base/redact.ts";
+
+const SECRET = "sk-test+/=?&0123456789";
+
+test("redact() masks a secret in plain, base64, base64url, hex and URL form", () => {
+  const { redact } = createRedactor([SECRET]);
+  const bytes = Buffer.from(SECRET);
+  const forms = [
+    SECRET,
+    bytes.toString("base64"),
+    bytes.toString("base64url"),
+    bytes.toString("hex"),
+    bytes.toString("hex").toUpperCase(),
+    encodeURIComponent(SECRET),
+  ];
+  for (const form of forms) {
+    const shown = redact(`before ${form} after`);
+    assert.ok(!shown.includes(form.slice(4, 20)), shown);
+    assert.match(shown, /^before .*\[redacted\].* after$/);
+  }
+});
+
+test("redact() finds a secret inside a longer base64 text at any offset", () => {
+  fc.assert(
+    fc.property(fc.string({ maxLength: 12 }), fc.string({ maxLength: 12 }), (before, after) => {
+      const encoded = Buffer.from(before + SECRET + after).toString("base64");
+      assert.ok(createRedactor([SECRET]).redact(encoded).includes("[redacted]"), encoded);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("redact() leaves text without a secret alone, and values under 8 bytes are not secrets", () => {
+  const redactor = createRedactor(["short"]);
+  assert.equal(redactor.redact("a short text"), "a short text");
+  redactor.add(SECRET);
+  assert.equal(redactor.redact("nothing to see here"), "nothing to see here");
+});
+
+test("redact() masks a secret that contains another one whole", () => {
+  const { redact } = createRedactor(["abcdefgh", "abcdefgh-and-more"]);
+  assert.equal(redact("x abcdefgh-and-more y"), "x [redacted] y");
+});
