@@ -1,0 +1,68 @@
+/**
+ * Files for tools: the one `safe_path` (DESIGN.md section 8, "Files").
+ *
+ * Promise on every platform: no byte of a file outside the root is read, at any moment. Paths are relative to the root,
+ * without `..` and NUL; only regular files with one hard link are opened; sensitive names and forbidden paths are refused.
+ */
+export interface Files {
+  /** How the promise is kept: by a walk over directory handles (Linux), or by checking each opened file before its first byte */
+  readonly variant: FilesVariant;
+  /**
+   * Opens a file for reading; close it.
+   * @throws {ToolError} `path_invalid`, `path_outside_root`, `path_forbidden`, `path_sensitive`, `not_found`, `not_a_file`,
+   * `hard_link`, `access_denied`
+   */
+  open(path: string, scope: FileScope): Promise<OpenFile>;
+  /**
+   * Walks the files below a folder, one array per folder, sorted by name, without following symbolic links. What the rules
+   * refuse is left out silently.
+   * @param folder relative to the root; `.` for the root itself
+   * @throws {ToolError} as `open`, and `not_a_folder`, for the folder the walk starts at
+   * @throws {CancelError} when the signal aborts
+   */
+  walk(folder: string, scope: FileScope, options: WalkOptions): AsyncGenerator<readonly WalkedFile[], WalkEnd>;
+}
+
+export type FilesVariant = "handles" | "checked";
+
+/** What one call may reach. */
+export interface FileScope {
+  /** Absolute path of the folder the agent works in */
+  readonly workspaceRoot: string;
+  /** `allowed_root`: absolute, or relative to the workspace; tool paths are relative to it */
+  readonly allowedRoot: string;
+  /** The user's forbidden paths beside the built-in ones: absolute, or starting with `~/` */
+  readonly forbiddenPaths: readonly string[];
+  /** Opens `.env`, keys and their like */
+  readonly allowSensitive: boolean;
+}
+
+/** A checked, open, regular file. */
+export interface OpenFile {
+  /** Bytes at the time of opening */
+  readonly size: number;
+  /** Reads into the whole of `buffer` from `position`. @returns bytes read, 0 at the end */
+  read(buffer: Uint8Array, position: number): Promise<number>;
+  close(): Promise<void>;
+}
+
+export interface WalkOptions {
+  /** Leaves out what `.gitignore` files name, and `.git` itself */
+  readonly respectGitignore: boolean;
+  /** Folders and files looked at before the walk stops */
+  readonly maxEntries: number;
+  readonly signal: AbortSignal;
+}
+
+/** A file met by a walk: `open` works until the next array is asked for. */
+export interface WalkedFile {
+  /** Relative to the root, with `/` */
+  readonly path: string;
+  /** @throws {ToolError} as Files.open */
+  open(): Promise<OpenFile>;
+}
+
+/** Whether the walk stopped at `maxEntries`. */
+export interface WalkEnd {
+  readonly truncated: boolean;
+}
