@@ -1,0 +1,159 @@
+import { Buffer } from "node:buffer";
+import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { type MemoryRecord, parseMemoryRecord, toMemoryBody } from "./memory_record.ts";
+
+/** Where memories go that name no namespace. */
+export const DEFAULT_NAMESPACE = "default";
+
+/** Bounds of one memory and of all of them. */
+export const MEMORY_LIMITS = {
+  keyCharacters: 256,
+  valueBytes: 64 * 1024,
+  tags: 20,
+  tagCharacters: 64,
+  /** All namespaces together */
+  records: 10_000,
+  /** Records of one recall */
+  recall: 100,
+} as const;
+
+export interface StoreMemoryInput {
+  /** 1-256 characters */
+  readonly key: string;
+  /** At most 64 KiB of UTF-8 */
+  readonly value: string;
+  /** 1-64 of `[A-Za-z0-9_.-]`. Default `default` */
+  readonly namespace?: string | undefined;
+  /** At most 20, each 1-64 characters. Default none */
+  readonly tags?: readonly string[] | undefined;
+}
+
+export interface RecallInput {
+  /** Plain words, searched in key, value and tags */
+  readonly query?: string | undefined;
+  /** Exactly this key */
+  readonly key?: string | undefined;
+  /** Default `default` */
+  readonly namespace?: string | undefined;
+  /** 1-100. Default 10 */
+  readonly limit?: number | undefined;
+}
+
+/**
+ * What the agent keeps between conversations.
+ *
+ * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
+ */
+export interface Memory {
+  /** Keeps a value under its key, in place of an earlier one. @throws {ToolError} `memory_full` */
+  store(input: StoreMemoryInput): Promise<{ readonly record: MemoryRecord; readonly replaced: boolean }>;
+  /** By key: that one or none. By query: ranked, best first. `key` wins over `query`. With neither: the newest first */
+  recall(input: RecallInput): Promise<readonly MemoryRecord[]>;
+  /** @returns false when there is no such key */
+  forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
+}
+
+const COLLECTION = "memory";
+const DEFAULT_RECALL = 10;
+const MAX_ATTEMPTS = 20;
+
+/** The memory over a store; one record per namespace and key. */
+export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
+  const { store, clock } = options;
+
+  return {
+    async store(input) {
+      const namespace = checkNamespace(input.namespace);
+      const key = checkKey(input.key);
+      const value = checkValue(input.value);
+      const tags = checkTags(input.tags ?? []);
+      const at = storeKey(namespace, key);
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        const earlier = await store.get(COLLECTION, at);
+        if (earlier === undefined && (await store.count(COLLECTION)) >= MEMORY_LIMITS.records) {
+          throw new ToolError(
+            "memory_full",
+            `Cannot store "${key}": memory holds ${MEMORY_LIMITS.records} records already; forget one first`,
+          );
+        }
+        const now = new Date(clock.now()).toISOString();
+        const createdAt = earlier === undefined ? now : parseMemoryRecord(earlier.body).created_at;
+        const record: MemoryRecord = { namespace, key, value, tags, created_at: createdAt, updated_at: now };
+        const content = { collection: COLLECTION, key: at, body: toMemoryBody(record), text: searchText(record) };
+        const write: Write = earlier === undefined
+          ? { op: "insert", ...content }
+          : { op: "putIf", version: earlier.version, ...content };
+        if (await store.batch([write])) return { record, replaced: earlier !== undefined };
+      }
+      throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
+    },
+
+    async recall(input) {
+      const namespace = checkNamespace(input.namespace);
+      const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
+      if (input.key !== undefined) {
+        const found = await store.get(COLLECTION, storeKey(namespace, checkKey(input.key)));
+        return found === undefined ? [] : [parseMemoryRecord(found.body)];
+      }
+      const prefix = storeKey(namespace, "");
+      const found = input.query === undefined || input.query.trim() === ""
+        ? await store.scan(COLLECTION, { prefix, order: "created", reverse: true, limit })
+        : await store.search(COLLECTION, { query: input.query, prefix, limit });
+      return found.map((stored) => parseMemoryRecord(stored.body));
+    },
+
+    async forget(input) {
+      const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
+      return (await store.takeOnce(COLLECTION, at)) !== undefined;
+    },
+  };
+}
+
+/** A namespace has no slash, so the first one ends it and no two pairs share a key. */
+function storeKey(namespace: string, key: string): string {
+  return `${namespace}/${key}`;
+}
+
+function searchText(record: MemoryRecord): string {
+  return [record.key, ...record.tags, record.value].join("\n");
+}
+
+function checkNamespace(namespace: string = DEFAULT_NAMESPACE): string {
+  if (/^[A-Za-z0-9_.-]{1,64}$/.test(namespace)) return namespace;
+  throw invalid("namespace", "it must be 1-64 characters of A-Z, a-z, 0-9, _, . and -");
+}
+
+function checkKey(key: string): string {
+  if (key.length < 1 || key.length > MEMORY_LIMITS.keyCharacters) {
+    throw invalid("key", `it must be 1-${MEMORY_LIMITS.keyCharacters} characters, and has ${key.length}`);
+  }
+  if (key.includes("\0") || !key.isWellFormed()) throw invalid("key", "it must be valid Unicode without NUL");
+  return key;
+}
+
+function checkValue(value: string): string {
+  const bytes = Buffer.byteLength(value);
+  if (bytes <= MEMORY_LIMITS.valueBytes) return value;
+  throw invalid("value", `it must be at most ${MEMORY_LIMITS.valueBytes} bytes, and has ${bytes}`);
+}
+
+function checkTags(tags: readonly string[]): readonly string[] {
+  if (tags.length > MEMORY_LIMITS.tags) throw invalid("tags", `there must be at most ${MEMORY_LIMITS.tags}`);
+  for (const tag of tags) {
+    if (tag.length < 1 || tag.length > MEMORY_LIMITS.tagCharacters) {
+      throw invalid("tags", `each must be 1-${MEMORY_LIMITS.tagCharacters} characters`);
+    }
+  }
+  return [...new Set(tags)];
+}
+
+function checkLimit(limit: number): number {
+  if (Number.isInteger(limit) && limit >= 1 && limit <= MEMORY_LIMITS.recall) return limit;
+  throw invalid("limit", `it must be a whole number of 1-${MEMORY_LIMITS.recall}`);
+}
+
+function invalid(field: string, reason: string): ToolError {
+  return new ToolError("invalid_input", `Cannot use "${field}": ${reason}`);
+}

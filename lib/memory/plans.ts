@@ -1,0 +1,121 @@
+import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { parsePlan, type Plan, type PlanStatus, type PlanTask, toPlanBody } from "./plan_record.ts";
+
+/** Bounds of a plan and of all of them. */
+export const PLAN_LIMITS = {
+  tasks: 200,
+  titleCharacters: 500,
+  scopeCharacters: 512,
+  /** Over this the oldest plan makes room */
+  plans: 1_000,
+} as const;
+
+/**
+ * Task plans, one per scope: a conversation id or a workspace path, 1-512 characters.
+ *
+ * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
+ */
+export interface Plans {
+  /** A new plan of pending tasks, in place of an earlier one */
+  create(scope: string, titles: readonly string[]): Promise<Plan>;
+  /** One more pending task at the end; starts a plan where there is none. @throws {ToolError} `plan_full` */
+  add(scope: string, title: string): Promise<Plan>;
+  /** @throws {ToolError} `task_not_found` naming the ids there are */
+  update(scope: string, id: string, status: PlanStatus): Promise<Plan>;
+  /** Without tasks when there is no plan */
+  list(scope: string): Promise<Plan>;
+  /** @returns false when there was no plan */
+  delete(scope: string): Promise<boolean>;
+}
+
+const COLLECTION = "plans";
+const MAX_ATTEMPTS = 20;
+const SHOWN_IDS = 20;
+
+/** The plans over a store, one record per scope. */
+export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
+  const { store, clock } = options;
+  const now = () => new Date(clock.now()).toISOString();
+
+  /** Reads, changes and writes back; a concurrent change makes it start again. */
+  async function change(scope: string, apply: (tasks: readonly PlanTask[]) => readonly PlanTask[]): Promise<Plan> {
+    checkScope(scope);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const earlier = await store.get(COLLECTION, scope);
+      const plan: Plan = { tasks: apply(earlier === undefined ? [] : parsePlan(earlier.body).tasks) };
+      const content = { collection: COLLECTION, key: scope, body: toPlanBody(plan) };
+      const writes: Write[] = earlier === undefined
+        ? [...(await makeRoom()), { op: "insert", ...content }]
+        : [{ op: "putIf", version: earlier.version, ...content }];
+      if (await store.batch(writes)) return plan;
+    }
+    throw new ToolError("plan_busy", "Cannot change the plan: it is being changed by others; try again");
+  }
+
+  async function makeRoom(): Promise<Write[]> {
+    if ((await store.count(COLLECTION)) < PLAN_LIMITS.plans) return [];
+    const oldest = await store.scan(COLLECTION, { order: "created", limit: 1 });
+    return oldest.map(({ key }) => ({ op: "delete", collection: COLLECTION, key }));
+  }
+
+  return {
+    async create(scope, titles) {
+      if (titles.length < 1 || titles.length > PLAN_LIMITS.tasks) {
+        throw invalid("tasks", `there must be 1-${PLAN_LIMITS.tasks}, and there are ${titles.length}`);
+      }
+      titles.forEach((title, index) => checkTitle(`tasks[${index}]`, title));
+      return change(scope, () => titles.map((title, index) => pending(index + 1, title, now())));
+    },
+    async add(scope, title) {
+      checkTitle("title", title);
+      return change(scope, (tasks) => {
+        if (tasks.length >= PLAN_LIMITS.tasks) {
+          throw new ToolError("plan_full", `Cannot add "${title}": the plan has ${PLAN_LIMITS.tasks} tasks already`);
+        }
+        return [...tasks, pending(Number(tasks.at(-1)?.id ?? 0) + 1, title, now())];
+      });
+    },
+    async update(scope, id, status) {
+      return change(scope, (tasks) => {
+        if (!tasks.some((task) => task.id === id)) {
+          const ids = tasks.slice(0, SHOWN_IDS).map((task) => task.id).join(", ");
+          const there = tasks.length === 0
+            ? "there is no plan"
+            : `the ids are ${ids}${tasks.length > SHOWN_IDS ? " ..." : ""}`;
+          throw new ToolError("task_not_found", `Cannot update task "${id}": ${there}`);
+        }
+        return tasks.map((task) => (task.id === id ? { ...task, status, updated_at: now() } : task));
+      });
+    },
+    async list(scope) {
+      const found = await store.get(COLLECTION, checkScope(scope));
+      return found === undefined ? { tasks: [] } : parsePlan(found.body);
+    },
+    async delete(scope) {
+      return (await store.takeOnce(COLLECTION, checkScope(scope))) !== undefined;
+    },
+  };
+}
+
+function pending(number: number, title: string, at: string): PlanTask {
+  return { id: String(number), title, status: "pending", created_at: at, updated_at: at };
+}
+
+function checkScope(scope: string): string {
+  const { length } = scope;
+  if (length >= 1 && length <= PLAN_LIMITS.scopeCharacters && scope.isWellFormed() && !scope.includes("\0")) {
+    return scope;
+  }
+  throw invalid("scope", `it must be 1-${PLAN_LIMITS.scopeCharacters} characters of valid Unicode without NUL`);
+}
+
+function checkTitle(field: string, title: string): void {
+  if (title.trim() !== "" && title.length <= PLAN_LIMITS.titleCharacters) return;
+  throw invalid(field, `it must be 1-${PLAN_LIMITS.titleCharacters} characters and not blank`);
+}
+
+function invalid(field: string, reason: string): ToolError {
+  return new ToolError("invalid_input", `Cannot use "${field}": ${reason}`);
+}
