@@ -26,8 +26,17 @@ export interface RequestContext {
   /** The path within the gateway, without the mount's base path, and the query */
   readonly path: string;
   readonly query: URLSearchParams;
-  /** Names of body fields that were not honoured; the router writes them to x-postern-ignored */
+  /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];
+  /** Headers each reply of this request carries, as x-request-id. Written by the middleware, sent by wire/reply.ts */
+  readonly replyHeaders: Record<string, string>;
+  /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
+  built: Response | undefined;
+  /**
+   * The whole request body, read once, at most `max_request_bytes`; empty when there is none.
+   * @throws {HttpError} 413 payload_too_large, 408 request_timeout; {CancelError} client_gone when it stops half-way
+   */
+  body(): Promise<Uint8Array>;
 }
 
 /** `public`: no credentials. `pairing_code`: the handler checks the code. Otherwise the scope a bearer token needs. */

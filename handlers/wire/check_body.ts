@@ -1,0 +1,104 @@
+import * as v from "valibot";
+import { httpError } from "./error_codes.ts";
+
+/**
+ * A parsed JSON value through a schema. Takes the value over: `null` of optional fields is removed from it.
+ *
+ * @param ignored receives the paths of fields that no object schema knows
+ * @throws {HttpError} 400 invalid_request with the field in `param`; its message never contains the value
+ */
+export function checkBody<S extends v.GenericSchema>(schema: S, value: unknown, ignored: string[]): v.InferOutput<S> {
+  tidy(schema as unknown as Shape, value, "", ignored);
+  const result = v.safeParse(schema, value, { abortEarly: true });
+  if (result.success) return result.output;
+  const issue = result.issues[0];
+  const param = pathOf(issue.path ?? []);
+  const place = param === "" ? "the request body" : `"${param}"`;
+  throw httpError("invalid_request", `Cannot accept ${place}: ${reasonOf(issue)}`, {
+    param: param === "" ? null : param,
+  });
+}
+
+/** The parts of valibot's schema objects that are walked. */
+interface Shape {
+  readonly type: string;
+  readonly entries?: Readonly<Record<string, Shape>>;
+  readonly item?: Shape;
+  readonly wrapped?: Shape;
+  readonly options?: readonly unknown[];
+}
+
+const MAX_IGNORED = 20;
+const CLOSED = new Set(["object", "strict_object"]);
+const MAY_BE_ABSENT = new Set(["optional", "exact_optional", "undefinedable"]);
+
+function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): void {
+  if (value === null || typeof value !== "object") return;
+  if (shape.wrapped !== undefined) return tidy(shape.wrapped, value, path, ignored);
+  if (shape.entries !== undefined) {
+    return tidyObject(shape, shape.entries, value as Record<string, unknown>, path, ignored);
+  }
+  if (shape.item !== undefined && Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) tidy(shape.item, value[i], `${path}[${i}]`, ignored);
+    return;
+  }
+  const option = fittingOption(shape, value);
+  if (option !== undefined) tidy(option, value, path, ignored);
+}
+
+function tidyObject(
+  shape: Shape,
+  entries: Readonly<Record<string, Shape>>,
+  value: Record<string, unknown>,
+  path: string,
+  ignored: string[],
+) {
+  for (const key of Object.keys(value)) {
+    const entry = Object.hasOwn(entries, key) ? entries[key] : undefined;
+    const at = path === "" ? key : `${path}.${key}`;
+    if (entry === undefined) {
+      if (CLOSED.has(shape.type) && ignored.length < MAX_IGNORED && !ignored.includes(at)) ignored.push(at);
+    } else if (value[key] === null && MAY_BE_ABSENT.has(entry.type)) delete value[key];
+    else tidy(entry, value[key], at, ignored);
+  }
+}
+
+/** The alternative of a union that is meant: literals must agree, and an array is not an object. */
+function fittingOption(shape: Shape, value: object): Shape | undefined {
+  if (shape.type !== "union" && shape.type !== "variant") return undefined;
+  // Options of a union or variant are schemas
+  return (shape.options as readonly Shape[]).find((option) => {
+    if (Array.isArray(value)) return option.item !== undefined;
+    if (option.entries === undefined) return fittingOption(option, value) !== undefined;
+    return Object.entries(option.entries).every(([key, entry]) =>
+      entry.type !== "literal" || (value as Record<string, unknown>)[key] === (entry as { literal?: unknown }).literal
+    );
+  });
+}
+
+function pathOf(path: readonly { readonly key?: unknown }[]): string {
+  let text = "";
+  for (const { key } of path) {
+    text += typeof key === "number" ? `[${key}]` : text === "" ? String(key) : `.${String(key)}`;
+  }
+  return text.slice(0, 200);
+}
+
+const MAX_EXPECTED_LENGTH = 300;
+
+/** Only what the schema says and the kind of the value: `received` and the default messages quote the value itself. */
+function reasonOf(issue: v.BaseIssue<unknown>): string {
+  if (issue.input === undefined && issue.kind === "schema") return "it is missing";
+  if (issue.expected === null) return issue.message.startsWith("Invalid ") ? "its value is not valid" : issue.message;
+  const expected = issue.expected.length > MAX_EXPECTED_LENGTH
+    ? `${issue.expected.slice(0, MAX_EXPECTED_LENGTH)}...`
+    : issue.expected;
+  return issue.kind === "schema" ? `expected ${expected}, got ${kindOf(issue.input)}` : `expected ${expected}`;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object") return "an object";
+  return typeof value === "string" ? "another string" : `a ${typeof value}`;
+}

@@ -1,0 +1,90 @@
+import type { RequestContext } from "../route.ts";
+import { errorBody, toHttpError } from "./to_http_error.ts";
+
+type ExtraHeaders = Readonly<Record<string, string>>;
+
+/** A JSON reply that carries the request's reply headers; `body` is serialised once. */
+export function jsonReply(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
+  return textReply(context, status, JSON.stringify(body), "application/json", headers);
+}
+
+/** A reply of ready text or bytes, as JSON written by hand, the metrics or a page. `body` null for 204 and HEAD. */
+export function textReply(
+  context: RequestContext,
+  status: number,
+  body: string | Uint8Array<ArrayBuffer> | null,
+  contentType: string,
+  headers?: ExtraHeaders,
+): Response {
+  return build(context, status, body, contentType, headers);
+}
+
+export interface SseOptions {
+  /** Called once when the client goes away before the end: stop the work here, the generator may be waiting */
+  readonly onCancel?: () => void;
+  readonly headers?: ExtraHeaders;
+}
+
+/**
+ * An event stream: never cached, transformed or buffered by a proxy. Chunks are encoded `text/event-stream`, one network write
+ * each, pulled as the client reads. A chunk source that throws breaks the connection, so it must tell failures as events.
+ */
+export function sseReply(
+  context: RequestContext,
+  chunks: AsyncIterable<Uint8Array>,
+  options: SseOptions = {},
+): Response {
+  const sent = context.replyHeaders;
+  sent["cache-control"] = "no-cache, no-transform";
+  sent["x-accel-buffering"] = "no";
+  const iterator = chunks[Symbol.asyncIterator]();
+  const stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
+    async pull(controller) {
+      const step = await iterator.next();
+      if (step.done) controller.close();
+      else controller.enqueue(step.value as Uint8Array<ArrayBuffer>); // encoders make no shared memory
+    },
+    cancel() {
+      options.onCancel?.();
+      // Not awaited: a generator that waits returns only when its wait ends
+      iterator.return?.().catch(() => {});
+    },
+  }, { highWaterMark: 0 });
+  return build(context, 200, stream, "text/event-stream", options.headers);
+}
+
+/** The one error shape for anything thrown; `hadEffect`: a tool with an effect ran before, so the client must not retry. */
+export function errorReply(
+  context: RequestContext,
+  error: unknown,
+  options: { readonly hadEffect?: boolean } = {},
+): Response {
+  const { requestId, services } = context;
+  const told = toHttpError(error, { log: services.log, requestId, ...options });
+  return jsonReply(context, told.status, errorBody(told), told.headers);
+}
+
+function build(
+  context: RequestContext,
+  status: number,
+  body: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null,
+  contentType: string,
+  extra: ExtraHeaders | undefined,
+): Response {
+  const headers = context.replyHeaders;
+  headers["content-type"] = contentType;
+  if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
+  if (context.services.state() === "draining") headers["connection"] = "close";
+  if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // own names
+  return (context.built = new context.Response(body, { status, headers }));
+}
+
+const MAX_IGNORED_NAMES = 20;
+
+/** Names come from the client: kept to visible ASCII without a comma, and to a bounded length. */
+function ignoredNames(names: readonly string[]): string {
+  const shown = names.slice(0, MAX_IGNORED_NAMES).map((name) =>
+    name.slice(0, 64).replace(/[^\x21-\x2b\x2d-\x7e]/g, "_")
+  );
+  return shown.join(", ");
+}

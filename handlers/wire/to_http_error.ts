@@ -1,0 +1,92 @@
+import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import { HttpError, ProviderError, ToolError } from "../../lib/base/errors.ts";
+import type { Logger } from "../../lib/base/telemetry/log.ts";
+import { type ErrorCode, httpError } from "./error_codes.ts";
+
+export interface ErrorMapping {
+  readonly log: Logger;
+  readonly requestId: string;
+  /** A tool with an effect ran before the failure: the client must not repeat the request by itself. Default false */
+  readonly hadEffect?: boolean;
+}
+
+/**
+ * What the client is told of anything thrown (DESIGN.md section 2).
+ *
+ * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
+ * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, and all after an
+ * effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
+ */
+export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
+  const mapped = mapError(error, mapping);
+  const added: Record<string, string> = {};
+  if (mapped.status === 409 || mapping.hadEffect) added["x-should-retry"] = "false";
+  if (mapped.status === 401) added["www-authenticate"] = "Bearer";
+  if (mapped.status === 503) added["retry-after"] = RETRY_AFTER_SECONDS[mapped.code] ?? "5";
+  if (Object.keys(added).length === 0) return mapped;
+  const { code, message, status, type, param, cause } = mapped;
+  for (const [name, value] of Object.entries(mapped.headers)) added[name.toLowerCase()] = value;
+  return new HttpError(code, message, { status, type, param, cause, headers: added });
+}
+
+/** The body of an error reply, also of an error event of a stream. */
+export function errorBody(error: HttpError) {
+  return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
+}
+
+const RETRY_AFTER_SECONDS: Record<string, string> = { overloaded: "1", shutting_down: "5", agent_unavailable: "60" };
+
+function mapError(error: unknown, mapping: ErrorMapping): HttpError {
+  if (error instanceof HttpError) return error;
+  if (error instanceof ProviderError) return fromProvider(error);
+  if (error instanceof ToolError) return httpError("invalid_request", error.message, { cause: error });
+  if (error instanceof CancelError) return httpError(CANCEL_CODES[error.reason], error.message, { cause: error });
+  mapping.log.error("Request failed", { request_id: mapping.requestId, error });
+  return httpError("internal_error", INTERNAL_SENTENCE, { cause: error });
+}
+
+const INTERNAL_SENTENCE =
+  "Cannot answer the request: the gateway failed inside; its log has the cause under the request id";
+
+/** A client that has gone is told nothing; its code is for the log. */
+const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
+  client_gone: "request_timeout",
+  timeout: "provider_timeout",
+  cancelled: "conflict",
+  shutdown: "shutting_down",
+  budget: "rate_limited",
+};
+
+function fromProvider(error: ProviderError): HttpError {
+  const { message, retryAfterSeconds } = error;
+  const param = error.param ?? null;
+  switch (error.code) {
+    case "provider_rejected": {
+      const kept = REJECTED[error.status ?? 0];
+      if (kept === undefined) return httpError("provider_error", message, { cause: error });
+      return new HttpError(error.upstreamCode ?? kept, message, {
+        status: error.status ?? 400,
+        type: "invalid_request_error",
+        param,
+        cause: error,
+      });
+    }
+    case "model_not_found":
+      return httpError("model_not_found", message, { param: error.param ?? "model", cause: error });
+    case "provider_rate_limited": {
+      const headers = { "retry-after": String(retryAfterSeconds ?? 1) };
+      return httpError("rate_limited", message, { headers, cause: error });
+    }
+    case "provider_timeout":
+    case "provider_error":
+      return httpError(error.code, message, { cause: error });
+  }
+}
+
+/** Statuses of an upstream that are the client's own doing, with the code where the upstream gives none. */
+const REJECTED: Record<number, ErrorCode> = {
+  400: "invalid_request",
+  404: "not_found",
+  413: "payload_too_large",
+  422: "invalid_request",
+};
