@@ -37,6 +37,7 @@ export function sseReply(
   const sent = context.replyHeaders;
   sent["cache-control"] = "no-cache, no-transform";
   sent["x-accel-buffering"] = "no";
+  if (chunks instanceof ReadableStream) return build(context, 200, chunks, "text/event-stream", options.headers);
   const iterator = chunks[Symbol.asyncIterator]();
   const stream = new ReadableStream<Uint8Array<ArrayBuffer>>({
     async pull(controller) {

@@ -1,0 +1,140 @@
+import * as v from "valibot";
+import { usageSchema } from "../lib/base/records/usage.ts";
+import type { RunHandle, RunRequest } from "../lib/runs/run_request.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { collectReply } from "./wire/collect_reply.ts";
+import { createCompletionChunks } from "./wire/completion_chunks.ts";
+import { type CompletionHead, toCompletionObject } from "./wire/completion_object.ts";
+import { completionSchema } from "./wire/completion_schema.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { eventStream, KEEP_ALIVE_MS } from "./wire/event_stream.ts";
+import { openEvents } from "./wire/open_events.ts";
+import { readCompletionBody } from "./wire/read_completion_body.ts";
+import { readJsonValue } from "./wire/read_json.ts";
+import { errorReply, jsonReply, sseReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+import { endedInSilence, runFailure } from "./wire/run_failure.ts";
+import { toCompletionInput } from "./wire/to_completion_input.ts";
+import { toHttpError } from "./wire/to_http_error.ts";
+
+const completionReplySchema = v.object({
+  id: v.string(),
+  object: v.literal("chat.completion"),
+  created: v.number(),
+  model: v.string(),
+  choices: v.array(v.object({
+    index: v.number(),
+    message: v.object({
+      role: v.literal("assistant"),
+      content: v.nullable(v.string()),
+      reasoning_content: v.optional(v.string()),
+      refusal: v.nullable(v.string()),
+      tool_calls: v.optional(v.array(v.object({
+        id: v.string(),
+        type: v.literal("function"),
+        function: v.object({ name: v.string(), arguments: v.string() }),
+      }))),
+    }),
+    logprobs: v.null(),
+    finish_reason: v.picklist(["stop", "length", "tool_calls", "content_filter"]),
+  })),
+  usage: usageSchema,
+});
+
+/** POST /v1/chat/completions, JSON and SSE from one stream of events (DESIGN.md section 3). */
+export const completionsRoute: Route = {
+  method: "POST",
+  path: "/v1/chat/completions",
+  access: "chat",
+  summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
+  body: completionSchema,
+  reply: { status: 200, type: "application/json", schema: completionReplySchema },
+  idempotency: "honoured",
+  handler: complete,
+};
+
+async function complete(request: Request, context: RequestContext): Promise<Response> {
+  const agent = requireAgent(context.services);
+  const agentTools = agentToolsOf(request);
+  const input = toCompletionInput(readCompletionBody(await readJsonValue(request, context)));
+  if (input.ignored.length > 0) context.ignored.push(...input.ignored);
+  checkToolChoice(input, agentTools, context);
+  // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
+  const durable = request.headers.has("idempotency-key");
+  const handle = await agent.runs.start({
+    kind: "chat",
+    messages: input.messages,
+    model: input.model,
+    caller: callerOf(context, "http"),
+    requestId: context.requestId,
+    durable,
+    canApprove: false,
+    agentTools,
+    clientTools: input.clientTools,
+    toolChoice: input.toolChoice,
+    parallelToolCalls: input.parallelToolCalls,
+    parameters: input.parameters,
+  });
+  const head: CompletionHead = {
+    id: context.services.random.id("chatcmpl-"),
+    created: Math.floor(context.services.clock.now() / 1000),
+    model: handle.model,
+  };
+  try {
+    if (input.stream) return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, durable });
+    return jsonReply(
+      context,
+      200,
+      toCompletionObject(head, await collectReply(handle, durable ? undefined : context.signal)),
+    );
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}
+
+interface StreamOptions extends CompletionHead {
+  readonly includeUsage: boolean;
+  readonly durable: boolean;
+}
+
+async function streamed(handle: RunHandle, context: RequestContext, options: StreamOptions): Promise<Response> {
+  const { clock, log } = context.services;
+  const leave = () => {
+    if (!options.durable) handle.cancel("client_gone");
+  };
+  const signal = options.durable ? undefined : context.signal;
+  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS, signal });
+  const failed = opening.held.flat().find((event) => event.type === "error");
+  if (failed !== undefined) throw runFailure(failed);
+  const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
+  const encoder = createCompletionChunks({ ...options, toError: (event) => toError(runFailure(event)) });
+  const stream = eventStream({
+    opening,
+    encoder,
+    clock,
+    toError: (error) => toError(error ?? endedInSilence()),
+    onLeave: leave,
+  });
+  return sseReply(context, stream);
+}
+
+function agentToolsOf(request: Request): RunRequest["agentTools"] {
+  const value = request.headers.get("x-postern-tools");
+  if (value === null) return "configured";
+  if (value.trim().toLowerCase() === "none") return "none";
+  throw httpError("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
+}
+
+function checkToolChoice(
+  input: ReturnType<typeof toCompletionInput>,
+  agentTools: RunRequest["agentTools"],
+  context: RequestContext,
+): void {
+  const choice = input.toolChoice;
+  if (typeof choice !== "object" || input.clientTools.some((tool) => tool.name === choice.name)) return;
+  if (agentTools === "configured" && context.services.tools.get(choice.name)?.enabled) return;
+  throw httpError("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
+    param: "tool_choice.function.name",
+  });
+}

@@ -1,0 +1,187 @@
+import { HttpError } from "../../lib/base/errors.ts";
+import type { Content, ContentPart, Message } from "../../lib/base/records/message.ts";
+import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
+import type { CompletionBody, CompletionMessage, CompletionTool } from "./completion_schema.ts";
+
+/** A completions body in the words of a run. */
+export interface CompletionInput {
+  readonly model: string | undefined;
+  readonly messages: readonly Message[];
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly clientTools: readonly ToolDeclaration[];
+  readonly toolChoice: ToolChoice | undefined;
+  readonly parallelToolCalls: boolean | undefined;
+  readonly parameters: ModelParameters;
+  /** Fields that are not honoured, as `logit_bias` or `messages[].cache_control`, each once */
+  readonly ignored: readonly string[];
+}
+
+/**
+ * Translates a checked body. `null` fields are gone, and unknown fields are named in `ignored` instead of copied, so that
+ * nothing of the request reaches the model's vendor unseen.
+ * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1 and the legacy `functions`; 400 `invalid_request` for
+ * `metadata` that is a list and for a tool name given twice
+ */
+export function toCompletionInput(body: CompletionBody): CompletionInput {
+  if ((body.n ?? 1) > 1) {
+    throw unsupported(
+      "n",
+      `Cannot make ${body.n} choices: this gateway makes one a request, so leave "n" out or send 1`,
+    );
+  }
+  const ignored = new Set<string>();
+  const parameters: Record<string, unknown> = {};
+  for (const key in body) {
+    // The key was just listed on this object
+    const value = (body as Record<string, unknown>)[key];
+    if (value === null || value === undefined || OWN_FIELDS.has(key)) continue;
+    if (PARAMETERS.has(key)) parameters[key] = value;
+    else if (key === "functions" || key === "function_call") {
+      throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
+    } else ignored.add(key);
+  }
+  if (Array.isArray(body.metadata)) throw invalid("metadata", `Cannot use "metadata": expected an object, got a list`);
+  if (!body.stream && body.stream_options) ignored.add("stream_options");
+  const clientTools = toTools(body.tools ?? []);
+  return {
+    model: body.model ?? undefined,
+    messages: body.messages.map((message) => toMessage(message, ignored)),
+    stream: body.stream ?? false,
+    includeUsage: body.stream_options?.include_usage ?? false,
+    clientTools,
+    toolChoice: toToolChoice(body.tool_choice),
+    parallelToolCalls: body.parallel_tool_calls ?? undefined,
+    // Only fields that the schema has checked and ModelParameters names
+    parameters: parameters as ModelParameters,
+    ignored: ignored.size === 0 ? NONE : [...ignored],
+  };
+}
+
+const NONE: readonly string[] = [];
+
+const OWN_FIELDS: ReadonlySet<string> = new Set([
+  "model",
+  "messages",
+  "stream",
+  "stream_options",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "n",
+]);
+
+const PARAMETERS: ReadonlySet<string> = new Set([
+  "temperature",
+  "top_p",
+  "max_tokens",
+  "max_completion_tokens",
+  "stop",
+  "seed",
+  "presence_penalty",
+  "frequency_penalty",
+  "response_format",
+  "reasoning_effort",
+  "user",
+  "metadata",
+]);
+
+function toMessage(message: CompletionMessage, ignored: Set<string>): Message {
+  switch (message.role) {
+    case "system":
+    case "developer":
+    case "user":
+      nameUnknown(message, MESSAGE_FIELDS, ignored);
+      return { role: message.role, content: toContent(message.content), ...toName(message.name) };
+    case "assistant":
+      nameUnknown(message, ASSISTANT_FIELDS, ignored);
+      return {
+        role: "assistant",
+        content: message.content === null || message.content === undefined ? null : toContent(message.content),
+        ...(typeof message.refusal === "string" ? { refusal: message.refusal } : {}),
+        ...(message.tool_calls && message.tool_calls.length > 0
+          ? { tool_calls: message.tool_calls.map(toToolCall) }
+          : {}),
+        ...toName(message.name),
+      };
+    case "tool":
+      nameUnknown(message, TOOL_FIELDS, ignored);
+      return { role: "tool", content: toContent(message.content), tool_call_id: message.tool_call_id };
+  }
+}
+
+const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"]);
+const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
+const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
+
+function nameUnknown(message: CompletionMessage, known: ReadonlySet<string>, ignored: Set<string>): void {
+  for (const key in message) {
+    // The key was just listed on this object
+    if (!known.has(key) && (message as Record<string, unknown>)[key] !== null) ignored.add(`messages[].${key}`);
+  }
+}
+
+function toName(name: string | null | undefined): { name?: string } {
+  return typeof name === "string" ? { name } : {};
+}
+
+type WireContent = NonNullable<CompletionMessage["content"]>;
+
+function toContent(content: WireContent): Content {
+  return typeof content === "string" ? content : content.map(toPart);
+}
+
+function toPart(part: Exclude<WireContent, string>[number]): ContentPart {
+  switch (part.type) {
+    case "text":
+      return { type: "text", text: part.text };
+    case "image_url": {
+      const { url, detail } = part.image_url;
+      return { type: "image_url", image_url: typeof detail === "string" ? { url, detail } : { url } };
+    }
+    case "input_audio":
+    case "file":
+    case "refusal":
+      return part;
+  }
+}
+
+function toToolCall(call: { id: string; function: { name: string; arguments: string } }) {
+  return {
+    id: call.id,
+    type: "function" as const,
+    function: { name: call.function.name, arguments: call.function.arguments },
+  };
+}
+
+function toTools(tools: readonly CompletionTool[]): readonly ToolDeclaration[] {
+  const seen = new Set<string>();
+  return tools.map(({ function: tool }, index) => {
+    if (seen.has(tool.name)) {
+      throw invalid(
+        `tools[${index}].function.name`,
+        `Cannot declare the tool "${tool.name}" twice: rename one of the two`,
+      );
+    }
+    seen.add(tool.name);
+    return {
+      name: tool.name,
+      description: tool.description ?? "",
+      parameters: tool.parameters ?? undefined,
+      ...(typeof tool.strict === "boolean" ? { strict: tool.strict } : {}),
+    };
+  });
+}
+
+function toToolChoice(choice: CompletionBody["tool_choice"]): ToolChoice | undefined {
+  if (choice === null || choice === undefined) return undefined;
+  return typeof choice === "string" ? choice : { name: choice.function.name };
+}
+
+function invalid(param: string, message: string): HttpError {
+  return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param });
+}
+
+function unsupported(param: string, message: string): HttpError {
+  return new HttpError("unsupported_parameter", message, { status: 400, type: "invalid_request_error", param });
+}

@@ -1,0 +1,187 @@
+import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import type { Clock } from "../../lib/base/clock.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import type { AgentEvent, AgentEventBody } from "../../lib/base/records/agent_event.ts";
+import type { Run } from "../../lib/base/records/run.ts";
+import { NO_USAGE, type Usage } from "../../lib/base/records/usage.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+
+/** One step of a run: events of one read, a wait, an error thrown by `next()`, or a wait without end. */
+export type ScriptStep =
+  | readonly AgentEventBody[]
+  | { readonly waitMs: number }
+  | { readonly throws: Error }
+  | "hang";
+
+/** A run that was started, as the test sees it. */
+export interface ScriptedRun {
+  readonly id: string;
+  readonly request: RunRequest;
+  readonly conversationId: string | null;
+  /** Reasons `cancel` was called with */
+  readonly cancelled: CancelReason[];
+  /** Whether its reader left before the end */
+  left: boolean;
+  /** Arrays given to the reader */
+  arraysRead: number;
+  /** Whether the iteration is over, in whatever way */
+  over: boolean;
+}
+
+export interface ScriptedRuns extends RunSupervisor {
+  readonly started: readonly ScriptedRun[];
+}
+
+export interface ScriptedRunsOptions {
+  readonly clock: Clock;
+  /** The steps of each run */
+  readonly script: (request: RunRequest) => readonly ScriptStep[];
+  /** Conversations that exist beside those created by `new` */
+  readonly conversations?: readonly string[];
+  /** What `start` throws instead of starting */
+  readonly refuse?: () => Error | undefined;
+  readonly hadEffect?: boolean;
+}
+
+/** `text` in deltas of one word each, then `done`. */
+export function answer(
+  text: string,
+  usage: Usage = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 },
+): readonly ScriptStep[] {
+  const words = text.split(/(?<= )/).map((delta) => ({ type: "text_delta" as const, delta }));
+  return [[{ type: "turn_start", turn: 1 }], words, [{ type: "done", finish_reason: "stop", usage }]];
+}
+
+/** A supervisor that plays events instead of asking a model. Runs go on only while they are read, durable ones excepted. */
+export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
+  const started: ScriptedRun[] = [];
+  const records = new Map<string, Run>();
+  const conversations = new Set(options.conversations);
+  let active = 0;
+  const conversationOf = (request: RunRequest): string | null => {
+    if (request.conversationId === undefined) return null;
+    if (request.conversationId === "new") {
+      const id = `conv_${conversations.size + 1}`;
+      conversations.add(id);
+      return id;
+    }
+    if (conversations.has(request.conversationId)) return request.conversationId;
+    throw new HttpError("not_found", "Cannot find the conversation", { status: 404, type: "invalid_request_error" });
+  };
+  return {
+    started,
+    start(request) {
+      const refusal = options.refuse?.();
+      if (refusal !== undefined) return Promise.reject(refusal);
+      try {
+        const conversationId = conversationOf(request);
+        const run: ScriptedRun = {
+          id: `run_${started.length + 1}`,
+          request,
+          conversationId,
+          cancelled: [],
+          left: false,
+          arraysRead: 0,
+          over: false,
+        };
+        started.push(run);
+        records.set(run.id, toRecord(run));
+        active++;
+        const over = () => {
+          run.over = true;
+          active--;
+        };
+        return Promise.resolve(toHandle(run, { ...options, over, save: (record) => records.set(run.id, record) }));
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    },
+    get: (id) => Promise.resolve(records.get(id)),
+    list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
+    cancel: () => Promise.resolve(false),
+    active: () => active,
+    recover: () => Promise.resolve(),
+    drain: () => Promise.resolve(),
+  };
+}
+
+function toRecord(run: ScriptedRun): Run {
+  return {
+    id: run.id,
+    object: "run",
+    kind: run.request.kind,
+    status: "running",
+    created_at: "2026-01-01T00:00:00.000Z",
+    started_at: null,
+    ended_at: null,
+    model: "test/model",
+    conversation_id: run.conversationId,
+    parent_id: null,
+    result: null,
+    error: null,
+    usage: NO_USAGE,
+  };
+}
+
+type HandleOptions = ScriptedRunsOptions & { readonly over: () => void; readonly save: (record: Run) => void };
+
+function toHandle(run: ScriptedRun, options: HandleOptions): RunHandle {
+  const { clock } = options;
+  const controller = new AbortController();
+  let seq = 0;
+  let text = "";
+  const stamp = (body: AgentEventBody): AgentEvent => {
+    if (body.type === "text_delta") text += body.delta;
+    const ended = { ...toRecord(run), result: text, ended_at: "2026-01-01T00:00:01.000Z" };
+    if (body.type === "done") options.save({ ...ended, status: "completed", usage: body.usage });
+    if (body.type === "error") {
+      options.save({ ...ended, status: "failed", result: null, error: { code: body.code, message: body.message } });
+    }
+    // The stamp completes the body of whatever member it is
+    return { seq: ++seq, time: new Date(clock.now()).toISOString(), ...body } as AgentEvent;
+  };
+  async function* play(): AsyncGenerator<readonly AgentEvent[]> {
+    let finished = false;
+    try {
+      for (const step of options.script(run.request)) {
+        if (step === "hang") await untilAborted(controller.signal);
+        else if ("waitMs" in step) await clock.sleep(step.waitMs, controller.signal);
+        else if ("throws" in step) {
+          finished = true;
+          throw step.throws;
+        } else {
+          if (controller.signal.aborted) throw controller.signal.reason;
+          run.arraysRead++;
+          finished = step.some((event) => event.type === "done" || event.type === "error");
+          yield step.map(stamp);
+        }
+      }
+      finished = true;
+    } catch (error) {
+      if (!(error instanceof CancelError)) throw error;
+      finished = true;
+      yield [stamp({ type: "error", code: error.reason, message: error.message })];
+    } finally {
+      if (!finished) run.left = true;
+      options.over();
+    }
+  }
+  return {
+    id: run.id,
+    model: run.request.model ?? "test/model",
+    conversationId: run.conversationId,
+    events: play,
+    cancel(reason) {
+      run.cancelled.push(reason);
+      controller.abort(new CancelError(reason));
+    },
+    hadEffect: () => options.hadEffect ?? false,
+  };
+}
+
+function untilAborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  });
+}

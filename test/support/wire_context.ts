@@ -1,0 +1,73 @@
+import type { RequestContext } from "../../handlers/route.ts";
+import type { Config } from "../../lib/config/config.ts";
+import type { Services } from "../../lib/gateway.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import type { RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import { createFakeClock, type FakeClock } from "./fake_clock.ts";
+import { createSeededRandom } from "./seeded_random.ts";
+
+export interface WireContextOptions {
+  /** undefined: no agent is configured */
+  readonly runs: RunSupervisor | undefined;
+  readonly clock?: FakeClock;
+  readonly config?: unknown;
+  readonly store?: Store;
+  readonly params?: Readonly<Record<string, string>>;
+  /** Aborts the request's signal */
+  readonly signal?: AbortSignal;
+  readonly Response?: typeof Response;
+  /** Names of enabled tools of the agent */
+  readonly tools?: readonly string[];
+}
+
+/** A handler's context without a router: what the wire handlers read is real, the rest throws when touched. */
+export function createWireContext(
+  request: Request,
+  options: WireContextOptions,
+): RequestContext & { readonly logged: LogRecord[] } {
+  const clock = options.clock ?? createFakeClock();
+  const logged: LogRecord[] = [];
+  const log = createLogger({
+    level: "debug",
+    now: clock.now,
+    sink: (line) => logged.push(line),
+    redact: (text) => text,
+  });
+  const services: Partial<Services> = {
+    version: "0.0.0",
+    clock,
+    random: createSeededRandom(),
+    log,
+    metrics: createMetrics(),
+    config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
+    agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
+    // Only `get` is asked
+    tools: {
+      get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
+    } as unknown as ToolDoor,
+    ...(options.store === undefined ? {} : { store: options.store }),
+    startedAt: clock.now(),
+    workspaceRoot: "/workspace",
+    state: () => "ok",
+  };
+  const url = new URL(request.url);
+  return {
+    logged,
+    services: services as Services, // the services that are missing are not used by these handlers
+    Response: options.Response ?? Response,
+    identity: { tokenId: "tok_1", scopes: ["chat"] },
+    params: options.params ?? {},
+    requestId: "req_test",
+    remoteAddress: "127.0.0.1",
+    signal: options.signal ?? new AbortController().signal,
+    path: url.pathname,
+    query: url.searchParams,
+    ignored: [],
+    replyHeaders: {},
+    built: undefined,
+    body: async () => new Uint8Array(await request.arrayBuffer()),
+  };
+}
