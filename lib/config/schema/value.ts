@@ -1,0 +1,40 @@
+import * as v from "valibot";
+
+/** Building blocks of the configuration schema: each gives one key with its bounds and its default, written once. */
+
+const MAX_TEXT_CHARACTERS = 65_536;
+const MAX_LIST_ITEMS = 10_000;
+
+/** A whole number from `min` to `max`, in the unit the key's name says. */
+export const integer = (fallback: number, min: number, max: number) =>
+  v.optional(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max)), fallback);
+
+export const boolean = (fallback: boolean) => v.optional(v.boolean(), fallback);
+
+/** Free text of at most 65,536 characters. */
+export const text = (fallback: string) => v.optional(v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS)), fallback);
+
+/** Text that must be given and not be empty. */
+export const required = () => v.pipe(v.string(), v.nonEmpty(), v.maxLength(MAX_TEXT_CHARACTERS));
+
+/** One of a few words. */
+export const choice = <const T extends readonly [string, ...string[]]>(options: T, fallback: T[number]) =>
+  v.optional(v.picklist(options), fallback);
+
+/** A list of non-empty texts, at most 10,000. */
+export const texts = (fallback: readonly string[]) =>
+  v.optional(v.pipe(v.array(v.pipe(v.string(), v.nonEmpty())), v.maxLength(MAX_LIST_ITEMS)), [...fallback]);
+
+/** A table of text values by free name. */
+export const textTable = () =>
+  v.optional(v.record(v.string(), v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS))), {});
+
+/** An http or https address; empty: not set. */
+export const httpUrl = () => v.optional(v.pipe(v.string(), v.regex(/^(https?:\/\/[^\s/]+\S*)?$/)), "");
+
+/** Name of an environment variable, never a secret itself; empty: not set. */
+export const environmentName = () => v.optional(v.pipe(v.string(), v.regex(/^([A-Za-z_][A-Za-z0-9_]*)?$/)), "");
+
+/** Tables by a name of the user's choice: lower-case letters, digits, `_` and `-`, 1-64 characters. */
+export const named = <const S extends v.GenericSchema>(entry: S) =>
+  v.optional(v.record(v.pipe(v.string(), v.regex(/^[a-z0-9_-]{1,64}$/)), entry), {});
