@@ -11,6 +11,6 @@ import { isCompletionBody } from "./is_completion_body.ts";
 export function readCompletionBody(body: unknown): CompletionBody {
   if (isCompletionBody(body)) return body;
   const result = v.safeParse(completionSchema, body);
-  if (result.success) return result.output;
-  throw invalidRequest(result.issues);
+  if (!result.success) throw invalidRequest(result.issues);
+  return result.output;
 }
