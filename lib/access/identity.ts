@@ -24,8 +24,12 @@ export interface IssuedToken {
 
 /** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
 export interface Tokens {
-  /** @returns undefined for an unknown, expired or malformed token */
-  verify(token: string): Identity | undefined;
+  /**
+   * @param peer `loopback` when the request came from this machine: the control token counts from nowhere else. Default `other`
+   * @returns undefined for an unknown, expired or malformed token
+   */
+  verify(token: string, peer?: "loopback" | "other"): Identity | undefined;
+  /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens */
   issue(
     options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
   ): Promise<IssuedToken>;
@@ -34,7 +38,7 @@ export interface Tokens {
   revoke(id: string): Promise<boolean>;
   /** @returns how many there were */
   revokeAll(): Promise<number>;
-  /** Stored tokens, not counting those of the environment and the control file */
+  /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;
 }
 

@@ -1,0 +1,125 @@
+import * as v from "valibot";
+import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Store } from "../storage/store.ts";
+import type { IssuedToken, Pairing, Tokens } from "./identity.ts";
+import { secretHash } from "./secret_hash.ts";
+
+export interface CreatePairingOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly tokens: Tokens;
+  /** Seconds a code is valid */
+  readonly ttlSeconds: number;
+}
+
+/** 32 letters and digits without I, O, 0 and 1, so that one character is five bits. */
+const ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+const CODE_CHARACTERS = 8;
+const MAX_PRESENTED_CHARACTERS = 64;
+const MAX_MISSES = 5;
+const LOCK_MS = 300_000;
+
+/** The code's record is found by its hash, so taking it checks it; times are milliseconds since the epoch. */
+const CODES = "pairing_codes";
+const GUARD = "pairing_guard";
+const GUARD_KEY = "guard";
+const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
+const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
+
+/** Pairing over a store (DESIGN.md section 5). Misses and the lock survive a restart; a new code clears them. */
+export function createPairing(options: CreatePairingOptions): Pairing {
+  const { store, clock, random, tokens, ttlSeconds } = options;
+  let tail: Promise<unknown> = Promise.resolve();
+
+  /** One exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
+  function exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = tail.then(work);
+    tail = result.catch(() => {});
+    return result;
+  }
+
+  async function refuseWhileLocked(): Promise<number> {
+    const stored = await store.get(GUARD, GUARD_KEY);
+    if (stored === undefined) return 0;
+    const guard = v.parse(guardSchema, stored.body);
+    const waitMs = guard.locked_until - clock.now();
+    if (waitMs > 0) throw locked(waitMs);
+    // A lock that has run out starts the count again
+    return guard.locked_until > 0 ? 0 : guard.misses;
+  }
+
+  async function countMiss(earlierMisses: number): Promise<HttpError> {
+    const misses = earlierMisses + 1;
+    const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
+    const body: v.InferOutput<typeof guardSchema> = { v: 1, misses, locked_until: lockedUntil };
+    await store.batch([{ op: "put", collection: GUARD, key: GUARD_KEY, body }]);
+    return invalidCode();
+  }
+
+  async function exchange(presented: string): Promise<IssuedToken> {
+    const misses = await refuseWhileLocked();
+    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
+    const hash = secretHash(code);
+    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(CODES, hash) : undefined;
+    if (taken === undefined || v.parse(codeSchema, taken.body).expires_at <= clock.now()) throw await countMiss(misses);
+    let issued: IssuedToken;
+    try {
+      issued = await tokens.issue({ scopes: ["admin"], label: "paired" });
+    } catch (error) {
+      // The code did not serve: it stays good for another try
+      await store.insertOnce(CODES, hash, taken.body);
+      throw error;
+    }
+    if (misses > 0) await store.batch([{ op: "delete", collection: GUARD, key: GUARD_KEY }]);
+    return issued;
+  }
+
+  return {
+    createCode: () =>
+      exclusively(async () => {
+        let code = "";
+        // The low five bits index the 32 letters
+        for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
+        const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
+        const earlier = await store.scan(CODES, { limit: 1_000 });
+        await store.batch([
+          ...earlier.map(({ key }) => ({ op: "delete", collection: CODES, key }) as const),
+          { op: "delete", collection: GUARD, key: GUARD_KEY },
+          { op: "put", collection: CODES, key: secretHash(code), body },
+        ]);
+        return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
+      }),
+    async redeem(code) {
+      if (code === null || code.trim() === "") throw codeRequired();
+      return await exclusively(() => exchange(code));
+    },
+  };
+}
+
+function codeRequired(): HttpError {
+  return new HttpError("pairing_code_required", "Cannot pair: send the pairing code in the header X-Pairing-Code", {
+    status: 401,
+    type: "authentication_error",
+    headers: { "www-authenticate": "Bearer" },
+  });
+}
+
+function invalidCode(): HttpError {
+  return new HttpError(
+    "pairing_code_invalid",
+    'Cannot pair: the code is wrong, used or expired; "postern pair" prints a new one',
+    { status: 403, type: "permission_error" },
+  );
+}
+
+function locked(waitMs: number): HttpError {
+  const seconds = Math.ceil(waitMs / 1000);
+  return new HttpError(
+    "pairing_locked",
+    `Cannot pair: too many wrong codes; try again in ${seconds} s, or run "postern pair" for a new code`,
+    { status: 429, type: "rate_limit_error", headers: { "retry-after": String(seconds) } },
+  );
+}

@@ -1,0 +1,221 @@
+import { Buffer } from "node:buffer";
+import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { type Scope, SCOPES } from "../base/records/caller.ts";
+import { type Logger, SILENT } from "../base/telemetry/log.ts";
+import type { Store } from "../storage/store.ts";
+import type { Identity, TokenRecord, Tokens } from "./identity.ts";
+import { secretHash } from "./secret_hash.ts";
+import { parseTokenBody, type TokenBody } from "./token_body.ts";
+
+/** Bounds of tokens. */
+export const TOKEN_LIMITS = {
+  tokens: 1_000,
+  labelCharacters: 128,
+  /** Ten years */
+  ttlSeconds: 315_360_000,
+} as const;
+
+export interface CreateTokensOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The token of POSTERN_TOKEN: id `env`, scope admin. Undefined or empty: none */
+  readonly envToken?: string | undefined;
+  /** The token of the control file: id `control`, scope admin, from a loopback peer only */
+  readonly controlToken?: string | undefined;
+  /** Told when a last use could not be written. Default silent */
+  readonly log?: Logger;
+}
+
+const COLLECTION = "tokens";
+const PAGE = 1_000;
+const MAX_PRESENTED_CHARACTERS = 512;
+const LAST_USED_EVERY_MS = 60_000;
+
+/** What verify needs, by the token's hash. */
+interface Known {
+  readonly identity: Identity;
+  readonly loopbackOnly: boolean;
+  /** Milliseconds since the epoch; Infinity: never */
+  readonly expiresAt: number;
+  /** undefined for the tokens of the environment and the control file */
+  readonly kept: Kept | undefined;
+}
+
+interface Kept {
+  body: TokenBody;
+  version: number;
+  /** Milliseconds since the epoch of the last use that was sent to the store */
+  lastUsedWritten: number;
+  /** Milliseconds since the epoch; undefined: not since the start */
+  lastUsed: number | undefined;
+}
+
+/**
+ * Bearer tokens over a store, all held in memory by their hash. Tokens are `pst_` + 32 random bytes base64url.
+ *
+ * One gateway owns a store's tokens; expired ones are forgotten when it starts. A last use is written at most once a minute.
+ */
+export async function createTokens(options: CreateTokensOptions): Promise<Tokens> {
+  const { store, clock, random, log = SILENT } = options;
+  const byHash = new Map<string, Known>();
+  const byId = new Map<string, Kept>();
+  let issuing = 0;
+
+  function remember(body: TokenBody, version: number): Kept {
+    const written = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
+    const kept: Kept = { body, version, lastUsedWritten: written, lastUsed: undefined };
+    byId.set(body.id, kept);
+    byHash.set(body.hash, {
+      identity: { tokenId: body.id, scopes: body.scopes },
+      loopbackOnly: false,
+      expiresAt: expiryOf(body),
+      kept,
+    });
+    return kept;
+  }
+
+  function rememberFixed(id: string, token: string | undefined, loopbackOnly: boolean): void {
+    if (token === undefined || token === "") return;
+    const identity: Identity = { tokenId: id, scopes: ["admin"] };
+    byHash.set(secretHash(token), { identity, loopbackOnly, expiresAt: Infinity, kept: undefined });
+  }
+
+  /** From now on verify refuses them; they stay listed until the store forgot them too. */
+  async function forget(tokens: readonly Kept[]): Promise<void> {
+    for (const { body } of tokens) byHash.delete(body.hash);
+    if (tokens.length > 0) {
+      await store.batch(tokens.map(({ body }) => ({ op: "delete", collection: COLLECTION, key: body.id })));
+    }
+    for (const { body } of tokens) byId.delete(body.id);
+  }
+
+  const expired = () => [...byId.values()].filter(({ body }) => expiryOf(body) <= clock.now());
+
+  /** Writes the use without being waited for; a token revoked meanwhile has no such version and stays gone. */
+  function writeLastUsed(kept: Kept, now: number): void {
+    kept.lastUsedWritten = now;
+    const body: TokenBody = { ...kept.body, last_used_at: new Date(now).toISOString() };
+    store.putIfVersion(COLLECTION, body.id, kept.version, body).then(
+      (written) => {
+        if (!written) return;
+        kept.version++;
+        kept.body = body;
+      },
+      (error: unknown) => log.warn("Cannot record the use of a token", { token_id: body.id, error }),
+    );
+  }
+
+  let after: string | undefined;
+  for (;;) {
+    const page = await store.scan(COLLECTION, {
+      order: "created",
+      limit: PAGE,
+      ...(after === undefined ? {} : { after }),
+    });
+    for (const stored of page) remember(parseTokenBody(stored.body), stored.version);
+    after = page.at(-1)?.key;
+    if (page.length < PAGE) break;
+  }
+  await forget(expired());
+  rememberFixed("env", options.envToken, false);
+  rememberFixed("control", options.controlToken, true);
+
+  return {
+    verify(token, peer = "other") {
+      if (token.length > MAX_PRESENTED_CHARACTERS) return undefined;
+      const known = byHash.get(secretHash(token));
+      if (known === undefined || (known.loopbackOnly && peer !== "loopback")) return undefined;
+      const { kept } = known;
+      if (kept === undefined) return known.identity;
+      const now = clock.now();
+      if (known.expiresAt <= now) return undefined;
+      kept.lastUsed = now;
+      if (now - kept.lastUsedWritten >= LAST_USED_EVERY_MS) writeLastUsed(kept, now);
+      return known.identity;
+    },
+
+    async issue({ scopes, label, ttlSeconds }) {
+      check(scopes, label, ttlSeconds);
+      if (byId.size + issuing >= TOKEN_LIMITS.tokens) await forget(expired());
+      if (byId.size + issuing >= TOKEN_LIMITS.tokens) {
+        throw new HttpError(
+          "conflict",
+          `Cannot create a token: there are ${TOKEN_LIMITS.tokens} already; revoke one first`,
+          { status: 409, type: "invalid_request_error" },
+        );
+      }
+      issuing++;
+      try {
+        const token = `pst_${Buffer.from(random.bytes(32)).toString("base64url")}`;
+        const now = clock.now();
+        const body: TokenBody = {
+          v: 1,
+          id: random.id("tok_"),
+          hash: secretHash(token),
+          label,
+          scopes: [...new Set(scopes)],
+          created_at: new Date(now).toISOString(),
+          expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
+          last_used_at: null,
+        };
+        if (!(await store.insertOnce(COLLECTION, body.id, body))) {
+          throw new Error(`Cannot create token "${body.id}": the id exists`);
+        }
+        return { token, record: toRecord(remember(body, 1)) };
+      } finally {
+        issuing--;
+      }
+    },
+
+    list: async () => [...byId.values()].reverse().map(toRecord),
+
+    async revoke(id) {
+      const kept = byId.get(id);
+      if (kept === undefined) return false;
+      await forget([kept]);
+      return true;
+    },
+
+    async revokeAll() {
+      const all = [...byId.values()];
+      await forget(all);
+      return all.length;
+    },
+
+    count: async () => byId.size - expired().length,
+  };
+}
+
+function expiryOf(body: TokenBody): number {
+  return body.expires_at === null ? Infinity : Date.parse(body.expires_at);
+}
+
+function toRecord(kept: Kept): TokenRecord {
+  const { id, label, scopes, created_at, expires_at, last_used_at } = kept.body;
+  const lastUsed = kept.lastUsed === undefined ? last_used_at : new Date(kept.lastUsed).toISOString();
+  return { id, label, scopes, created_at, expires_at, last_used_at: lastUsed };
+}
+
+function check(scopes: readonly Scope[], label: string, ttlSeconds: number | undefined): void {
+  if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
+    throw invalid("scopes", `it must name at least one of ${SCOPES.join(", ")} and nothing else`);
+  }
+  if (label.length > TOKEN_LIMITS.labelCharacters) {
+    throw invalid("label", `it must be at most ${TOKEN_LIMITS.labelCharacters} characters`);
+  }
+  if (ttlSeconds === undefined) return;
+  if (!Number.isInteger(ttlSeconds) || ttlSeconds < 1 || ttlSeconds > TOKEN_LIMITS.ttlSeconds) {
+    throw invalid("ttl_seconds", `it must be a whole number of 1-${TOKEN_LIMITS.ttlSeconds}`);
+  }
+}
+
+function invalid(param: string, reason: string): HttpError {
+  return new HttpError("invalid_request", `Cannot create a token with this "${param}": ${reason}`, {
+    status: 400,
+    type: "invalid_request_error",
+    param,
+  });
+}

@@ -1,0 +1,25 @@
+import * as v from "valibot";
+import { SCOPES } from "../base/records/caller.ts";
+
+const bodySchema = v.object({
+  v: v.literal(1),
+  id: v.string(),
+  /** SHA-256 of the token, base64url */
+  hash: v.string(),
+  label: v.string(),
+  scopes: v.array(v.picklist(SCOPES)),
+  created_at: v.string(),
+  expires_at: v.nullable(v.string()),
+  last_used_at: v.nullable(v.string()),
+});
+
+/** A token as it is persisted. Times are ISO 8601. */
+export type TokenBody = v.InferOutput<typeof bodySchema>;
+
+/**
+ * A persisted body as the newest form of a token: the one place where older versions are upcast.
+ * @throws {v.ValiError} for a body that no version wrote
+ */
+export function parseTokenBody(body: unknown): TokenBody {
+  return v.parse(bodySchema, body);
+}
