@@ -31,5 +31,7 @@ export interface Services {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly workspaceRoot: string;
+  /** The environment variable a configuration key names, as `secret_env`; undefined when it is not set */
+  readonly environment: (name: string) => string | undefined;
   state(): GatewayState;
 }
