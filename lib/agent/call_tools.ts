@@ -1,0 +1,160 @@
+import { CancelError, cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { Caller } from "../base/records/caller.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { PreparedCall } from "../tools/runtime/tool.ts";
+import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { TurnCall } from "./model_turn.ts";
+import { wrapUntrusted } from "./untrusted_envelope.ts";
+
+/** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
+export type AgentApprover = (
+  request: ApprovalRequest,
+  signal: AbortSignal,
+  emit: (body: AgentEventBody) => void,
+) => Promise<ApprovalAnswer>;
+
+export interface CallToolsOptions {
+  readonly tools: ToolDoor;
+  readonly calls: readonly TurnCall[];
+  /** How many of the calls may still run under max_tool_calls; the rest are answered with an error */
+  readonly left: number;
+  readonly maxToolCalls: number;
+  /** Names of the tools this run was told of */
+  readonly allowed: readonly string[];
+  readonly parallel: boolean;
+  readonly runId: string;
+  readonly caller: Caller;
+  readonly depth: number;
+  readonly signal: AbortSignal;
+  readonly approve: AgentApprover;
+  readonly emit: (body: AgentEventBody) => void;
+  /** Called before a call runs that is not a plain read: resolves when its start is durable */
+  readonly beforeEffect: (callId: string) => Promise<void>;
+  readonly clock: Pick<Clock, "monotonic">;
+  readonly random: Random;
+  readonly log: Logger;
+}
+
+/** What a call gave. `content` is for the model's messages: `output`, in the untrusted envelope when it came from outside. */
+export interface CallResult {
+  readonly call: TurnCall;
+  readonly output: string;
+  readonly content: string;
+  readonly isError: boolean;
+}
+
+/** At most this many read calls run at once. */
+const MAX_PARALLEL = 8;
+
+/**
+ * Runs the agent's calls of one turn through the door: together where all of them only read, else one after the other.
+ * @returns the results in the order of the calls
+ * @throws {CancelError} once every started call has ended
+ */
+export async function callTools(options: CallToolsOptions): Promise<readonly CallResult[]> {
+  const { calls, tools } = options;
+  const onlyReads = () => calls.every((call) => (tools.accessOf(call.name, inputOf(call)) ?? "read") === "read");
+  const width = options.parallel && calls.length > 1 && onlyReads() ? MAX_PARALLEL : 1;
+  const results = new Array<CallResult>(calls.length);
+  let next = 0;
+  const work = async () => {
+    while (next < calls.length) {
+      const i = next++;
+      results[i] = await callTool(calls[i] as TurnCall, i < options.left, options); // i is below calls.length
+    }
+  };
+  const workers = await Promise.allSettled(Array.from({ length: Math.min(width, calls.length) }, work));
+  for (const worker of workers) if (worker.status === "rejected") throw worker.reason;
+  return results;
+}
+
+async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptions): Promise<CallResult> {
+  const { emit, signal } = options;
+  const begun = options.clock.monotonic();
+  let shown = false;
+  const start = (input: unknown) => {
+    shown = true;
+    emit({ type: "tool_start", call_id: call.id, tool: call.name, input });
+  };
+  const end = (output: string, isError: boolean, content = output): CallResult => {
+    const duration = Math.round(options.clock.monotonic() - begun);
+    emit({ type: "tool_end", call_id: call.id, tool: call.name, output, is_error: isError, duration_ms: duration });
+    return { call, output, content, isError };
+  };
+
+  const parsed = parseInput(call);
+  if (signal.aborted) throw cancelError(signal);
+  if (!mayRun || parsed.problem !== undefined) {
+    start(parsed.input);
+    return end(
+      parsed.problem ??
+        `Cannot call "${call.name}": the limit of ${options.maxToolCalls} tool calls for one run is reached`,
+      true,
+    );
+  }
+  let journalFailure: { readonly error: unknown } | undefined;
+  const onStart = async (prepared: PreparedCall) => {
+    start(prepared.input ?? null);
+    if (prepared.access === "read") return;
+    try {
+      await options.beforeEffect(call.id);
+    } catch (error) {
+      journalFailure = { error };
+      throw error;
+    }
+  };
+  try {
+    const outcome = await options.tools.call({
+      name: call.name,
+      input: inputOf(call),
+      runId: options.runId,
+      callId: call.id,
+      caller: options.caller,
+      depth: options.depth,
+      signal,
+      approver: (request, waiting) => options.approve(request, waiting, emit),
+      allowed: options.allowed,
+      onStart,
+      onProgress: (message) => emit({ type: "tool_progress", call_id: call.id, message }),
+    });
+    if (journalFailure !== undefined) throw journalFailure.error;
+    if (!shown) start(parsed.input);
+    const { output, isError } = outcome.result;
+    const outside = outcome.ran && outcome.access === "network";
+    return end(output, isError, outside ? wrapUntrusted(call.name, output, options.random) : output);
+  } catch (error) {
+    if (!shown) start(parsed.input);
+    if (error instanceof CancelError) {
+      end(`The call was stopped: ${error.message}`, true);
+      throw error;
+    }
+    const result = end(`Cannot call "${call.name}": it failed inside the gateway, whose log names the cause`, true);
+    if (journalFailure !== undefined) throw journalFailure.error;
+    options.log.error("Tool call failed inside", { run_id: options.runId, call_id: call.id, tool: call.name, error });
+    return result;
+  }
+}
+
+/** Models leave the arguments empty for a tool without parameters. */
+function inputOf(call: TurnCall): string {
+  return call.arguments.trim() === "" ? "{}" : call.arguments;
+}
+
+/** A model's arguments are a JSON object; the plain-text form of some tools is for people, and broken JSON must not pass as one. */
+function parseInput(call: TurnCall): { readonly input: unknown; readonly problem?: string } {
+  try {
+    const input: unknown = JSON.parse(inputOf(call));
+    if (typeof input === "object" && input !== null && !Array.isArray(input)) return { input };
+    return { input, problem: `Cannot call "${call.name}": its arguments are valid JSON but not an object` };
+  } catch (error) {
+    // JSON.parse throws nothing but SyntaxError
+    const reason = (error as SyntaxError).message;
+    return {
+      input: call.arguments,
+      problem: `Cannot call "${call.name}": its arguments are not valid JSON (${reason})`,
+    };
+  }
+}

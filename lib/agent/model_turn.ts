@@ -1,0 +1,146 @@
+import type { AgentEvent, FinishReason } from "../base/records/agent_event.ts";
+import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+import type { Usage } from "../base/records/usage.ts";
+import type { EventStamp } from "./event_stamp.ts";
+
+/** One tool call of a turn, under an id of ours: the vendor's may be missing or repeated. */
+export interface TurnCall {
+  readonly id: string;
+  readonly name: string;
+  arguments: string;
+  readonly owner: "agent" | "client";
+}
+
+export interface ModelTurnOptions {
+  readonly stamp: EventStamp;
+  readonly ownerOf: (name: string) => TurnCall["owner"];
+  readonly newCallId: () => string;
+  /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
+  readonly separator: string;
+}
+
+/** What one turn of the model has said so far. */
+export interface ModelTurn {
+  /** Reads one array of the provider; pushes what the reader is shown onto `into`. @returns whether a delta was among it */
+  take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean;
+  readonly text: string;
+  /** In the order of their first delta */
+  readonly calls: readonly TurnCall[];
+  /** undefined until the provider's `finish` */
+  readonly finish: { readonly reason: FinishReason; readonly usage: Usage | undefined } | undefined;
+  /** Bytes/4 of all that was said, for a provider that reports no usage */
+  estimate(): number;
+  /** The turn as a message of the history; `calls` may be left out of it */
+  message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage;
+}
+
+/**
+ * Turns provider events into agent events, in one pass and without a copy of its own.
+ *
+ * Calls to the client's tools are streamed as they come; the agent's own calls are only collected.
+ */
+export function createModelTurn(options: ModelTurnOptions): ModelTurn {
+  const { stamp } = options;
+  const calls: TurnCall[] = [];
+  const byIndex = new Map<number, { readonly call: TurnCall; readonly clientIndex: number }>();
+  let clientCalls = 0;
+  let text = "";
+  let refusal = "";
+  let reasoning = 0;
+  let opaque: unknown;
+  let finish: ModelTurn["finish"];
+
+  const openCall = (event: Extract<ProviderEvent, { type: "tool_call_delta" }>) => {
+    const name = event.name ?? "";
+    const call: TurnCall = { id: options.newCallId(), name, arguments: "", owner: options.ownerOf(name) };
+    calls.push(call);
+    const opened = { call, clientIndex: call.owner === "client" ? clientCalls++ : -1 };
+    byIndex.set(event.index, opened);
+    return opened;
+  };
+
+  return {
+    take(batch, into) {
+      const time = stamp.time();
+      let delta = false;
+      for (const event of batch) {
+        switch (event.type) {
+          case "text_delta": {
+            if (event.delta === "") break;
+            const shown = text === "" ? options.separator + event.delta : event.delta;
+            text += event.delta;
+            into.push({ seq: stamp.next(), time, type: "text_delta", delta: shown });
+            delta = true;
+            break;
+          }
+          case "reasoning_delta":
+            reasoning += event.delta.length;
+            into.push({ seq: stamp.next(), time, type: "reasoning_delta", delta: event.delta });
+            delta = true;
+            break;
+          case "refusal_delta":
+            refusal += event.delta;
+            into.push({ seq: stamp.next(), time, type: "refusal_delta", delta: event.delta });
+            delta = true;
+            break;
+          case "tool_call_delta": {
+            const known = byIndex.get(event.index);
+            const { call, clientIndex } = known ?? openCall(event);
+            call.arguments += event.arguments_delta;
+            delta = true;
+            if (clientIndex < 0) break;
+            into.push({
+              seq: stamp.next(),
+              time,
+              type: "client_tool_call_delta",
+              index: clientIndex,
+              call_id: call.id,
+              ...(known === undefined ? { name: call.name } : {}),
+              arguments_delta: event.arguments_delta,
+            });
+            break;
+          }
+          case "notice":
+            into.push({ seq: stamp.next(), time, type: "notice", code: event.code, message: event.message });
+            break;
+          case "finish":
+            finish = { reason: event.finish_reason, usage: event.usage };
+            opaque = event.opaque;
+            break;
+        }
+      }
+      return delta;
+    },
+    get text() {
+      return text;
+    },
+    calls,
+    get finish() {
+      return finish;
+    },
+    estimate() {
+      let bytes = Buffer.byteLength(text) + Buffer.byteLength(refusal) + reasoning;
+      for (const call of calls) bytes += Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments);
+      return Math.ceil(bytes / 4);
+    },
+    message({ provider, calls: withCalls }) {
+      const toolCalls = withCalls ? calls.map(toToolCall) : [];
+      return {
+        role: "assistant",
+        content: text === "" ? null : text,
+        ...(refusal === "" ? {} : { refusal }),
+        ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
+        ...(opaque === undefined ? {} : { opaque: { [provider]: opaque } }),
+      };
+    },
+  };
+}
+
+function toToolCall(call: TurnCall): ToolCall {
+  return {
+    id: call.id,
+    type: "function",
+    function: { name: call.name, arguments: call.arguments === "" ? "{}" : call.arguments },
+  };
+}

@@ -1,0 +1,110 @@
+import type { Clock } from "../base/clock.ts";
+import type { Message } from "../base/records/message.ts";
+
+/** Ids of client calls made in a run that also had tools of the agent: only these can have lost company. */
+export const SHARED_CALL_PREFIX = "call_pst_";
+
+const KEEP_MS = 15 * 60 * 1000;
+const MAX_TURNS = 256;
+const GONE =
+  "[Postern] The gateway no longer keeps the rest of this turn: if tools of its own were called in it, their results are lost; " +
+  "call them again where they matter.";
+const UNANSWERED = "No result was given for this call.";
+
+/** What runs left behind that ended with a call to the client's tools (DESIGN.md section 3, "Two kinds of tools"). */
+export interface SuspendedTurns {
+  /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns */
+  keep(callIds: readonly string[], messages: readonly Message[]): void;
+  /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
+  splice(messages: readonly Message[]): readonly Message[];
+}
+
+interface Kept {
+  readonly callIds: readonly string[];
+  readonly messages: readonly Message[];
+  readonly until: number;
+}
+
+/** Turns live in memory only: after a restart they are gone, and the model is told so. */
+export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): SuspendedTurns {
+  const byCall = new Map<string, Kept>();
+  const turns = new Set<Kept>();
+  const forget = (kept: Kept) => {
+    turns.delete(kept);
+    for (const id of kept.callIds) byCall.delete(id);
+  };
+  const find = (id: string): Kept | undefined => {
+    const kept = byCall.get(id);
+    if (kept === undefined || kept.until > clock.monotonic()) return kept;
+    forget(kept);
+    return undefined;
+  };
+  return {
+    keep(callIds, messages) {
+      const kept = { callIds, messages, until: clock.monotonic() + KEEP_MS };
+      turns.add(kept);
+      for (const id of callIds) byCall.set(id, kept);
+      // Sets keep their order: the first is the oldest
+      for (const oldest of turns) {
+        if (turns.size <= MAX_TURNS && oldest.until > clock.monotonic()) break;
+        forget(oldest);
+      }
+    },
+    splice(messages) {
+      if (!messages.some((message) => message.role === "tool")) return messages;
+      const placed = new Set<Kept>();
+      const out: Message[] = [];
+      let changed = false;
+      messages.forEach((message, i) => {
+        const ids = message.role === "assistant"
+          ? (message.tool_calls ?? []).map((call) => call.id)
+          : message.role === "tool"
+          ? [message.tool_call_id]
+          : [];
+        const kept = ids.map(find).find((found) => found !== undefined);
+        if (kept === undefined) {
+          const gone = message.role === "tool" && message.tool_call_id.startsWith(SHARED_CALL_PREFIX) &&
+            isTrailing(messages, i);
+          out.push(gone ? withNote(message) : message);
+          changed ||= gone;
+          return;
+        }
+        changed = true;
+        if (!placed.has(kept)) out.push(...kept.messages);
+        placed.add(kept);
+        if (message.role === "tool") out.push(message);
+      });
+      return changed ? answerAllCalls(out) : messages;
+    },
+  };
+}
+
+/** Gives every tool call without a result one that says so, since vendors refuse a history with an open call. */
+export function answerAllCalls(messages: readonly Message[]): readonly Message[] {
+  const out: Message[] = [];
+  let open: string[] = [];
+  const close = () => {
+    for (const id of open) out.push({ role: "tool", tool_call_id: id, content: UNANSWERED });
+    open = [];
+  };
+  for (const message of messages) {
+    if (message.role === "tool") open = open.filter((id) => id !== message.tool_call_id);
+    else close();
+    out.push(message);
+    if (message.role === "assistant") open = (message.tool_calls ?? []).map((call) => call.id);
+  }
+  close();
+  return out;
+}
+
+/** Whether only tool messages follow: an old exchange deep in the client's history is left as the client tells it. */
+function isTrailing(messages: readonly Message[], from: number): boolean {
+  return messages.slice(from).every((message) => message.role === "tool");
+}
+
+function withNote(message: Extract<Message, { role: "tool" }>): Message {
+  const content = typeof message.content === "string"
+    ? `${message.content}\n\n${GONE}`
+    : [...message.content, { type: "text" as const, text: GONE }];
+  return { ...message, content };
+}
