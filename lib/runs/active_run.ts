@@ -1,0 +1,133 @@
+import { CancelError } from "../base/cancel.ts";
+import type { ProviderError } from "../base/errors.ts";
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import { isTerminal } from "../base/records/agent_event.ts";
+import type { Run } from "../base/records/run.ts";
+import type { RunRecorder } from "./run_recorder.ts";
+import type { RunHandle } from "./run_request.ts";
+import type { RunStore } from "./run_store.ts";
+
+/** A run at work, or waiting for its turn. */
+export interface ActiveRun {
+  readonly id: string;
+  readonly model: string;
+  readonly conversationId: string | null;
+  /** 0 for the run a person started, 1 for its children, and so on */
+  readonly depth: number;
+  readonly durable: boolean;
+  readonly signal: AbortSignal;
+  readonly abort: (error: CancelError) => void;
+  /** As it is now, for one that is not recorded */
+  readonly view: () => Run;
+  hadEffect: boolean;
+  /** Set at its end: what the provider said before the first delta, thrown to the reader in place of the terminal event */
+  refused: ProviderError | undefined;
+}
+
+/**
+ * Handle of attached work: the reader itself drives the agent, with no step between, and leaving ends the run.
+ *
+ * The abort comes before the generator's own return, which would wait for a read of the provider that is under way.
+ */
+export function attachedHandle(
+  entry: ActiveRun,
+  events: AsyncGenerator<readonly AgentEvent[], void, undefined>,
+): RunHandle {
+  let started = false;
+  const iterator: AsyncIterableIterator<readonly AgentEvent[], void, undefined> = {
+    next() {
+      started = true;
+      return events.next();
+    },
+    return() {
+      entry.abort(new CancelError("client_gone"));
+      // A generator that never ran has no end of its own
+      return started ? events.return() : finish().then(() => ({ done: true, value: undefined }));
+    },
+    [Symbol.asyncIterator]: () => iterator,
+  };
+  const finish = async () => {
+    started = true;
+    for (let step = await events.next(); step.done !== true;) step = await events.next();
+  };
+  return {
+    ...identityOf(entry),
+    events: () => iterator,
+    cancel(reason) {
+      entry.abort(new CancelError(reason));
+      if (!started) finish().catch(() => {});
+    },
+  };
+}
+
+/** Handle of durable work: it goes on by itself, and readers follow the journal and what is not in it yet. */
+export interface DurableHandle extends RunHandle {
+  /** To be called when the recorder has news */
+  readonly changed: () => void;
+}
+
+export interface DurableOptions {
+  readonly events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
+  readonly recorder: RunRecorder;
+  readonly runs: RunStore;
+}
+
+/** Starts the work at once; it ends whether somebody reads it or not. */
+export function durableHandle(entry: ActiveRun, { events, recorder, runs }: DurableOptions): DurableHandle {
+  let over = false;
+  let wake = () => {};
+  const work = async () => {
+    try {
+      for (let step = await events.next(); step.done !== true;) step = await events.next();
+    } catch {
+      // The refusal, which the entry keeps for its readers
+    } finally {
+      over = true;
+      wake();
+    }
+  };
+  async function* follow(): AsyncGenerator<readonly AgentEvent[], void, undefined> {
+    for (let seq = 0;;) {
+      const finished = over;
+      if (recorder.durableSeq > seq) {
+        for await (const batch of runs.replay(entry.id, seq)) {
+          yield* shown(batch);
+          seq = batch.at(-1)?.seq ?? seq;
+        }
+      }
+      const live = recorder.pending(seq);
+      if (live.length > 0) {
+        yield* shown(live);
+        seq = live.at(-1)?.seq ?? seq;
+      }
+      if (finished) {
+        if (entry.refused !== undefined) throw entry.refused;
+        return;
+      }
+      if (!over && recorder.durableSeq <= seq && recorder.pending(seq).length === 0) {
+        await new Promise<void>((resolve) => (wake = resolve));
+      }
+    }
+  }
+  // A refused run ends with the thrown refusal in place of its terminal event
+  const shown = (batch: readonly AgentEvent[]) => {
+    const events = entry.refused === undefined ? batch : batch.filter((event) => !isTerminal(event));
+    return events.length === 0 ? [] : [events];
+  };
+  void work();
+  return {
+    ...identityOf(entry),
+    events: follow,
+    cancel: (reason) => entry.abort(new CancelError(reason)),
+    changed: () => wake(),
+  };
+}
+
+function identityOf(entry: ActiveRun) {
+  return {
+    id: entry.id,
+    model: entry.model,
+    conversationId: entry.conversationId,
+    hadEffect: () => entry.hadEffect,
+  };
+}

@@ -1,0 +1,93 @@
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import { isEnded, type Run, type RunKind, runKindSchema, type RunStatus } from "../base/records/run.ts";
+import { addUsage, NO_USAGE } from "../base/records/usage.ts";
+import { is } from "valibot";
+
+/** A run in the making: the record and the text said so far, which becomes its result. */
+export interface RunState {
+  readonly run: Run;
+  readonly text: string;
+}
+
+/** A run that was accepted and has no events yet. */
+export function createRunState(
+  run: Pick<Run, "id" | "kind" | "created_at" | "model" | "conversation_id" | "parent_id">,
+): RunState {
+  return {
+    run: {
+      id: run.id,
+      object: "run",
+      kind: run.kind,
+      status: "queued",
+      created_at: run.created_at,
+      started_at: null,
+      ended_at: null,
+      model: run.model,
+      conversation_id: run.conversation_id,
+      parent_id: run.parent_id,
+      result: null,
+      error: null,
+      usage: NO_USAGE,
+    },
+    text: "",
+  };
+}
+
+/**
+ * The pure fold: a run is its accepted state with every event of its journal applied in order (DESIGN.md section 7).
+ *
+ * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
+ */
+export function applyEvent(state: RunState, event: AgentEvent): RunState {
+  const { run, text } = state;
+  if (isEnded(run.status)) return state;
+  switch (event.type) {
+    case "run_start":
+      return {
+        text,
+        run: {
+          ...run,
+          kind: toKind(event.kind, run.kind),
+          model: event.model,
+          conversation_id: event.conversation_id,
+          parent_id: event.parent_id,
+          status: "running",
+          started_at: event.time,
+        },
+      };
+    case "text_delta":
+      return { run, text: text + event.delta };
+    case "approval_needed":
+      return { text, run: { ...run, status: "waiting_for_approval" } };
+    case "approval_answered":
+      return { text, run: { ...run, status: "running" } };
+    case "turn_end":
+      return { text, run: { ...run, usage: addUsage(run.usage, event.usage) } };
+    case "done":
+      return { text, run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage } };
+    case "error": {
+      const { code, message } = event;
+      return { text, run: { ...run, status: statusOf(code), ended_at: event.time, error: { code, message } } };
+    }
+    case "turn_start":
+    case "turn_restart":
+    case "reasoning_delta":
+    case "refusal_delta":
+    case "client_tool_call_delta":
+    case "tool_start":
+    case "tool_progress":
+    case "tool_end":
+    case "notice":
+      return state;
+  }
+}
+
+/** The status a run ends with for the code of its error event. */
+function statusOf(code: string): RunStatus {
+  if (code === "cancelled" || code === "client_gone" || code === "shutdown") return "cancelled";
+  return code === "needs_review" ? "needs_review" : "failed";
+}
+
+function toKind(kind: string, fallback: RunKind): RunKind {
+  return is(runKindSchema, kind) ? kind : fallback;
+}

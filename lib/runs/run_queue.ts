@@ -1,0 +1,127 @@
+import { cancelError } from "../base/cancel.ts";
+import { HttpError } from "../base/errors.ts";
+
+/** Bounds of `[runs]`. */
+export interface RunLimits {
+  readonly maxConcurrent: number;
+  readonly maxQueued: number;
+  /** Runs of one conversation that may wait for the one at work */
+  readonly maxPerConversation: number;
+}
+
+/** A run's place. */
+export interface QueuePlace {
+  /** Whether the run may work now */
+  readonly ready: boolean;
+  /** Resolves when it may. @throws {CancelError} when `signal` aborts first */
+  wait(signal: AbortSignal): Promise<void>;
+  /** Gives the place back; twice does nothing */
+  leave(): void;
+}
+
+export interface EnterOptions {
+  /** Runs of one conversation work one after the other; null: none */
+  readonly conversationId: string | null;
+  /** A child takes no slot: its parent holds one and waits for it */
+  readonly isChild: boolean;
+}
+
+/** First come, first served, a conversation's runs one at a time. */
+export interface RunQueue {
+  /** @throws {HttpError} 503 `overloaded` */
+  enter(options: EnterOptions): QueuePlace;
+}
+
+interface Waiting {
+  readonly options: EnterOptions;
+  readonly start: () => void;
+}
+
+/** @param limits read at every entrance, so that a reload takes effect */
+export function createRunQueue(limits: () => RunLimits): RunQueue {
+  const waiting = new Set<Waiting>();
+  const busy = new Set<string>();
+  let slots = 0;
+
+  const mayStart = ({ conversationId, isChild }: EnterOptions) =>
+    (isChild || slots < limits().maxConcurrent) && (conversationId === null || !busy.has(conversationId));
+  const take = ({ conversationId, isChild }: EnterOptions) => {
+    if (!isChild) slots++;
+    if (conversationId !== null) busy.add(conversationId);
+  };
+  const startNext = () => {
+    for (const next of waiting) {
+      if (!mayStart(next.options)) continue;
+      waiting.delete(next);
+      take(next.options);
+      next.start();
+    }
+  };
+
+  return {
+    enter(options) {
+      const { conversationId } = options;
+      let ready = false;
+      let left = false;
+      let wake: (() => void) | undefined;
+      const entry: Waiting = {
+        options,
+        start() {
+          ready = true;
+          wake?.();
+        },
+      };
+      if (mayStart(options)) {
+        take(options);
+        ready = true;
+      } else {
+        if (waiting.size >= limits().maxQueued) throw overloaded("too many runs are waiting");
+        const ahead = conversationId === null ? 0 : countOf(waiting, conversationId);
+        if (ahead >= limits().maxPerConversation) throw overloaded("too many runs of this conversation are waiting");
+        waiting.add(entry);
+      }
+      return {
+        get ready() {
+          return ready;
+        },
+        wait(signal) {
+          if (signal.aborted) return Promise.reject(cancelError(signal));
+          if (ready) return Promise.resolve();
+          return new Promise((resolve, reject) => {
+            const onAbort = () => reject(cancelError(signal));
+            signal.addEventListener("abort", onAbort, { once: true });
+            wake = () => {
+              signal.removeEventListener("abort", onAbort);
+              resolve();
+            };
+          });
+        },
+        leave() {
+          if (left) return;
+          left = true;
+          if (!ready) {
+            waiting.delete(entry);
+            return;
+          }
+          if (!options.isChild) slots--;
+          if (conversationId !== null) busy.delete(conversationId);
+          if (waiting.size > 0) startNext();
+        },
+      };
+    },
+  };
+}
+
+function countOf(waiting: ReadonlySet<Waiting>, conversationId: string): number {
+  let count = 0;
+  for (const entry of waiting) if (entry.options.conversationId === conversationId) count++;
+  return count;
+}
+
+function overloaded(reason: string): HttpError {
+  return new HttpError("overloaded", `Cannot start the run: ${reason}; try again later`, {
+    status: 503,
+    type: "api_error",
+    headers: { "Retry-After": "1" },
+  });
+}

@@ -1,0 +1,110 @@
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import type { Write } from "../storage/store.ts";
+import type { RunState } from "./apply_event.ts";
+import { createEventPacker, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import type { RunInput } from "./run_records.ts";
+import type { RunStore } from "./run_store.ts";
+
+/** Writes one run's events to the journal, in order, a finished turn at a time. */
+export interface RunRecorder {
+  /** Takes events in order. Cheap: nothing is written before a turn or a step is over */
+  record(events: readonly AgentEvent[]): void;
+  /** The call just recorded as started may change something */
+  effect(callId: string): void;
+  /** Begins to write, with all that came so far; before it, events are only kept in memory. */
+  activate(): void;
+  readonly active: boolean;
+  /** Makes the run known, without events yet; durable when it resolves */
+  accept(): Promise<void>;
+  /** Resolves when everything recorded so far is durable, together with `writes`. @throws {JournalError} */
+  commit(writes?: readonly Write[]): Promise<void>;
+  /** Last seq that can be replayed from the journal */
+  readonly durableSeq: number;
+  /** Events after `afterSeq` that are not in the journal yet; empty where they do not follow on `afterSeq` */
+  pending(afterSeq: number): readonly AgentEvent[];
+}
+
+export interface RecorderOptions {
+  readonly runs: RunStore;
+  readonly state: RunState;
+  /** Made when the run is first written */
+  readonly input: () => RunInput;
+  /** Told after each write and each recorded array */
+  readonly onChange?: () => void;
+}
+
+export function createRunRecorder(options: RecorderOptions): RunRecorder {
+  const { runs } = options;
+  const runId = options.state.run.id;
+  const packer = createEventPacker();
+  let effects: string[] = [];
+  let inFlight: PackedEvents | undefined;
+  let active = false;
+  let accepted: Promise<void> | undefined;
+  let durableSeq = 0;
+  let tail: Promise<void> = Promise.resolve();
+
+  const accept = () => accepted ??= runs.accept(options.state, options.input());
+  const write = async (writes: readonly Write[]) => {
+    await accept();
+    if (packer.count === 0 && writes.length === 0) return;
+    const events = packer.take();
+    const started = effects;
+    inFlight = events;
+    effects = [];
+    await runs.append(runId, durableSeq, events, { effects: started, writes });
+    durableSeq += events.count;
+    inFlight = undefined;
+    options.onChange?.();
+  };
+  // One write after the other; after a failure every later one fails the same way
+  const flush = (writes: readonly Write[] = []) => {
+    tail = tail.then(() => write(writes));
+    tail.catch(() => {});
+    return tail;
+  };
+
+  return {
+    record(events) {
+      packer.add(events);
+      options.onChange?.();
+      if (active && isStep(events.at(-1))) void flush();
+    },
+    effect: (callId) => void effects.push(callId),
+    activate() {
+      active = true;
+    },
+    get active() {
+      return active;
+    },
+    accept,
+    commit: flush,
+    get durableSeq() {
+      return durableSeq;
+    },
+    pending(afterSeq) {
+      const events: AgentEvent[] = [];
+      for (const packed of [...(inFlight === undefined ? [] : [inFlight]), packer.peek()]) {
+        if (packed.count > 0 && packed.seq <= afterSeq + events.length + 1) {
+          events.push(...unpackEvents(packed, afterSeq));
+        }
+      }
+      return events;
+    },
+  };
+}
+
+/** What is worth a record of its own. The terminal event is written by the run's end, with its conversation. */
+function isStep(event: AgentEvent | undefined): boolean {
+  switch (event?.type) {
+    case "run_start":
+    case "turn_end":
+    case "tool_start":
+    case "tool_end":
+    case "approval_needed":
+    case "approval_answered":
+      return true;
+    default:
+      return false;
+  }
+}

@@ -1,0 +1,187 @@
+import type { AgentEvent } from "../base/records/agent_event.ts";
+import { isEnded, type Run, type RunStatus } from "../base/records/run.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
+import { joinedEvents, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import type { RunList } from "./run_request.ts";
+import {
+  journalOf,
+  type JournalRecord,
+  OPEN_RUNS,
+  parseJournalRecord,
+  parseRunInput,
+  parseRunRecord,
+  RUN_INPUTS,
+  type RunInput,
+  type RunRecord,
+  RUNS,
+} from "./run_records.ts";
+
+export interface AppendOptions {
+  /** Ids of calls started here that may change something */
+  readonly effects?: readonly string[];
+  /** Written in the same transaction */
+  readonly writes?: readonly Write[];
+}
+
+/** The journal: every recorded run, its events and the fold of them. */
+export interface RunStore {
+  /** Makes a run known; durable when it resolves */
+  accept(state: RunState, input: RunInput): Promise<void>;
+  /**
+   * Adds events as one record and folds them into the run, in one transaction.
+   * @param expectedSeq the last seq the journal has, 0 for an empty one
+   * @throws {JournalError} when the journal is elsewhere, or cannot be written
+   */
+  append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
+  /** The events after `afterSeq`, one array a record */
+  replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined>;
+  /** The fold of a run's whole journal, and the ids of effects that were started and not ended */
+  fold(
+    runId: string,
+  ): Promise<{ readonly state: RunState; readonly seq: number; readonly openEffects: readonly string[] } | undefined>;
+  get(runId: string): Promise<Run | undefined>;
+  input(runId: string): Promise<RunInput | undefined>;
+  /** Newest first */
+  list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
+  /** Ids of runs that have not ended, oldest first, at most 1000 after `after` */
+  open(after?: string): Promise<readonly string[]>;
+}
+
+/** The journal could not be written: the run cannot go on. */
+export class JournalError extends Error {
+  override readonly name = "JournalError";
+}
+
+interface Head {
+  readonly state: RunState;
+  readonly seq: number;
+  readonly records: number;
+}
+
+const PAGE = 100;
+
+/** The journal over a store. Heads of runs at work are kept in memory, so that an append reads nothing. */
+export function createRunStore(store: Store): RunStore {
+  const heads = new Map<string, Head>();
+
+  const loadRecord = async (runId: string): Promise<RunRecord | undefined> => {
+    const stored = await store.get(RUNS, runId);
+    return stored === undefined ? undefined : parseRunRecord(stored.body);
+  };
+  async function* records(runId: string): AsyncGenerator<JournalRecord, void, undefined> {
+    for (let afterSeq = 0;;) {
+      const page = await store.read(journalOf(runId), { afterSeq, limit: PAGE });
+      for (const { body, seq } of page) {
+        yield parseJournalRecord(body);
+        afterSeq = seq;
+      }
+      if (page.length < PAGE) return;
+    }
+  }
+  const fold: RunStore["fold"] = async (runId) => {
+    const record = await loadRecord(runId);
+    if (record === undefined) return undefined;
+    let state = createRunState(record.run);
+    let seq = 0;
+    const openEffects = new Set<string>();
+    for await (const packed of records(runId)) {
+      for (const id of packed.effects ?? []) openEffects.add(id);
+      for (const event of joinedEvents(packed)) {
+        state = applyEvent(state, event);
+        if (event.type === "tool_end") openEffects.delete(event.call_id);
+      }
+      seq = packed.seq + packed.count - 1;
+    }
+    return { state, seq, openEffects: [...openEffects] };
+  };
+  const headOf = async (runId: string): Promise<Head> => {
+    const known = heads.get(runId);
+    if (known !== undefined) return known;
+    const [record, folded] = await Promise.all([loadRecord(runId), fold(runId)]);
+    if (record === undefined || folded === undefined) {
+      throw new JournalError(`Cannot write to run "${runId}": it is unknown`);
+    }
+    return { state: folded.state, seq: folded.seq, records: record.records };
+  };
+
+  return {
+    async accept(state, input) {
+      const runId = state.run.id;
+      const written = await store.batch([
+        { op: "insert", collection: RUNS, key: runId, body: toRecord({ state, seq: 0, records: 0 }) },
+        { op: "insert", collection: RUN_INPUTS, key: runId, body: input },
+        { op: "insert", collection: OPEN_RUNS, key: runId, body: { v: 1 } },
+      ]);
+      if (!written) throw new JournalError(`Cannot record run "${runId}": the id is taken`);
+      heads.set(runId, { state, seq: 0, records: 0 });
+    },
+    async append(runId, expectedSeq, events, { effects = [], writes = [] } = {}) {
+      const head = await headOf(runId);
+      if (head.seq !== expectedSeq || events.seq !== expectedSeq + 1) {
+        throw new JournalError(
+          `Cannot write to run "${runId}": its journal ends at ${head.seq}, not at ${expectedSeq}`,
+        );
+      }
+      const next: Head = {
+        state: joinedEvents(events).reduce(applyEvent, head.state),
+        seq: expectedSeq + events.count,
+        records: head.records + 1,
+      };
+      const body: JournalRecord = { v: 1, ...events, ...(effects.length === 0 ? {} : { effects: [...effects] }) };
+      const over = isEnded(next.state.run.status) || next.state.run.status === "needs_review";
+      const written = await store.batch([
+        { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
+        { op: "put", collection: RUNS, key: runId, body: toRecord(next) },
+        ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }] : []),
+        ...writes,
+      ]);
+      if (!written) throw new JournalError(`Cannot write to run "${runId}": another writer changed its records`);
+      if (over) heads.delete(runId);
+      else heads.set(runId, next);
+    },
+    async *replay(runId, afterSeq) {
+      for await (const packed of records(runId)) {
+        if (packed.seq + packed.count - 1 <= afterSeq) continue;
+        yield unpackEvents(packed, afterSeq);
+      }
+    },
+    fold,
+    get: async (runId) => heads.get(runId)?.state.run ?? (await loadRecord(runId))?.run,
+    async input(runId) {
+      const stored = await store.get(RUN_INPUTS, runId);
+      return stored === undefined ? undefined : parseRunInput(stored.body);
+    },
+    async list({ status, after, limit }) {
+      const runs: Run[] = [];
+      for (let last = after;;) {
+        const page = await store.scan(RUNS, {
+          order: "created",
+          reverse: true,
+          limit: PAGE,
+          ...(last === undefined ? {} : { after: last }),
+        });
+        for (const { key, body } of page) {
+          last = key;
+          const run = heads.get(key)?.state.run ?? parseRunRecord(body).run;
+          if (status !== undefined && run.status !== status) continue;
+          if (runs.length === limit) return { runs, hasMore: true };
+          runs.push(run);
+        }
+        if (page.length < PAGE) return { runs, hasMore: false };
+      }
+    },
+    async open(after) {
+      const page = await store.scan(OPEN_RUNS, {
+        order: "key",
+        limit: 1000,
+        ...(after === undefined ? {} : { after }),
+      });
+      return page.map((stored) => stored.key);
+    },
+  };
+}
+
+function toRecord({ state, seq, records }: Head): RunRecord {
+  return { v: 1, run: state.run, seq, records };
+}

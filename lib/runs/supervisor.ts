@@ -1,0 +1,299 @@
+import type { AgentApprover } from "../agent/call_tools.ts";
+import { createIsoTime } from "../agent/event_stamp.ts";
+import { type AgentJournal, type AgentLimits, type AgentRun, runAgent } from "../agent/run_agent.ts";
+import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
+import { systemPrompt } from "../agent/system_prompt.ts";
+import { CancelError, cancelError } from "../base/cancel.ts";
+import { canonicalDigest } from "../base/canonical_json.ts";
+import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Message } from "../base/records/message.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Providers } from "../providers/provider.ts";
+import type { Store } from "../storage/store.ts";
+import type { Tool } from "../tools/runtime/tool.ts";
+import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
+import { createRunState } from "./apply_event.ts";
+import { createConversations } from "./conversations.ts";
+import { denyUnattended } from "./deny_unattended.ts";
+import { recoverRuns } from "./recover_runs.ts";
+import { createRunQueue, type QueuePlace, type RunLimits } from "./run_queue.ts";
+import { createRunRecorder, type RunRecorder } from "./run_recorder.ts";
+import type { RunInput } from "./run_records.ts";
+import type { RunRequest, RunSupervisor } from "./run_request.ts";
+import { createRunStore } from "./run_store.ts";
+
+/** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
+export interface AgentSettings extends AgentLimits {
+  /** Empty: none */
+  readonly systemPrompt: string;
+  /** Patterns of tool names: `*`, names, `prefix*`; empty: none */
+  readonly tools: readonly string[];
+}
+
+export interface SupervisorOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly providers: Providers;
+  readonly tools: ToolDoor;
+  readonly agent: () => AgentSettings;
+  readonly limits: () => RunLimits;
+  /** Answers the policy's asks for a run. Default: denied at once with what would allow the call */
+  readonly approverOf?: (
+    run: { readonly id: string; readonly durable: boolean; readonly canApprove: boolean },
+  ) => AgentApprover;
+}
+
+/** Runs that were cancelled at the end of a drain get this long to write their last event. */
+const SETTLE_MS = 2000;
+
+/**
+ * The run supervisor: everything that executes is a run started here (DESIGN.md section 7).
+ *
+ * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
+ */
+export function createSupervisor(options: SupervisorOptions): RunSupervisor {
+  const { store, clock, random, log, metrics, providers, tools } = options;
+  const runs = createRunStore(store);
+  const conversations = createConversations({ store, random });
+  const suspended = createSuspendedTurns(clock);
+  const queue = createRunQueue(options.limits);
+  const time = createIsoTime(clock);
+  const active = new Map<string, ActiveRun>();
+  const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
+  metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", () => active.size);
+  let draining = false;
+  let onIdle = () => {};
+
+  const journalFor = (entry: ActiveRun, work: Work): AgentJournal => {
+    const { recorder, request } = work;
+    return {
+      ...(recorder === undefined ? {} : { record: recorder.record }),
+      beforeEffect(callId) {
+        entry.hadEffect = true;
+        if (recorder === undefined) return Promise.resolve();
+        recorder.activate();
+        recorder.effect(callId);
+        return recorder.commit();
+      },
+      async end({ terminal, added, refused }) {
+        entry.refused = refused;
+        try {
+          // Durable work that a shutdown stops keeps an open journal: the next start finds it
+          if (terminal.type === "error" && terminal.code === "shutdown" && request.durable) return;
+          if (!recorder?.active) return;
+          const { conversationId } = entry;
+          const spoken = refused === undefined && (terminal.type === "done" || added.length > 0);
+          const messages = [...request.messages.filter((message) => !isInstruction(message)), ...added];
+          const writes = conversationId === null || !spoken
+            ? []
+            : await conversations.writes(conversationId, { runId: entry.id, messages, time: terminal.time });
+          await recorder.commit(writes);
+        } finally {
+          active.delete(entry.id);
+          work.place.leave();
+          const cancelled = terminal.type === "error" &&
+            ["cancelled", "client_gone", "shutdown"].includes(terminal.code);
+          ended.with(terminal.type === "done" ? "completed" : cancelled ? "cancelled" : "failed").add();
+          if (active.size === 0) onIdle();
+        }
+      },
+    };
+  };
+
+  return {
+    async start(request) {
+      if (draining) {
+        throw new HttpError("shutting_down", "Cannot start the run: the gateway is shutting down", {
+          status: 503,
+          type: "api_error",
+        });
+      }
+      const settings = options.agent();
+      const resolved = providers.resolve(request.model);
+      const asked = request.model ?? "";
+      const model = asked === "" ? `${resolved.provider.name}/${resolved.model}` : asked;
+      const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
+      const agentTools = request.agentTools === "none" ? [] : tools.enabled(settings.tools);
+      const prompt = request.agentTools === "none"
+        ? null
+        : systemPrompt({ hasTools: agentTools.length > 0, extra: settings.systemPrompt });
+      const parentId = request.parentId ?? null;
+      const parent = parentId === null ? undefined : active.get(parentId);
+      const depth = parent === undefined ? 0 : parent.depth + 1;
+
+      const id = random.id("run_");
+      const controller = new AbortController();
+      const place = queue.enter({ conversationId, isChild: parent !== undefined });
+      const state = createRunState({
+        id,
+        kind: request.kind,
+        created_at: time(),
+        model,
+        conversation_id: conversationId,
+        parent_id: parentId,
+      });
+      let startedAt: string | null = null;
+      const entry: ActiveRun = {
+        id,
+        model,
+        conversationId,
+        depth,
+        durable: request.durable,
+        hadEffect: false,
+        refused: undefined,
+        abort: (error) => controller.abort(error),
+        signal: controller.signal,
+        view: () => (startedAt === null ? state.run : { ...state.run, status: "running", started_at: startedAt }),
+      };
+      const keeps = request.durable || conversationId !== null;
+      let changed = () => {};
+      const recorder = keeps || agentTools.length > 0
+        ? createRunRecorder({
+          runs,
+          state,
+          input: () => toInput(request, { prompt, agentTools, depth }),
+          ...(request.durable ? { onChange: () => changed() } : {}),
+        })
+        : undefined;
+      if (keeps) recorder?.activate();
+      const begin = () => {
+        if (controller.signal.aborted) throw cancelError(controller.signal);
+        if (place.ready && conversationId === null) {
+          startedAt = time();
+          return assemble(prompt, [], suspended.splice(request.messages));
+        }
+        return (async () => {
+          await place.wait(controller.signal);
+          startedAt = time();
+          const history = conversationId === null ? [] : await conversations.history(conversationId);
+          const messages = assemble(prompt, history, suspended.splice(request.messages));
+          return conversationId === null ? messages : answerAllCalls(messages);
+        })();
+      };
+      const run: AgentRun = {
+        id,
+        kind: request.kind,
+        model,
+        provider: resolved.provider,
+        providerModel: resolved.model,
+        conversationId,
+        parentId,
+        caller: request.caller,
+        depth,
+        requestId: request.requestId,
+        begin,
+        agentTools,
+        clientTools: request.clientTools,
+        toolChoice: request.toolChoice,
+        parallelToolCalls: request.parallelToolCalls,
+        parameters: request.parameters,
+        limits: settings,
+        signal: controller.signal,
+        abort: entry.abort,
+        tools,
+        approve: options.approverOf?.({ id, durable: request.durable, canApprove: request.canApprove }) ??
+          denyUnattended,
+        suspended,
+        journal: journalFor(entry, { request, place, recorder }),
+        clock,
+        time,
+        random,
+        log,
+      };
+      active.set(id, entry);
+      if (!request.durable || recorder === undefined) return attachedHandle(entry, runAgent(run));
+      try {
+        await recorder.accept();
+      } catch (error) {
+        active.delete(id);
+        place.leave();
+        throw error;
+      }
+      const handle = durableHandle(entry, { events: runAgent(run), recorder, runs });
+      changed = handle.changed;
+      return handle;
+    },
+
+    async get(id) {
+      return (await runs.get(id)) ?? active.get(id)?.view();
+    },
+    list: runs.list,
+    cancel(id, reason) {
+      const entry = active.get(id);
+      if (entry === undefined || entry.signal.aborted) return Promise.resolve(false);
+      entry.abort(new CancelError(reason));
+      return Promise.resolve(true);
+    },
+    active: () => active.size,
+    recover: () => recoverRuns({ runs, log, time }),
+    async drain(graceMs) {
+      draining = true;
+      const idle = () => new Promise<void>((resolve) => (onIdle = resolve));
+      const wait = async (ms: number) => {
+        if (active.size === 0) return;
+        const idleFirst = new AbortController();
+        await Promise.race([idle(), clock.sleep(ms, idleFirst.signal).catch(() => {})]);
+        idleFirst.abort();
+      };
+      await wait(graceMs);
+      for (const entry of active.values()) entry.abort(new CancelError("shutdown"));
+      await wait(SETTLE_MS);
+    },
+  };
+}
+
+interface Work {
+  readonly request: RunRequest;
+  readonly place: QueuePlace;
+  readonly recorder: RunRecorder | undefined;
+}
+
+function isInstruction(message: Message): boolean {
+  return message.role === "system" || message.role === "developer";
+}
+
+/** System prompt, the client's instructions, the conversation so far, the client's messages. */
+function assemble(
+  prompt: string | null,
+  history: readonly Message[],
+  messages: readonly Message[],
+): readonly Message[] {
+  if (prompt === null && history.length === 0) return messages;
+  const first: Message[] = prompt === null ? [] : [{ role: "system", content: prompt }];
+  if (history.length === 0) return [...first, ...messages];
+  return [
+    ...first,
+    ...messages.filter(isInstruction),
+    ...history,
+    ...messages.filter((message) => !isInstruction(message)),
+  ];
+}
+
+function toInput(
+  request: RunRequest,
+  pinned: { readonly prompt: string | null; readonly agentTools: readonly Tool[]; readonly depth: number },
+): RunInput {
+  const { caller, toolChoice, parallelToolCalls } = request;
+  return {
+    v: 1,
+    messages: [...request.messages],
+    system_prompt: pinned.prompt,
+    parameters: { ...request.parameters },
+    ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+    ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+    tools: pinned.agentTools.map((tool) => ({ name: tool.name, digest: canonicalDigest(tool.inputSchema ?? null) })),
+    client_tools: request.clientTools.map((tool) => ({ ...tool })),
+    agent_tools: request.agentTools,
+    durable: request.durable,
+    caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
+    depth: pinned.depth,
+    request_id: request.requestId ?? null,
+  };
+}
