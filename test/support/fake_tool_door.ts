@@ -1,0 +1,103 @@
+import { CancelError, cancelError } from "../../lib/base/cancel.ts";
+import { canonicalDigest } from "../../lib/base/canonical_json.ts";
+import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+
+/** A tool of the fake door as data. */
+export interface FakeTool {
+  readonly name: string;
+  /** Default `read` */
+  readonly access?: Access;
+  /** What the policy says. Default `allow` */
+  readonly decision?: "allow" | "ask" | "deny";
+  /** Gives the output, or throws for an error result. Default echoes the input */
+  readonly run?: (input: Readonly<Record<string, unknown>>, request: ToolCallRequest) => string | Promise<string>;
+}
+
+export interface FakeToolDoor extends ToolDoor {
+  /** Requests that reached `call`, in order */
+  readonly calls: readonly ToolCallRequest[];
+  /** Most calls that ran at the same time */
+  readonly widest: number;
+}
+
+/** A door over tools given as data, which keeps the contract of ToolDoor: approval, start, run, and only CancelError thrown. */
+export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
+  const byName = new Map(tools.map((tool) => [tool.name, tool]));
+  const calls: ToolCallRequest[] = [];
+  let running = 0;
+  let widest = 0;
+  const refused = (output: string, access?: Access): ToolCallOutcome => ({
+    result: { output, isError: true },
+    ran: false,
+    access,
+  });
+  const run = async (tool: FakeTool, prepared: PreparedCall, request: ToolCallRequest): Promise<ToolCallOutcome> => {
+    await request.onStart?.(prepared);
+    widest = Math.max(widest, ++running);
+    try {
+      // The fake prepares JSON objects only
+      const input = prepared.input as Readonly<Record<string, unknown>>;
+      const output = await (tool.run ?? ((given) => JSON.stringify(given)))(input, request);
+      return { result: { output, isError: false }, ran: true, access: prepared.access };
+    } catch (error) {
+      if (error instanceof CancelError) throw error;
+      return { result: { output: (error as Error).message, isError: true }, ran: true, access: prepared.access };
+    } finally {
+      running--;
+    }
+  };
+  return {
+    calls,
+    get widest() {
+      return widest;
+    },
+    list: () => [],
+    get: () => undefined,
+    enabled: (patterns) => tools.filter((tool) => patterns.includes("*") || patterns.includes(tool.name)).map(toTool),
+    accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
+    async call(request) {
+      calls.push(request);
+      if (request.signal.aborted) throw cancelError(request.signal);
+      const tool = byName.get(request.name);
+      if (tool === undefined) return refused(`Cannot call "${request.name}": there is no such tool`);
+      const prepared = toPrepared(tool, request.input);
+      if (tool.decision === "deny") return refused(`Cannot call "${tool.name}": the policy denies it`, prepared.access);
+      if (tool.decision === "ask") {
+        const { name, runId, callId } = { ...request, name: tool.name };
+        const answer = await request.approver(
+          { tool: name, prepared, reason: "asked", rule: "test", runId, callId },
+          request.signal,
+        );
+        if (answer.decision === "deny") return refused(answer.reason, prepared.access);
+      }
+      return run(tool, prepared, request);
+    },
+  };
+}
+
+function toPrepared(tool: FakeTool, text: string): PreparedCall {
+  const input: unknown = JSON.parse(text);
+  return {
+    input,
+    digest: canonicalDigest(input),
+    access: tool.access ?? "read",
+    effects: {},
+    run: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
+  };
+}
+
+function toTool(tool: FakeTool): Tool {
+  return {
+    name: tool.name,
+    description: `The tool ${tool.name}`,
+    access: tool.access ?? "read",
+    source: "builtin",
+    enabled: "always",
+    enabledBy: undefined,
+    needs: [],
+    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    prepare: (input) => toPrepared(tool, input),
+    execute: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
+  };
+}

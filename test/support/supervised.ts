@@ -1,0 +1,112 @@
+import {
+  createScriptedProvider,
+  createScriptedProviders,
+  type Script,
+  type ScriptedProvider,
+} from "../../fixtures/scripted_provider.ts";
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { RunLimits } from "../../lib/runs/run_queue.ts";
+import { type AgentSettings, createSupervisor, type SupervisorOptions } from "../../lib/runs/supervisor.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import { createFakeClock, type FakeClock } from "./fake_clock.ts";
+import { createFakeToolDoor, type FakeTool, type FakeToolDoor } from "./fake_tool_door.ts";
+import { createSeededRandom } from "./seeded_random.ts";
+
+export interface SupervisedOptions {
+  readonly tools?: readonly FakeTool[];
+  readonly agent?: Partial<AgentSettings>;
+  readonly limits?: Partial<RunLimits>;
+  readonly store?: Store;
+  readonly clock?: FakeClock;
+  readonly log?: Logger;
+  readonly seed?: number;
+  readonly approverOf?: SupervisorOptions["approverOf"];
+}
+
+/** A supervisor over a scripted model, fake tools, a memory store and a clock that stands still. */
+export interface Supervised {
+  readonly runs: RunSupervisor;
+  readonly provider: ScriptedProvider;
+  readonly door: FakeToolDoor;
+  readonly store: Store;
+  readonly clock: FakeClock;
+  readonly metrics: Metrics;
+}
+
+export function supervised(script: Script, options: SupervisedOptions = {}): Supervised {
+  const clock = options.clock ?? createFakeClock();
+  const store = options.store ?? createMemoryStore();
+  const provider = createScriptedProvider(script, { clock });
+  const door = createFakeToolDoor(options.tools ?? []);
+  const metrics = createMetrics();
+  const runs = createSupervisor({
+    store,
+    clock,
+    random: createSeededRandom(options.seed ?? 1),
+    log: options.log ?? SILENT,
+    metrics,
+    providers: createScriptedProviders(provider),
+    tools: door,
+    agent: () => ({
+      systemPrompt: "",
+      maxIterations: 20,
+      maxToolCalls: 100,
+      parallelTools: true,
+      contextWindowTokens: 0,
+      tokensPerRun: 0,
+      tools: ["*"],
+      ...options.agent,
+    }),
+    limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
+    ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
+  });
+  return { runs, provider, door, store, clock, metrics };
+}
+
+/** A request of one user message; attached, with the agent's tools. */
+export function ask(text: string, options: Partial<RunRequest> = {}): RunRequest {
+  return {
+    kind: "chat",
+    messages: [{ role: "user", content: text }],
+    caller: { via: "http", tokenId: null, scopes: ["chat"] },
+    durable: false,
+    canApprove: false,
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+    ...options,
+  };
+}
+
+/** All events of a run, read to its end. */
+export async function readAll(handle: RunHandle): Promise<AgentEvent[]> {
+  const events: AgentEvent[] = [];
+  for await (const batch of handle.events()) events.push(...batch);
+  return events;
+}
+
+/** The joined text of the events. */
+export function textIn(events: readonly AgentEvent[]): string {
+  return events.flatMap((event) => (event.type === "text_delta" ? [event.delta] : [])).join("");
+}
+
+/** The types of the events, in order. */
+export function typesOf(events: readonly AgentEvent[]): string[] {
+  return events.map((event) => event.type);
+}
+
+/** The only event of this type. */
+export function only<T extends AgentEvent["type"]>(
+  events: readonly AgentEvent[],
+  type: T,
+): Extract<AgentEvent, { type: T }> {
+  const found = events.filter((event) => event.type === type);
+  if (found.length !== 1) {
+    throw new Error(`Expected one ${type}, found ${found.length} in ${typesOf(events).join(", ")}`);
+  }
+  return found[0] as Extract<AgentEvent, { type: T }>; // it was filtered by this type
+}
