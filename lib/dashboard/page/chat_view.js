@@ -1,0 +1,181 @@
+import { createChatSocket } from "./chat_socket.js";
+import { byId, element } from "./dom.js";
+import { createReply } from "./reply.js";
+
+const MAX_ANNOUNCED = 30;
+const STARTERS = ["What files are here?", "/tools", "/help"];
+
+/**
+ * The chat: one conversation over one socket, one reply at a time.
+ * @param {{ session: import("./session.js").Session }} options
+ */
+export function createChatView({ session }) {
+  const conversation = byId("conversation", HTMLElement);
+  const turns = byId("turns", HTMLOListElement);
+  const announcer = byId("announcer", HTMLElement);
+  const message = byId("message", HTMLTextAreaElement);
+  const model = byId("model", HTMLSelectElement);
+  const sendButton = byId("send", HTMLButtonElement);
+  const stopButton = byId("stop", HTMLButtonElement);
+  /** @type {ReturnType<typeof createReply> | undefined} */
+  let reply;
+  let asked = "";
+  let stopping = false;
+  /** @type {string | undefined} */
+  let conversationId;
+
+  const socket = createChatSocket({
+    session,
+    onFrame,
+    onClosed: () => fail("The connection was lost before the reply ended"),
+  });
+
+  /** @param {string} text */
+  function announce(text) {
+    announcer.append(element("p", {}, text));
+    while (announcer.childElementCount > MAX_ANNOUNCED) announcer.firstElementChild?.remove();
+  }
+
+  /** Keeps the newest line in sight, unless the reader has scrolled up. @param {() => void} change */
+  function following(change) {
+    const atEnd = conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 80;
+    change();
+    if (atEnd) requestAnimationFrame(() => conversation.scrollTo({ top: conversation.scrollHeight }));
+  }
+
+  /** @param {any} frame */
+  function onFrame(frame) {
+    if (frame.type === "run_start" && typeof frame.conversation_id === "string") conversationId = frame.conversation_id;
+    if (reply === undefined) return;
+    const shown = reply;
+    if (frame.type === "error") {
+      return frame.code === "cancelled" || stopping ? end(() => shown.stopped()) : fail(frame.message);
+    }
+    if (frame.type === "done") return end(() => shown.done(frame));
+    following(() => shown.show(frame));
+  }
+
+  /** @param {() => void} finish */
+  function end(finish) {
+    following(finish);
+    reply = undefined;
+    stopping = false;
+    showRunning();
+  }
+
+  /** @param {string} reason */
+  function fail(reason) {
+    const failed = reply;
+    if (failed === undefined) return;
+    const text = asked;
+    end(() => failed.failed(reason, () => void send(text)));
+  }
+
+  function showRunning() {
+    const running = reply !== undefined;
+    const hadFocus = document.activeElement === stopButton;
+    stopButton.hidden = !running;
+    stopButton.disabled = stopping;
+    sendButton.hidden = running;
+    if (!running && hadFocus) message.focus();
+  }
+
+  /** @param {string} text */
+  async function send(text) {
+    if (reply !== undefined || text.trim() === "") return;
+    asked = text;
+    byId("welcome", HTMLElement).hidden = true;
+    reply = createReply({
+      announce,
+      onDecision: (approval_id, decision) => void socket.send({ type: decision, approval_id }),
+    });
+    turns.append(element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text)), reply.root);
+    conversation.scrollTo({ top: conversation.scrollHeight });
+    showRunning();
+    try {
+      await socket.send({
+        type: "message",
+        text,
+        ...(model.value === "" ? {} : { model: model.value }),
+        ...(conversationId === undefined ? {} : { conversation_id: conversationId }),
+      });
+    } catch (error) {
+      fail(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  function stop() {
+    if (reply === undefined || stopping) return;
+    stopping = true;
+    showRunning();
+    socket.send({ type: "cancel" }).catch(() => fail("The connection was lost"));
+  }
+
+  function startAnew() {
+    socket.close();
+    reply = undefined;
+    stopping = false;
+    conversationId = undefined;
+    turns.replaceChildren();
+    announcer.replaceChildren();
+    byId("welcome", HTMLElement).hidden = false;
+    showRunning();
+  }
+
+  function submit() {
+    const text = message.value;
+    if (reply !== undefined || text.trim() === "") return;
+    message.value = "";
+    fitHeight();
+    void send(text);
+  }
+
+  function fitHeight() {
+    message.style.height = "auto";
+    message.style.height = `${Math.min(message.scrollHeight, 200)}px`;
+  }
+
+  byId("composer", HTMLFormElement).addEventListener("submit", (event) => {
+    event.preventDefault();
+    submit();
+  });
+  message.addEventListener("input", fitHeight);
+  message.addEventListener("keydown", (event) => {
+    // While an input method composes, Enter belongs to it
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+  byId("chat", HTMLElement).addEventListener("keydown", (event) => {
+    if (event.key === "Escape") stop();
+  });
+  stopButton.addEventListener("click", stop);
+  byId("new-chat", HTMLButtonElement).addEventListener("click", () => {
+    startAnew();
+    message.focus();
+  });
+  byId("chips", HTMLElement).append(
+    ...STARTERS.map((text) =>
+      element("button", { type: "button", class: "chip", onclick: () => void send(text) }, text)
+    ),
+  );
+
+  return {
+    /** @param {{ models: readonly { id: string }[], workspace: string | undefined, problem: string | undefined }} about */
+    describe({ models, workspace, problem }) {
+      const chosen = model.value;
+      model.replaceChildren(
+        element("option", { value: "" }, models.length === 1 ? models[0]?.id ?? "" : "Default model"),
+        ...(models.length < 2 ? [] : models.map(({ id }) => element("option", { value: id }, id))),
+      );
+      model.value = models.some(({ id }) => id === chosen) ? chosen : "";
+      const place = workspace === undefined
+        ? "The agent works in the gateway's workspace."
+        : `The agent works in ${workspace}.`;
+      byId("welcome-text", HTMLElement).textContent = problem ?? place;
+    },
+    focus: () => message.focus(),
+    /** Ends the conversation and the connection, as on signing out. */
+    reset: startAnew,
+  };
+}

@@ -1,0 +1,151 @@
+import { createChatView } from "./chat_view.js";
+import { byId, element } from "./dom.js";
+import { createPairView } from "./pair_view.js";
+import { addressOf, ApiError, createSession } from "./session.js";
+import { createStatusView } from "./status_view.js";
+import { createToolsView } from "./tools_view.js";
+
+const VIEWS = ["chat", "tools", "status"];
+const POLL_MS = 3000;
+const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
+
+/** Starts the page. */
+export function start() {
+  const session = createSession({ onRefused: () => openPairing("The token is no longer valid: pair again.") });
+  const pairing = createPairView({ session, onPaired: enter });
+  const chat = createChatView({ session });
+  const tools = createToolsView({ session });
+  const status = createStatusView();
+  let entered = false;
+  let reachable = true;
+
+  /** @param {string} [reason] */
+  function openPairing(reason) {
+    entered = false;
+    chat.reset();
+    showView("pair", "Pair");
+    pairing.open(reason);
+  }
+
+  function enter() {
+    entered = true;
+    openView();
+    void describe();
+  }
+
+  function openView() {
+    if (!entered) return;
+    const wanted = location.hash.slice(1);
+    const view = VIEWS.includes(wanted) ? wanted : "chat";
+    showView(view, view.charAt(0).toUpperCase() + view.slice(1));
+    if (view === "chat") chat.focus();
+    else byId(`${view}-title`, HTMLElement).focus();
+    if (view === "tools") void tools.load();
+    if (view === "status") void showMetrics();
+  }
+
+  /**
+   * @param {string} view
+   * @param {string} title
+   */
+  function showView(view, title) {
+    document.title = `${title} - Postern`;
+    for (const id of ["pair", ...VIEWS]) byId(id, HTMLElement).hidden = id !== view;
+    byId("nav", HTMLElement).hidden = view === "pair";
+    byId("sign-out", HTMLElement).hidden = view === "pair" || !session.hasToken();
+    for (const link of byId("nav", HTMLElement).querySelectorAll("a")) {
+      if (link.hash === `#${view}`) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    }
+  }
+
+  /** Asks which models there are, and says so in the chat and the status. */
+  async function describe() {
+    const { models, problem } = await session.json("v1/models").then(
+      ({ data }) => ({ models: data, problem: undefined }),
+      (error) => ({ models: [], problem: toProblem(error) }),
+    );
+    const health = await readHealth();
+    chat.describe({ models, workspace: health?.workspace, problem });
+    status.showModels(models, problem);
+  }
+
+  /** A draining gateway answers 503, and its reply is as good as another. */
+  async function readHealth() {
+    try {
+      const response = await fetch(addressOf("health"), { cache: "no-store", credentials: "omit" });
+      return await response.json();
+    } catch {
+      return undefined;
+    }
+  }
+
+  async function showMetrics() {
+    const text = await session.request("metrics").then((response) => response.text(), () => "");
+    if (text !== "") status.showMetrics(text);
+  }
+
+  async function poll() {
+    if (document.hidden) return;
+    const health = await readHealth();
+    showReachable(health);
+    if (health === undefined) return;
+    status.showHealth(health);
+    if (entered) await showMetrics();
+  }
+
+  /** @param {any} health undefined when the gateway does not answer */
+  function showReachable(health) {
+    const pill = byId("health-pill", HTMLElement);
+    pill.dataset["state"] = health?.status ?? "gone";
+    byId("health-text", HTMLElement).textContent = health === undefined
+      ? "No answer"
+      : HEALTH_WORDS.get(health.status) ?? health.status;
+    const nowReachable = health !== undefined;
+    if (nowReachable === reachable) return;
+    reachable = nowReachable;
+    byId("banner", HTMLElement).replaceChildren(
+      ...(reachable ? [] : [
+        element("p", {}, "The gateway does not answer. Trying again every few seconds; what you typed stays here."),
+      ]),
+    );
+    if (reachable && entered) void describe();
+  }
+
+  async function keepPolling() {
+    await poll();
+    setTimeout(() => void keepPolling(), POLL_MS);
+  }
+
+  addEventListener("hashchange", openView);
+  document.addEventListener("visibilitychange", () => void poll());
+  byId("skip", HTMLAnchorElement).addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main", HTMLElement).focus();
+  });
+  byId("sign-out", HTMLButtonElement).addEventListener("click", () => {
+    session.setToken("");
+    openPairing();
+  });
+
+  void begin();
+
+  /** Enters with the token of this tab, or without one where the gateway wants none. */
+  async function begin() {
+    const health = await readHealth();
+    showReachable(health);
+    if (session.hasToken() || health?.pairing_required === false) enter();
+    else openPairing();
+    void keepPolling();
+  }
+}
+
+/** @param {unknown} error */
+function toProblem(error) {
+  if (error instanceof ApiError && error.code === "agent_unavailable") {
+    return "No agent is configured, so nothing can answer here: set [provider] kind in postern.toml.";
+  }
+  return error instanceof Error ? error.message : String(error);
+}
+
+start();

@@ -1,0 +1,84 @@
+import { byId } from "./dom.js";
+import { ApiError } from "./session.js";
+
+/**
+ * The pairing form. A code in the address (`#pair=ABCD-EFGH`) is put into the field, and taken out of the address at once.
+ * @param {object} options
+ * @param {import("./session.js").Session} options.session
+ * @param {() => void} options.onPaired
+ */
+export function createPairView({ session, onPaired }) {
+  const code = byId("pair-code", HTMLInputElement);
+  const submit = byId("pair-submit", HTMLButtonElement);
+  const tokenInput = byId("token-input", HTMLInputElement);
+
+  /** @param {string} message */
+  const showError = (message) => {
+    byId("pair-error", HTMLElement).textContent = message;
+    code.setAttribute("aria-invalid", String(message !== ""));
+  };
+
+  const pair = async () => {
+    const entered = code.value.trim();
+    if (entered === "") return refuse("Enter the code first");
+    submit.disabled = true;
+    try {
+      const { token } = await session.json("pair", { method: "POST", headers: { "x-pairing-code": entered } });
+      code.value = "";
+      showError("");
+      session.setToken(token);
+      onPaired();
+    } catch (error) {
+      refuse(toSentence(error));
+    } finally {
+      submit.disabled = false;
+    }
+  };
+
+  /** @param {string} message */
+  const refuse = (message) => {
+    showError(message);
+    code.focus();
+    code.select();
+  };
+
+  byId("pair-form", HTMLFormElement).addEventListener("submit", (event) => {
+    event.preventDefault();
+    void pair();
+  });
+  byId("token-form", HTMLFormElement).addEventListener("submit", (event) => {
+    event.preventDefault();
+    const token = tokenInput.value.trim();
+    tokenInput.value = "";
+    if (token === "") return;
+    showError("");
+    session.setToken(token);
+    onPaired();
+  });
+
+  return {
+    /** @param {string} [reason] why pairing is needed again */
+    open(reason = "") {
+      const given = /^#pair=([\w-]{1,32})$/.exec(location.hash);
+      if (given !== null) {
+        code.value = given[1] ?? "";
+        history.replaceState(null, "", location.pathname + location.search);
+      }
+      showError(reason);
+      code.focus();
+    },
+  };
+}
+
+/** @param {unknown} error */
+function toSentence(error) {
+  if (!(error instanceof ApiError)) return String(error);
+  switch (error.code) {
+    case "pairing_code_invalid":
+      return "This code is wrong, used or expired. `postern pair` prints a new one.";
+    case "pairing_locked":
+      return `Too many wrong codes: try again in ${Math.ceil(error.retryAfterSeconds / 60)} min.`;
+    default:
+      return error.message;
+  }
+}

@@ -1,0 +1,180 @@
+import { element } from "./dom.js";
+import { formatMs, formatNumber } from "./format.js";
+import { createMarkdown } from "./markdown.js";
+import { createToolCard } from "./tool_card.js";
+
+/**
+ * One reply of the agent: text, folded tool calls and notices in the order they came.
+ * @param {object} options
+ * @param {(text: string) => void} options.announce tells a screen reader
+ * @param {(approvalId: string, decision: "approve" | "deny") => void} options.onDecision
+ */
+export function createReply({ announce, onDecision }) {
+  const started = performance.now();
+  const parts = element("div", { class: "parts" });
+  const foot = element("p", { class: "turn-foot" }, element("span", { class: "typing" }, "Working"));
+  const root = element("li", { class: "turn reply", "aria-label": "Reply" }, parts, foot);
+  /** @type {Map<string, ReturnType<typeof createToolCard>>} */
+  const cards = new Map();
+  /** @type {Map<string, HTMLElement>} */
+  const asks = new Map();
+  /** @type {{ fromSeq: number, nodes: HTMLElement }[]} */
+  const placed = [];
+  let text = createText(announce);
+  let unplaced = true;
+
+  /**
+   * @param {HTMLElement} node
+   * @param {number} fromSeq
+   */
+  const place = (node, fromSeq) => {
+    parts.append(node);
+    placed.push({ fromSeq, nodes: node });
+  };
+  const newText = () => {
+    text.finish();
+    text = createText(announce);
+    unplaced = true;
+  };
+  /**
+   * @param {string} delta
+   * @param {number} seq
+   */
+  const addText = (delta, seq) => {
+    if (unplaced) place(text.root, seq);
+    unplaced = false;
+    text.add(delta);
+  };
+  /** @param {string} message */
+  const finish = (message) => {
+    text.finish();
+    for (const card of cards.values()) card.abandon();
+    for (const ask of asks.values()) ask.remove();
+    foot.textContent = message;
+  };
+
+  return {
+    root,
+    /** @param {any} event an agent event; unknown types are left out, so that a newer gateway can add some */
+    show(event) {
+      const seq = event.seq ?? 0;
+      switch (event.type) {
+        case "text_delta":
+        case "refusal_delta":
+          return addText(event.delta, seq);
+        case "tool_start": {
+          newText();
+          const card = createToolCard(event);
+          cards.set(event.call_id, card);
+          announce(`Tool ${event.tool} runs.`);
+          return place(card.root, seq);
+        }
+        case "tool_progress":
+          return cards.get(event.call_id)?.progress(event.message);
+        case "tool_end": {
+          if (!cards.has(event.call_id)) {
+            cards.set(event.call_id, createToolCard({ tool: event.tool, input: "" }));
+            place(/** @type {HTMLElement} */ (cards.get(event.call_id)?.root), seq);
+          }
+          cards.get(event.call_id)?.end(event);
+          announce(`Tool ${event.tool} ${event.is_error ? "failed" : "is done"}.`);
+          return;
+        }
+        case "approval_needed": {
+          newText();
+          const ask = toAsk(event, onDecision);
+          asks.set(event.approval_id, ask);
+          announce(`${event.tool} needs your approval.`);
+          return place(ask, seq);
+        }
+        case "approval_answered":
+          asks.get(event.approval_id)?.remove();
+          asks.delete(event.approval_id);
+          return;
+        case "turn_restart":
+          newText();
+          for (const { fromSeq, nodes } of placed) if (fromSeq >= event.from_seq) nodes.remove();
+          return;
+        case "notice":
+          newText();
+          return place(element("p", { class: "notice" }, event.message), seq);
+      }
+    },
+    /** @param {{ finish_reason?: string, usage?: { total_tokens: number, estimated?: boolean } }} done */
+    done(done) {
+      const tokens = done.usage === undefined
+        ? ""
+        : `, ${done.usage.estimated ? "about " : ""}${formatNumber(done.usage.total_tokens)} tokens`;
+      const cut = done.finish_reason === "length" ? "Cut at the token limit, " : "";
+      finish(`${cut}${formatMs(performance.now() - started)}${tokens}`);
+    },
+    stopped: () => finish("Stopped"),
+    /**
+     * @param {string} message
+     * @param {() => void} retry
+     */
+    failed(message, retry) {
+      finish("");
+      const again = element("button", { type: "button", onclick: retry }, "Try again");
+      root.append(element("div", { class: "failure", role: "alert" }, element("p", {}, message), again));
+    },
+  };
+}
+
+/**
+ * Text that grows. Drawn once a frame; spoken by whole sentences, since a screen reader stumbles over single words.
+ * @param {(text: string) => void} announce
+ */
+function createText(announce) {
+  const markdown = createMarkdown();
+  let all = "";
+  let spoken = 0;
+  let waiting = false;
+  const draw = () => {
+    waiting = false;
+    markdown.show(all);
+  };
+  /** @param {number} end */
+  const speak = (end) => {
+    const sentence = all.slice(spoken, end).trim();
+    spoken = end;
+    if (sentence !== "") announce(sentence);
+  };
+  return {
+    root: markdown.root,
+    /** @param {string} delta */
+    add(delta) {
+      all += delta;
+      const end = Math.max(all.lastIndexOf(". "), all.lastIndexOf("\n"), all.lastIndexOf("? "), all.lastIndexOf("! "));
+      if (end >= spoken) speak(end + 1);
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(draw);
+    },
+    finish() {
+      draw();
+      speak(all.length);
+    },
+  };
+}
+
+/**
+ * @param {any} event approval_needed
+ * @param {(approvalId: string, decision: "approve" | "deny") => void} onDecision
+ */
+function toAsk(event, onDecision) {
+  const input = typeof event.input === "string" ? event.input : JSON.stringify(event.input, null, 2);
+  const button = (/** @type {"approve" | "deny"} */ decision, /** @type {string} */ label) =>
+    element("button", {
+      type: "button",
+      class: decision === "approve" ? "primary" : "",
+      onclick: () => onDecision(event.approval_id, decision),
+    }, label);
+  return element(
+    "div",
+    { class: "ask", role: "group", "aria-label": `Approval of ${event.tool}` },
+    element("p", {}, element("strong", {}, event.tool), " needs your approval: ", event.reason),
+    element("pre", { tabIndex: 0, "aria-label": "Input" }, input ?? ""),
+    element("div", { class: "ask-buttons" }, button("approve", "Approve once"), button("deny", "Deny")),
+  );
+}

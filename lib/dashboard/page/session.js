@@ -1,0 +1,95 @@
+const TOKEN_KEY = "postern_token";
+
+/** What the gateway answered instead of the wanted reply; `status` 0 means that it did not answer. */
+export class ApiError extends Error {
+  /**
+   * @param {number} status
+   * @param {string} code
+   * @param {string} message
+   * @param {number} retryAfterSeconds
+   */
+  constructor(status, code, message, retryAfterSeconds) {
+    super(message);
+    this.status = status;
+    this.code = code;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+/** The page's own address with a slash at its end: under a mount at `/agent` the page may be served at `/agent`. */
+const BASE = new URL(location.pathname.endsWith("/") ? location.pathname : `${location.pathname}/`, location.origin);
+
+/**
+ * The address of a route. Relative to the page, so that it works under any base path.
+ * @param {string} path without a slash at its start
+ */
+export function addressOf(path) {
+  return new URL(path, BASE);
+}
+
+/**
+ * The token, kept in memory and in sessionStorage, and the requests made with it.
+ * @param {{ onRefused: () => void }} options `onRefused` is called when the gateway no longer takes the token
+ */
+export function createSession({ onRefused }) {
+  let token = sessionStorage.getItem(TOKEN_KEY) ?? "";
+
+  /** @param {string} next */
+  const setToken = (next) => {
+    token = next;
+    if (next === "") sessionStorage.removeItem(TOKEN_KEY);
+    else sessionStorage.setItem(TOKEN_KEY, next);
+  };
+
+  /**
+   * @param {string} path
+   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
+   * @returns {Promise<Response>} with a status below 400, or 503 of /health
+   */
+  const request = async (path, { method = "GET", headers = {}, body } = {}) => {
+    /** @type {Record<string, string>} */
+    const sent = { ...headers };
+    if (token !== "") sent["authorization"] = `Bearer ${token}`;
+    if (body !== undefined) sent["content-type"] = "application/json";
+    const usedToken = token;
+    const response = await fetch(addressOf(path), {
+      method,
+      headers: sent,
+      cache: "no-store",
+      credentials: "omit",
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    }).catch(() => {
+      throw new ApiError(0, "unreachable", "The gateway does not answer", 0);
+    });
+    if (response.ok) return response;
+    const error = await toApiError(response);
+    if (response.status === 401 && usedToken !== "" && usedToken === token) {
+      setToken("");
+      onRefused();
+    }
+    throw error;
+  };
+
+  return {
+    hasToken: () => token !== "",
+    setToken,
+    request,
+    /**
+     * @param {string} path
+     * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
+     * @returns {Promise<any>} the reply's JSON; its shape is the route's contract
+     */
+    json: async (path, options) => (await request(path, options)).json(),
+  };
+}
+
+/** @typedef {ReturnType<typeof createSession>} Session */
+
+/** @param {Response} response */
+async function toApiError(response) {
+  const retryAfter = Number(response.headers.get("retry-after") ?? 0);
+  /** @type {{ error?: { code?: string, message?: string } }} */
+  const body = await response.json().catch(() => ({}));
+  const message = body.error?.message ?? `The gateway answered ${response.status}`;
+  return new ApiError(response.status, body.error?.code ?? "unknown", message, retryAfter);
+}

@@ -1,0 +1,97 @@
+import { byId, element } from "./dom.js";
+
+/** @typedef {{ name: string, description: string, access: string, enabled: boolean, reason: string | null, source: string, input_schema?: unknown }} Tool */
+
+/**
+ * The tools, those that are on before those that are off, each with the reason.
+ * @param {{ session: import("./session.js").Session }} options
+ */
+export function createToolsView({ session }) {
+  const filter = byId("tools-filter", HTMLInputElement);
+  const list = byId("tools-list", HTMLElement);
+  const lead = byId("tools-lead", HTMLElement);
+  /** @type {readonly Tool[]} */
+  let tools = [];
+
+  function show() {
+    const wanted = filter.value.trim().toLowerCase();
+    const found = tools.filter(({ name, description }) => `${name} ${description}`.toLowerCase().includes(wanted));
+    const on = found.filter(({ enabled }) => enabled);
+    const off = found.filter(({ enabled }) => !enabled);
+    list.replaceChildren(...group("On", on), ...group("Off", off));
+    if (tools.length > 0 && found.length === 0) {
+      list.append(element("p", { class: "empty" }, "No tool matches the filter"));
+    }
+    byId("tools-count", HTMLElement).textContent = wanted === "" ? "" : `${found.length} of ${tools.length} tools`;
+  }
+
+  filter.addEventListener("input", show);
+
+  return {
+    async load() {
+      try {
+        tools = (await session.json("v1/tools")).data;
+        const on = tools.filter(({ enabled }) => enabled).length;
+        lead.textContent = `${on} of ${tools.length} are on. What is off says what would turn it on.`;
+      } catch (error) {
+        lead.textContent = `The tools cannot be shown: ${error instanceof Error ? error.message : error}`;
+      }
+      show();
+    },
+  };
+}
+
+/**
+ * @param {string} title
+ * @param {readonly Tool[]} tools
+ */
+function group(title, tools) {
+  if (tools.length === 0) return [];
+  return [
+    element("h2", {}, `${title} `, element("span", { class: "count" }, String(tools.length))),
+    element("ul", { class: "tool-list" }, ...tools.map((tool) => element("li", {}, toDetails(tool)))),
+  ];
+}
+
+/** @param {Tool} tool */
+function toDetails(tool) {
+  const schema = tool.input_schema === undefined ? "No schema" : JSON.stringify(tool.input_schema, null, 2);
+  const why = tool.enabled ? "On" : tool.reason ?? "Off";
+  return element(
+    "details",
+    { class: "tool-info" },
+    element(
+      "summary",
+      {},
+      element("span", { class: "switch", "data-on": String(tool.enabled), "aria-hidden": "true" }),
+      element("span", { class: "tool-name" }, tool.name),
+      element("span", { class: "badge", "data-access": tool.access }, tool.access),
+      element("span", { class: "tool-description" }, tool.description),
+      tool.enabled ? "" : element("span", { class: "tool-why" }, why),
+    ),
+    element(
+      "div",
+      { class: "tool-body" },
+      element("p", {}, tool.description),
+      element("p", { class: "hint" }, `${why}. Source: ${tool.source}. Access: ${accessMeaning(tool.access)}.`),
+      element("p", { class: "tool-label" }, "Input schema"),
+      element("pre", { tabIndex: 0, "aria-label": `Input schema of ${tool.name}` }, schema),
+    ),
+  );
+}
+
+/** @param {string} access */
+function accessMeaning(access) {
+  switch (access) {
+    case "read":
+      return "reads only";
+    case "state":
+      return "changes the agent's own records";
+    case "write":
+      return "can change the workspace or run programs";
+    case "network":
+      return "reaches other machines";
+    default:
+      return access;
+  }
+}

@@ -1,0 +1,190 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { type WebSocket, WebSocketServer } from "ws";
+import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
+
+/** A stand-in for the gateway with the routes the dashboard uses (DESIGN.md sections 2 and 4), steered by the test. */
+export interface FakeGateway {
+  /** Address of the page, with a slash at its end */
+  readonly url: string;
+  readonly code: string;
+  /** Paths asked for, in order, without the base path */
+  readonly asked: readonly string[];
+  /** Commands that came over the socket, beside `hello` */
+  readonly commands: readonly Record<string, unknown>[];
+  /** Makes every token invalid */
+  revoke(): void;
+  /** Ends the connections of all sockets */
+  dropSockets(): void;
+  /** Stops and starts answering HTTP, as a gateway that is gone and comes back */
+  setGone(gone: boolean): void;
+  /** Lets a reply to a message that begins with "slow" go on to its end */
+  release(): void;
+  close(): Promise<void>;
+}
+
+const TOKEN = "pst_test";
+const METRICS = (requests: number) =>
+  `# TYPE postern_http_requests_total counter
+postern_http_requests_total{method="GET",route="/metrics",status="200"} 900
+postern_http_requests_total{method="POST",route="/v1/chat/completions",status="200"} ${requests * 7}
+postern_http_requests_total{method="POST",route="/pair",status="403"} 2
+postern_http_requests_total{method="GET",route="/v1/tools",status="200"} ${requests}
+postern_http_request_duration_seconds_bucket{route="/v1/chat/completions",le="0.01"} ${requests * 5}
+postern_http_request_duration_seconds_bucket{route="/v1/chat/completions",le="0.05"} ${requests * 7}
+postern_http_request_duration_seconds_bucket{route="/v1/chat/completions",le="+Inf"} ${requests * 7}
+postern_http_requests_in_flight 1
+postern_runs_active 1
+postern_ws_connections 1
+postern_tool_calls_total{tool="read_file",outcome="ok"} ${requests * 2}
+postern_provider_tokens_total{provider="offline",kind="prompt"} ${requests * 410}
+process_resident_memory_bytes ${88_000_000 + (requests % 5) * 900_000}
+`;
+const schema = (name: string) => ({
+  type: "object",
+  properties: { [name]: { type: "string", description: `The ${name}` } },
+  required: [name],
+  additionalProperties: false,
+});
+const TOOLS = [
+  [
+    "content_search",
+    "Searches the text of files with a regular expression and gives path, line and text of each match.",
+    "read",
+    null,
+  ],
+  ["memory_store", "Keeps a value under a key.", "state", null],
+  ["read_file", "Reads a text file of the workspace.", "read", null],
+  ["shell", "Runs an allowed command without a shell.", "write", null],
+  ["web_fetch", "Fetches a page as Markdown.", "network", "Set [web_fetch] enabled = true in postern.toml"],
+  ["write_file", "Writes a text file.", "write", "Set [security.write_file] enabled = true in postern.toml"],
+].map(([name, description, access, reason]) => ({
+  name,
+  description,
+  access,
+  reason,
+  enabled: reason === null,
+  source: "builtin",
+  input_schema: schema("path"),
+}));
+
+/** @param options `base`: path the gateway is mounted under, as `/agent`; default none */
+export async function startFakeGateway(options: { readonly base?: string } = {}): Promise<FakeGateway> {
+  const base = options.base ?? "";
+  const asked: string[] = [];
+  const commands: Record<string, unknown>[] = [];
+  const { html, contentSecurityPolicy } = await loadDashboard();
+  let valid = true;
+  let gone = false;
+  let metricsRead = 10;
+  let release = () => {};
+
+  const server = createServer((request, response) => {
+    const path = pathOf(request, base);
+    asked.push(path);
+    if (gone) return void request.socket.destroy();
+    if (path === "/" || path === "") {
+      response.setHeader("content-security-policy", contentSecurityPolicy);
+      return send(response, 200, html, "text/html; charset=utf-8");
+    }
+    if (path === "/health") {
+      return send(response, 200, { status: "ok", version: "0.1.0", uptime_seconds: 4210, workspace: "~/code/garden" });
+    }
+    if (path === "/metrics") {
+      return send(response, 200, METRICS(metricsRead += Math.round(3 + 3 * Math.sin(metricsRead))), "text/plain");
+    }
+    if (path === "/pair") {
+      const right = request.headers["x-pairing-code"] === "ABCD-EFGH";
+      if (right) valid = true;
+      return right ? send(response, 200, { paired: true, token: TOKEN }) : fail(response, 403, "pairing_code_invalid");
+    }
+    if (!valid || request.headers.authorization !== `Bearer ${TOKEN}`) return fail(response, 401, "auth_invalid");
+    if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
+    if (path === "/v1/tools") return send(response, 200, list(TOOLS));
+    if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
+    fail(response, 404, "not_found");
+  });
+  const sockets = new WebSocketServer({ server, path: `${base}/ws/chat` });
+  sockets.on("connection", (socket) => {
+    socket.on("message", (data) => {
+      const command = JSON.parse(String(data));
+      if (command.type === "hello") return;
+      commands.push(command);
+      if (command.type === "message") {
+        void answer(socket, command.text, new Promise<void>((resolve) => (release = resolve)));
+      }
+      if (command.type === "cancel") {
+        event(socket, { type: "error", code: "cancelled", message: "The work was cancelled" });
+      }
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo; // a TCP server's address
+  return {
+    url: `http://127.0.0.1:${port}${base}/`,
+    code: "ABCD-EFGH",
+    asked,
+    commands,
+    revoke: () => void (valid = false),
+    dropSockets: () => sockets.clients.forEach((socket) => socket.terminate()),
+    setGone: (next) => void (gone = next),
+    release: () => release(),
+    async close() {
+      sockets.clients.forEach((socket) => socket.terminate());
+      sockets.close();
+      server.closeAllConnections();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+async function answer(socket: WebSocket, text: string, released: Promise<void>): Promise<void> {
+  event(socket, {
+    type: "run_start",
+    kind: "chat",
+    model: "offline/assistant",
+    conversation_id: "conv_1",
+    parent_id: null,
+  });
+  event(socket, { type: "turn_start", turn: 1 });
+  const call = { call_id: "call_1", tool: "read_file" };
+  event(socket, { type: "tool_start", ...call, input: { path: "README.md" } });
+  const output = "# Garden\n\nWater the beans on <b>Tuesday</b>.\n";
+  event(socket, { type: "tool_end", ...call, output, is_error: false, duration_ms: 3.2 });
+  if (text.startsWith("slow")) {
+    event(socket, { type: "tool_start", call_id: "call_2", tool: "content_search", input: { pattern: "beans" } });
+  }
+  event(socket, { type: "text_delta", delta: "The **README** says: <img src=x onerror=alert(1)> water " });
+  if (text.startsWith("slow")) await released;
+  event(socket, {
+    type: "text_delta",
+    delta: "the beans on Tuesday.\n\n- `README.md:3`\n\n    Water the beans\n\nThat is all",
+  });
+  event(socket, {
+    type: "done",
+    finish_reason: "stop",
+    usage: { prompt_tokens: 90, completion_tokens: 30, total_tokens: 120, estimated: true },
+  });
+}
+
+let seq = 0;
+function event(socket: WebSocket, body: Record<string, unknown>): void {
+  socket.send(JSON.stringify({ ...body, seq: ++seq, time: "2026-01-01T00:00:00.000Z", run_id: "run_1" }));
+}
+
+function pathOf(request: IncomingMessage, base: string): string {
+  const { pathname } = new URL(request.url ?? "/", "http://gateway.test");
+  return pathname.startsWith(base) ? pathname.slice(base.length) : `outside ${pathname}`;
+}
+
+function send(response: ServerResponse, status: number, body: unknown, type = "application/json"): void {
+  response.writeHead(status, { "content-type": type });
+  response.end(typeof body === "string" ? body : JSON.stringify(body));
+}
+
+function fail(response: ServerResponse, status: number, code: string): void {
+  send(response, status, { error: { message: `Refused: ${code}`, type: "permission_error", code, param: null } });
+}
+
+const list = (data: readonly unknown[]) => ({ object: "list", data, has_more: false, last_id: null });
+const model = (id: string) => ({ id, object: "model", created: 0, owned_by: "postern" });

@@ -1,0 +1,34 @@
+import { existsSync } from "node:fs";
+import process from "node:process";
+import { type Browser, chromium } from "playwright-core";
+
+const PLACES = [
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+];
+const FLAGS = [
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+/** Path of a Chromium on this machine (`CHROMIUM` in the environment goes first), undefined when there is none. */
+export function findChromium(): string | undefined {
+  return [process.env["CHROMIUM"] ?? "", ...PLACES].find((path) => path !== "" && existsSync(path));
+}
+
+/** `skip` of a browser test: false, or the reason that is printed. */
+export const NO_CHROMIUM: string | false = findChromium() === undefined
+  ? "no Chromium was found: install one, or name it in CHROMIUM"
+  : false;
+
+/** A headless browser with a fresh profile, which goes when it is closed. */
+export function launchChromium(): Promise<Browser> {
+  const executablePath = findChromium();
+  if (executablePath === undefined) throw new TypeError("No Chromium was found");
+  return chromium.launch({ executablePath, headless: true, args: FLAGS });
+}
