@@ -3,10 +3,10 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
+import type { Access, Effects } from "../../guard/decision.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
-/** What a call may change; `state` is the agent's own records in the data directory. */
-export type Access = "read" | "state" | "write" | "network";
+export type { Access, Effects };
 
 /** Where a tool comes from. */
 export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node";
@@ -29,14 +29,6 @@ export interface Tool {
   prepare(input: string): PreparedCall;
   /** prepare and run in one: the specification's contract. @throws {ToolError} */
   execute(input: string, context: ToolContext): Promise<ToolResult>;
-}
-
-/** What a call is about to touch, for the policy, the approval and the audit. */
-export interface Effects {
-  /** As the tool was given them, relative to its root */
-  readonly paths?: readonly string[];
-  readonly urls?: readonly string[];
-  readonly command?: readonly string[];
 }
 
 /** One checked call: the door, the policy, the approval and the audit all use this one object. */

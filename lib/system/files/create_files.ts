@@ -1,0 +1,76 @@
+import { closeSync, constants, openSync, readlinkSync } from "node:fs";
+import process from "node:process";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { Files, FileScope, FilesVariant } from "./files.ts";
+import { parsePath, shown } from "./parse_path.ts";
+import { loadPathRules } from "./path_rules.ts";
+import type { Reach } from "./reach.ts";
+import { createReachByChecks } from "./reach_by_checks.ts";
+import { reachByHandles } from "./reach_by_handles.ts";
+import { notAFile } from "./refusals.ts";
+import { type FolderIgnores, readIgnores, walkFolder } from "./walk_folder.ts";
+
+export interface FilesOptions {
+  readonly clock: Clock;
+  /** The user's home folder, for `~/` in forbidden paths */
+  readonly home: string;
+  /** Postern's own data directory and configuration file: forbidden paths too. Absolute */
+  readonly ownPaths: readonly string[];
+  /** Default: `handles` where the platform has them */
+  readonly variant?: FilesVariant;
+}
+
+/** The one door to files for tools. Looks once which variant the platform can do. */
+export function createFiles(options: FilesOptions): Files {
+  const variant = options.variant ?? (hasFolderHandles() ? "handles" : "checked");
+  const reach: Reach = variant === "handles" ? reachByHandles : createReachByChecks(options.clock);
+  const openFile = async (names: readonly string[], scope: FileScope) => {
+    const reached = await reach(names, await loadPathRules(scope, options));
+    if (reached.kind === "file") return reached.file;
+    await reached.folder.close();
+    throw notAFile(names.join("/") || ".");
+  };
+  return {
+    variant,
+    async open(path, scope) {
+      const { names, folder } = parsePath(path);
+      if (folder && names.length > 0) {
+        throw new ToolError("not_a_file", `Cannot open ${shown(path)}: a path that ends with a slash names a folder`);
+      }
+      return await openFile(names, scope);
+    },
+    async *walk(path, scope, walkOptions) {
+      const { names } = parsePath(path);
+      const rules = await loadPathRules(scope, options);
+      const reached = await reach(names, rules);
+      if (reached.kind === "file") {
+        await reached.file.close();
+        yield [{ path: names.join("/"), open: () => openFile(names, scope) }];
+        return { truncated: false };
+      }
+      const ignores: FolderIgnores[] = [];
+      for (let depth = 0; walkOptions.respectGitignore && depth < reached.folder.names.length; depth++) {
+        const above = reached.folder.names.slice(0, depth);
+        const found = await readIgnores(() => openFile([...above, ".gitignore"], scope), depth);
+        if (found !== undefined) ignores.push(found);
+      }
+      return yield* walkFolder(reached.folder, { ...walkOptions, rules, ignores });
+    },
+  };
+}
+
+/** Linux with `/proc`, and on Deno all permissions: narrower ones refuse `/proc` and drop O_NOFOLLOW silently. */
+function hasFolderHandles(): boolean {
+  if (process.platform !== "linux") return false;
+  try {
+    const folder = openSync("/", constants.O_RDONLY | constants.O_DIRECTORY);
+    try {
+      return readlinkSync(`/proc/self/fd/${folder}`) === "/";
+    } finally {
+      closeSync(folder);
+    }
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,27 @@
+import { ToolError } from "../../base/errors.ts";
+import { shown } from "./parse_path.ts";
+
+const REASONS: Readonly<Record<string, readonly [code: string, reason: string]>> = {
+  ENOENT: ["not_found", "it does not exist"],
+  ENOTDIR: ["not_found", "a part of the path is not a folder"],
+  EACCES: ["access_denied", "the operating system denies access"],
+  EPERM: ["access_denied", "the operating system denies access"],
+  ENAMETOOLONG: ["path_invalid", "a name in it is too long"],
+  ELOOP: ["path_invalid", "it goes through too many symbolic links"],
+  EMFILE: ["io_error", "too many files are open, try again later"],
+  ENFILE: ["io_error", "too many files are open, try again later"],
+};
+
+/**
+ * What the model is told about a failed system call.
+ * @param action as `open`: the message reads `Cannot open "path": ...`
+ * @returns `error` itself when it is a ToolError or no system error
+ */
+export function fileError(action: string, path: string, error: unknown): Error {
+  if (!(error instanceof Error) || error instanceof ToolError || !("code" in error)) {
+    return error instanceof Error ? error : new TypeError("A non-error was thrown", { cause: error });
+  }
+  const known = REASONS[String(error.code)];
+  const [code, reason] = known ?? ["io_error", `the operating system says ${String(error.code)}`];
+  return new ToolError(code, `Cannot ${action} ${shown(path)}: ${reason}`, { cause: error });
+}

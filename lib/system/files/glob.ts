@@ -1,0 +1,198 @@
+import { ToolError } from "../../base/errors.ts";
+
+/** Whether a path, relative and with `/`, matches. */
+export type PathMatcher = (path: string) => boolean;
+
+const MAX_PATTERN = 1000;
+const MAX_ALTERNATIVES = 256;
+
+/**
+ * A glob: `*` and `?` within a name, `**` for any number of folders, `[a-z]` and `[!a-z]`, `{a,b}`, `\` before a character taken
+ * as it is. Names that start with a dot are matched like others.
+ *
+ * Time is bounded by the product of pattern and path length: a pattern comes from a model and a regular expression made of it
+ * could be made to hang.
+ * @throws {ToolError} `glob_invalid`: empty, over 1000 characters, or over 256 alternatives
+ */
+export function compileGlob(pattern: string): PathMatcher {
+  if (pattern === "") throw new ToolError("glob_invalid", 'Cannot use the glob "": it is empty');
+  if (pattern.length > MAX_PATTERN) {
+    throw new ToolError(
+      "glob_invalid",
+      `Cannot use the glob "${pattern.slice(0, 40)}...": it is longer than ${MAX_PATTERN} characters`,
+    );
+  }
+  const alternatives = expandBraces(pattern).map((alternative) =>
+    compileSegments(alternative.replace(/^(?:\.?\/)+/, ""))
+  );
+  return (path) => {
+    const names = path.split("/");
+    return alternatives.some((segments) => matchSegments(segments, names));
+  };
+}
+
+/** One part of a pattern between slashes; `any` stands for any number of folders. */
+export type Segment = "any" | readonly Token[];
+type Token = "star" | "one" | { readonly character: string } | {
+  readonly negated: boolean;
+  readonly ranges: readonly (readonly [string, string])[];
+};
+
+/** The parts of a pattern without braces. */
+export function compileSegments(pattern: string): readonly Segment[] {
+  return splitUnescaped(pattern).map((segment) => (segment === "**" ? "any" : compileTokens([...segment])));
+}
+
+/** Whether the whole of `names` matches. */
+export function matchSegments(segments: readonly Segment[], names: readonly string[]): boolean {
+  return matchWild(segments.length, names.length, {
+    isWild: (i) => segments[i] === "any",
+    matches: (i, j) => {
+      const segment = segments[i];
+      return segment !== undefined && segment !== "any" && matchTokens(segment, [...names[j] ?? ""]);
+    },
+  });
+}
+
+function matchTokens(tokens: readonly Token[], characters: readonly string[]): boolean {
+  return matchWild(tokens.length, characters.length, {
+    isWild: (i) => tokens[i] === "star",
+    matches: (i, j) => matchesToken(tokens[i], characters[j] ?? ""),
+  });
+}
+
+/** Greedy matching with one point to go back to: enough where everything but the wild part matches exactly one item. */
+function matchWild(
+  patternLength: number,
+  itemCount: number,
+  on: { readonly isWild: (i: number) => boolean; readonly matches: (i: number, j: number) => boolean },
+): boolean {
+  let i = 0;
+  let j = 0;
+  let wildAt = -1;
+  let resumeAt = 0;
+  while (j < itemCount) {
+    if (i < patternLength && on.isWild(i)) {
+      wildAt = i++;
+      resumeAt = j;
+    } else if (i < patternLength && on.matches(i, j)) {
+      i++;
+      j++;
+    } else if (wildAt >= 0) {
+      i = wildAt + 1;
+      j = ++resumeAt;
+    } else {
+      return false;
+    }
+  }
+  while (i < patternLength && on.isWild(i)) i++;
+  return i === patternLength;
+}
+
+function matchesToken(token: Token | undefined, character: string): boolean {
+  if (token === undefined || token === "star") return false;
+  if (token === "one") return true;
+  if ("character" in token) return token.character === character;
+  return token.ranges.some(([from, to]) => character >= from && character <= to) !== token.negated;
+}
+
+function compileTokens(characters: readonly string[]): readonly Token[] {
+  const tokens: Token[] = [];
+  for (let i = 0; i < characters.length; i++) {
+    const character = characters[i] as string; // Below the length
+    if (character === "*") {
+      if (tokens.at(-1) !== "star") tokens.push("star");
+    } else if (character === "?") {
+      tokens.push("one");
+    } else if (character === "\\" && i + 1 < characters.length) {
+      tokens.push({ character: characters[++i] as string });
+    } else {
+      const set = character === "[" ? compileSet(characters, i) : undefined;
+      tokens.push(set === undefined ? { character } : set.token);
+      if (set !== undefined) i = set.end;
+    }
+  }
+  return tokens;
+}
+
+/** `[...]` from `start`; undefined when it is never closed, so that the bracket is a plain character. */
+function compileSet(
+  characters: readonly string[],
+  start: number,
+): { readonly token: Token; readonly end: number } | undefined {
+  let i = start + 1;
+  const negated = characters[i] === "!" || characters[i] === "^";
+  if (negated) i++;
+  const ranges: (readonly [string, string])[] = [];
+  for (let first = true; i < characters.length; first = false) {
+    if (characters[i] === "]" && !first) return { token: { negated, ranges }, end: i };
+    if (characters[i] === "\\" && i + 1 < characters.length) i++;
+    const from = characters[i] as string; // Below the length
+    const to = characters[i + 2];
+    if (characters[i + 1] === "-" && to !== undefined && to !== "]") {
+      ranges.push([from, to]);
+      i += 3;
+    } else {
+      ranges.push([from, from]);
+      i++;
+    }
+  }
+  return undefined;
+}
+
+function splitUnescaped(pattern: string): string[] {
+  const parts: string[] = [];
+  let part = "";
+  for (let i = 0; i < pattern.length; i++) {
+    if (pattern[i] === "\\" && i + 1 < pattern.length) part += `\\${pattern[++i]}`;
+    else if (pattern[i] === "/") {
+      parts.push(part);
+      part = "";
+    } else part += pattern[i];
+  }
+  parts.push(part);
+  return parts;
+}
+
+/** `a{b,c}d` as `abd` and `acd`; braces without a comma or without an end are plain characters. */
+function expandBraces(pattern: string): string[] {
+  const done: string[] = [];
+  const waiting = [pattern];
+  for (;;) {
+    const next = waiting.pop();
+    if (next === undefined) return done;
+    if (done.length + waiting.length >= MAX_ALTERNATIVES) {
+      throw new ToolError(
+        "glob_invalid",
+        `Cannot use the glob "${pattern}": it has more than ${MAX_ALTERNATIVES} alternatives`,
+      );
+    }
+    const group = findBraces(next);
+    if (group === undefined) done.push(next);
+    else {for (const option of group.options) {
+        waiting.push(next.slice(0, group.start) + option + next.slice(group.end + 1));
+      }}
+  }
+}
+
+function findBraces(
+  text: string,
+): { readonly start: number; readonly end: number; readonly options: readonly string[] } | undefined {
+  const open: { readonly start: number; readonly commas: number[] }[] = [];
+  for (let i = 0; i < text.length; i++) {
+    if (text[i] === "\\") i++;
+    else if (text[i] === "{") open.push({ start: i, commas: [] });
+    else if (text[i] === ",") open.at(-1)?.commas.push(i);
+    else if (text[i] === "}") {
+      const group = open.pop();
+      if (group === undefined || group.commas.length === 0) continue;
+      const cuts = [group.start, ...group.commas, i];
+      return {
+        start: group.start,
+        end: i,
+        options: cuts.slice(1).map((cut, k) => text.slice((cuts[k] ?? 0) + 1, cut)),
+      };
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,57 @@
+import { realpath } from "node:fs/promises";
+import { basename, join, resolve } from "node:path";
+import { ToolError } from "../../base/errors.ts";
+import type { FileScope } from "./files.ts";
+import { expandForbidden, FORBIDDEN_PATHS, forbiddenBy } from "./forbidden_paths.ts";
+import { fileError } from "./file_error.ts";
+import { shown } from "./parse_path.ts";
+import { isSensitive } from "./sensitive_names.ts";
+
+/** What one call may open, with every name resolved on the disk. */
+export interface PathRules {
+  /** Real path of the allowed root */
+  readonly root: string;
+  /** The allowed root as configured, for absolute links that were made with it */
+  readonly namedRoot: string;
+  /** Why a path below the root is refused by name, undefined when it is not */
+  refusal(names: readonly string[]): ToolError | undefined;
+}
+
+export interface PathRulesOptions {
+  readonly home: string;
+  /** Postern's own data directory and configuration file, absolute */
+  readonly ownPaths: readonly string[];
+}
+
+/** @throws {ToolError} when the allowed root cannot be resolved */
+export async function loadPathRules(scope: FileScope, options: PathRulesOptions): Promise<PathRules> {
+  const namedRoot = resolve(scope.workspaceRoot, scope.allowedRoot);
+  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
+  const named = [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
+  const [root, workspaceRoot, ...forbiddenReal] = await Promise.all([
+    realpath(namedRoot).catch((error: unknown) => {
+      throw fileError("open the allowed root", namedRoot, error);
+    }),
+    realpath(scope.workspaceRoot).catch(() => scope.workspaceRoot),
+    // A forbidden path that does not exist is still forbidden by its name
+    ...named.map((path) => realpath(path).catch(() => path)),
+  ]);
+  const forbidden = [...new Set([...named, ...forbiddenReal])];
+  const rootName = basename(root);
+  return {
+    root,
+    namedRoot,
+    refusal(names) {
+      const by = forbiddenBy(join(root, ...names), { workspaceRoot, forbidden });
+      const path = shown(names.length === 0 ? "." : names.join("/"));
+      if (by !== undefined) {
+        return new ToolError("path_forbidden", `Cannot open ${path}: it lies in the forbidden path "${by}"`);
+      }
+      if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;
+      return new ToolError(
+        "path_sensitive",
+        `Cannot open ${path}: files of this name hold credentials; [autonomy] allow_sensitive_file_reads = true opens them`,
+      );
+    },
+  };
+}

@@ -1,0 +1,31 @@
+import type { OpenFile } from "./files.ts";
+import type { PathRules } from "./path_rules.ts";
+
+/** Where a path leads after every check: the two variants of `Files` differ in how they get there. */
+export type Reached = { readonly kind: "file"; readonly file: OpenFile } | {
+  readonly kind: "folder";
+  readonly folder: Folder;
+};
+
+/** A checked folder; close it. */
+export interface Folder {
+  /** Its real parts below the root */
+  readonly names: readonly string[];
+  /** At most `limit` entries, in no order; links and special files are left out */
+  list(limit: number): Promise<FolderList>;
+  /** A folder directly in it, not through a link. @throws {ToolError} */
+  folder(name: string): Promise<Folder>;
+  /** A file directly in it, not through a link. @throws {ToolError} */
+  file(name: string): Promise<OpenFile>;
+  close(): Promise<void>;
+}
+
+export interface FolderList {
+  readonly folders: readonly string[];
+  readonly files: readonly string[];
+  /** There were more than `limit` entries */
+  readonly truncated: boolean;
+}
+
+/** Goes from the root to `names`. @throws {ToolError} */
+export type Reach = (names: readonly string[], rules: PathRules) => Promise<Reached>;

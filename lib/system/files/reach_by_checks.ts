@@ -1,0 +1,168 @@
+import { type BigIntStats, constants } from "node:fs";
+import { type FileHandle, lstat, open, opendir, realpath } from "node:fs/promises";
+import { join, sep } from "node:path";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { fileError } from "./file_error.ts";
+import type { OpenFile } from "./files.ts";
+import { isWithin } from "./forbidden_paths.ts";
+import { listFolder } from "./list_folder.ts";
+import { openFile } from "./open_file.ts";
+import { shown } from "./parse_path.ts";
+import type { PathRules } from "./path_rules.ts";
+import type { Folder, Reach } from "./reach.ts";
+import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
+
+/** A folder changed less than this ago may change again without a new time stamp: the kernel's clock ticks each 1-10 ms */
+const QUIET_MS = 50;
+const RETRY_MS = 20;
+const MAX_ATTEMPTS = 50;
+
+/**
+ * Any platform, by names alone: nothing of an opened file is read before it is known to lie inside the root.
+ *
+ * The chain of folders from the root to the file is looked at before and after the opening. The root itself cannot be swapped by
+ * what happens inside it; its change time is the same in both looks and older than a tick, so none of its entries was replaced
+ * in between; so the next folder is the one that was looked at; and so on down to the file, which must be the opened one, with
+ * one hard link. Change times cannot be set by a program.
+ */
+export function createReachByChecks(clock: Clock): Reach {
+  /** Runs `work` while nothing moves on the way to `names`; undefined when something did */
+  const whileQuiet = async <T>(rules: PathRules, names: readonly string[], work: (chain: Chain) => Promise<T>) => {
+    const before = await lookAt(rules.root, names);
+    if (before.folders.some((folder) => clock.now() - Number(folder.ctimeMs) < QUIET_MS)) return undefined;
+    const result = await work(before);
+    const after = await lookAt(rules.root, names).catch(() => undefined);
+    const same = after !== undefined && isSame(before, after);
+    return { result, same };
+  };
+
+  const retry = async <T>(path: string, attempt: () => Promise<{ readonly value: T } | undefined>): Promise<T> => {
+    for (let i = 0; i < MAX_ATTEMPTS; i++) {
+      try {
+        const done = await attempt();
+        if (done !== undefined) return done.value;
+      } catch (error) {
+        throw fileError("open", path, error);
+      }
+      await clock.sleep(RETRY_MS);
+    }
+    throw new ToolError(
+      "path_changed",
+      `Cannot open ${shown(path)}: folders on the way to it keep changing, try again`,
+    );
+  };
+
+  const openInside = (rules: PathRules, names: readonly string[]): Promise<OpenFile> =>
+    retry(names.join("/"), async () => {
+      const opened = await whileQuiet(
+        rules,
+        names,
+        (chain) => openEntry(join(rules.root, ...names), chain.entry, names.join("/")),
+      );
+      if (opened?.result === undefined) return undefined;
+      const { handle, stat } = opened.result;
+      if (opened.same && stat.isFile() && stat.nlink === 1n) {
+        return { value: openFile(handle, { size: Number(stat.size), path: names.join("/") }) };
+      }
+      await handle.close();
+      if (!opened.same) return undefined;
+      throw stat.isFile() ? linkedFile(names.join("/")) : notAFile(names.join("/"));
+    });
+
+  const createFolder = (rules: PathRules, names: readonly string[]): Folder => ({
+    names,
+    list: (limit) =>
+      retry(names.join("/") || ".", async () => {
+        const place = join(rules.root, ...names);
+        const listed = await whileQuiet(rules, names, async ({ entry }) => {
+          // By now it may be a link to a folder elsewhere
+          if (!entry.isDirectory()) throw notAFolder(names.join("/"));
+          return await listFolder(await opendir(place), limit);
+        });
+        return listed?.same ? { value: listed.result } : undefined;
+      }),
+    async folder(name) {
+      const below = [...names, name];
+      check(rules, below);
+      return createFolder(rules, below);
+    },
+    async file(name) {
+      const below = [...names, name];
+      check(rules, below);
+      return await openInside(rules, below);
+    },
+    async close() {},
+  });
+
+  return async (names, rules) => {
+    const path = names.join("/") || ".";
+    check(rules, names);
+    const real = await realpath(join(rules.root, ...names)).catch((error: unknown) => {
+      throw fileError("open", path, error);
+    });
+    if (!isWithin(real, rules.root)) throw outsideRoot(path);
+    const below = real.slice(rules.root.length).split(sep).filter((part) => part !== "");
+    check(rules, below);
+    const stat = await lstat(real).catch((error: unknown) => {
+      throw fileError("open", path, error);
+    });
+    if (stat.isDirectory()) return { kind: "folder", folder: createFolder(rules, below) };
+    return { kind: "file", file: await openInside(rules, below) };
+  };
+}
+
+interface Chain {
+  readonly folders: readonly BigIntStats[];
+  readonly entry: BigIntStats;
+}
+
+/** The root, each folder on the way, and what lies at the end, none of them through a link. */
+async function lookAt(root: string, names: readonly string[]): Promise<Chain> {
+  const folders: BigIntStats[] = [];
+  let place = root;
+  let entry = await lstat(place, { bigint: true });
+  for (const name of names) {
+    if (!entry.isDirectory()) throw Object.assign(new Error("Not a folder"), { code: "ENOTDIR" });
+    folders.push(entry);
+    place = join(place, name);
+    entry = await lstat(place, { bigint: true });
+  }
+  if (entry.isDirectory()) folders.push(entry);
+  return { folders, entry };
+}
+
+function isSame(a: Chain, b: Chain): boolean {
+  return a.folders.length === b.folders.length && isSameFile(a.entry, b.entry) &&
+    a.folders.every((folder, i) => {
+      const other = b.folders[i];
+      return other !== undefined && isSameFile(folder, other) && folder.ctimeNs === other.ctimeNs;
+    });
+}
+
+const isSameFile = (a: BigIntStats, b: BigIntStats) => a.dev === b.dev && a.ino === b.ino;
+
+/** Opens without waiting; undefined when the name leads to another file than `expected` by now. */
+async function openEntry(
+  place: string,
+  expected: BigIntStats,
+  path: string,
+): Promise<{ handle: FileHandle; stat: BigIntStats } | undefined> {
+  // Opening a device or FIFO may already have an effect
+  if (!expected.isFile()) throw notAFile(path);
+  const handle = await open(place, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
+  try {
+    const stat = await handle.stat({ bigint: true });
+    if (isSameFile(stat, expected)) return { handle, stat };
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+  await handle.close();
+  return undefined;
+}
+
+function check(rules: PathRules, names: readonly string[]): void {
+  const refusal = rules.refusal(names);
+  if (refusal !== undefined) throw refusal;
+}

@@ -1,0 +1,176 @@
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, open, opendir, readlink } from "node:fs/promises";
+import { ToolError } from "../../base/errors.ts";
+import { fileError } from "./file_error.ts";
+import type { OpenFile } from "./files.ts";
+import { isWithin } from "./forbidden_paths.ts";
+import { listFolder } from "./list_folder.ts";
+import { openFile } from "./open_file.ts";
+import { shown } from "./parse_path.ts";
+import type { PathRules } from "./path_rules.ts";
+import type { Folder, Reached } from "./reach.ts";
+import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
+
+const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+/** Names a file without opening it: no device, FIFO or socket hears of it. open(2); Node has no constant for it */
+const O_PATH = 0x200000;
+/** As many as Linux follows in one path */
+const MAX_LINKS = 40;
+
+interface Step {
+  readonly name: string;
+  readonly handle: FileHandle;
+}
+
+/**
+ * Linux: goes from folder handle to folder handle through `/proc/self/fd/<folder>/<name>`, which the kernel resolves against the
+ * open folder itself, and follows symbolic links here, not in the kernel. Whatever is swapped meanwhile, no step can leave the
+ * root: `..` of a link goes back to a handle held since, and an absolute link starts again at the root.
+ */
+export async function reachByHandles(names: readonly string[], rules: PathRules): Promise<Reached> {
+  const path = names.join("/") || ".";
+  const steps: Step[] = [{ name: "", handle: await openRoot(rules) }];
+  const pending = [...names].reverse();
+  let links = 0;
+  try {
+    for (;;) {
+      const parent = steps.at(-1) as Step; // The root is never popped
+      const name = pending.pop();
+      if (name === undefined) {
+        steps.pop();
+        const reached = namesOf([...steps, parent]);
+        check(rules, reached);
+        return { kind: "folder", folder: createFolder(parent.handle, reached, rules) };
+      }
+      if (name === "" || name === ".") continue;
+      if (name === "..") {
+        if (steps.length === 1) throw outsideRoot(path);
+        await (steps.pop() as Step).handle.close();
+        continue;
+      }
+      check(rules, [...namesOf(steps), name]);
+      const place = within(parent.handle, name);
+      const { handle, stat } = await openPath(place, path);
+      if (stat.isDirectory()) {
+        steps.push({ name, handle });
+        continue;
+      }
+      if (!stat.isSymbolicLink()) {
+        return { kind: "file", file: await openChecked({ handle, stat, path, rules, last: pending.length === 0 }) };
+      }
+      await handle.close();
+      if (++links > MAX_LINKS) {
+        throw new ToolError("path_invalid", `Cannot open ${shown(path)}: it goes through too many symbolic links`);
+      }
+      const target = await readlink(place).catch((error: unknown) => {
+        throw fileError("open", path, error);
+      });
+      if (target.startsWith("/")) {
+        const base = [rules.root, rules.namedRoot].find((root) => isWithin(target, root));
+        if (base === undefined) throw outsideRoot(path);
+        await closeAll(steps.splice(1));
+        pending.push(...target.slice(base.length).split("/").reverse());
+      } else {
+        pending.push(...target.split("/").reverse());
+      }
+    }
+  } finally {
+    await closeAll(steps);
+  }
+}
+
+async function openRoot(rules: PathRules): Promise<FileHandle> {
+  return await open(rules.root, O_PATH | O_DIRECTORY | O_NOFOLLOW).catch((error: unknown) => {
+    throw fileError("open the allowed root", rules.root, error);
+  });
+}
+
+async function openPath(place: string, path: string): Promise<{ handle: FileHandle; stat: Stats }> {
+  try {
+    const handle = await open(place, O_PATH | O_NOFOLLOW);
+    try {
+      return { handle, stat: await handle.stat() };
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  } catch (error) {
+    throw fileError("open", path, error);
+  }
+}
+
+interface Candidate {
+  readonly handle: FileHandle;
+  readonly stat: Stats;
+  readonly path: string;
+  readonly rules: PathRules;
+  /** No part of the path comes after it */
+  readonly last: boolean;
+}
+
+/** Opens the very file a path handle names, for reading, once it is known to be a plain one. Closes the path handle. */
+async function openChecked({ handle, stat, path, rules, last }: Candidate): Promise<OpenFile> {
+  try {
+    if (!last) throw new ToolError("not_found", `Cannot open ${shown(path)}: a part of the path is not a folder`);
+    if (!stat.isFile()) throw notAFile(path);
+    if (stat.nlink !== 1) throw linkedFile(path);
+    const real = await readlink(ofHandle(handle));
+    if (!isWithin(real, rules.root)) throw outsideRoot(path);
+    check(rules, real.slice(rules.root.length).split("/").filter((part) => part !== ""));
+    return openFile(await open(ofHandle(handle), O_RDONLY | O_NONBLOCK), { size: stat.size, path });
+  } catch (error) {
+    throw fileError("open", path, error);
+  } finally {
+    await handle.close();
+  }
+}
+
+function createFolder(handle: FileHandle, names: readonly string[], rules: PathRules): Folder {
+  let closed = false;
+  // A closed handle's number may already name another folder
+  const place = (name: string) => {
+    if (closed) throw new TypeError("The folder is closed");
+    return within(handle, name);
+  };
+  const inside = (name: string) => [...names, name].join("/");
+  return {
+    names,
+    list: async (limit) => {
+      try {
+        return await listFolder(await opendir(place(".")), limit);
+      } catch (error) {
+        throw fileError("list", names.join("/") || ".", error);
+      }
+    },
+    async folder(name) {
+      check(rules, [...names, name]);
+      const opened = await openPath(place(name), inside(name));
+      if (opened.stat.isDirectory()) return createFolder(opened.handle, [...names, name], rules);
+      await opened.handle.close();
+      throw notAFolder(inside(name));
+    },
+    async file(name) {
+      check(rules, [...names, name]);
+      const { handle, stat } = await openPath(place(name), inside(name));
+      return await openChecked({ handle, stat, path: inside(name), rules, last: true });
+    },
+    async close() {
+      if (closed) return;
+      closed = true;
+      await handle.close();
+    },
+  };
+}
+
+function check(rules: PathRules, names: readonly string[]): void {
+  const refusal = rules.refusal(names);
+  if (refusal !== undefined) throw refusal;
+}
+
+const namesOf = (steps: readonly Step[]) => steps.slice(1).map((step) => step.name);
+const ofHandle = (handle: FileHandle) => `/proc/self/fd/${handle.fd}`;
+const within = (folder: FileHandle, name: string) => `${ofHandle(folder)}/${name}`;
+
+async function closeAll(steps: readonly Step[]): Promise<void> {
+  await Promise.all(steps.map((step) => step.handle.close()));
+}

@@ -1,0 +1,228 @@
+import { resolve } from "node:path";
+import { CancelError, cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
+import type { Config } from "../../config/config.ts";
+import { decide } from "../../guard/decide.ts";
+import { boundResult } from "./bound_result.ts";
+import { createToolRegistry, matchesPatterns } from "./registry.ts";
+import { runBounded } from "./run_bounded.ts";
+import type { PreparedCall, Tool, ToolContext, ToolResult } from "./tool.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "./tool_door.ts";
+import type { ServiceName, ToolServices } from "./tool_services.ts";
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+/** Names shown to a model that asked for a tool there is not */
+const MAX_NAMES_SHOWN = 40;
+
+export interface ToolDoorOptions {
+  readonly tools: readonly Tool[];
+  readonly services: ToolServices;
+  /** The newest configuration */
+  readonly config: () => Config;
+  /** Absolute */
+  readonly workspaceRoot: string;
+  /** The user's home folder, for `~/` in forbidden paths */
+  readonly home: string;
+  /** Postern's own data directory and configuration file. Absolute */
+  readonly ownPaths: readonly string[];
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly redact: (text: string) => string;
+  /** Milliseconds one call may take. Default 120,000 */
+  readonly timeoutMs?: number;
+}
+
+/** How a call ended, as the metric counts it. */
+type Outcome = "ok" | "error" | "bad_input" | "unknown" | "disabled" | "denied" | "timeout" | "cancelled" | "failed";
+
+/** The one door for tool calls. @throws {TypeError} for two tools of one name */
+export function createToolDoor(options: ToolDoorOptions): ToolDoor {
+  const registry = createToolRegistry(options.tools);
+  const calls = options.metrics.counter("postern_tool_calls_total", "Tool calls by outcome", ["tool", "outcome"]);
+  const durations = options.metrics.histogram("postern_tool_call_duration_seconds", "Time a tool ran", {
+    buckets: DURATION_BUCKETS_SECONDS,
+  });
+
+  const isEnabled = (tool: Tool) => tool.enabled === "always" || tool.enabled(options.config());
+  const toInfo = (tool: Tool): ToolInfo => {
+    const enabled = isEnabled(tool);
+    return {
+      name: tool.name,
+      description: tool.description,
+      access: tool.access,
+      enabled,
+      reason: enabled ? null : `"${tool.name}" is off: set ${tool.enabledBy ?? "nothing, it cannot be enabled"}`,
+      source: tool.source,
+      input_schema: tool.inputSchema,
+    };
+  };
+
+  const decideCall = (tool: Tool, prepared: PreparedCall) => {
+    const { autonomy, security } = options.config();
+    const { allowed_root } = prepared.access === "write" ? security.write_file : security.read_file;
+    return decide({
+      tool: tool.name,
+      access: prepared.access,
+      effects: prepared.effects,
+      autonomy,
+      workspace: {
+        root: options.workspaceRoot,
+        fileRoot: resolve(options.workspaceRoot, allowed_root),
+        home: options.home,
+        ownPaths: options.ownPaths,
+      },
+    });
+  };
+
+  /** Undefined when the call may run, else the refusal. A deny counts before and after the question. */
+  const permit = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Refusal | undefined> => {
+    const decision = decideCall(tool, prepared);
+    if (decision.kind === "allow") return undefined;
+    if (decision.kind === "deny") return { reason: decision.reason };
+    const { reason, rule } = decision;
+    const { runId, callId } = request;
+    const answer = await request.approver({ tool: tool.name, prepared, reason, rule, runId, callId }, request.signal);
+    if (answer.decision === "deny") {
+      return { reason: answer.reason, ...(answer.approvalId === undefined ? {} : { approvalId: answer.approvalId }) };
+    }
+    const again = decideCall(tool, prepared);
+    return again.kind === "deny" ? { reason: again.reason } : undefined;
+  };
+
+  const logOf = (tool: Tool, request: ToolCallRequest) =>
+    options.log.child({ run_id: request.runId, call_id: request.callId, tool: tool.name });
+  const reportBug = (tool: Tool, request: ToolCallRequest, error: unknown) => {
+    logOf(tool, request).error("A tool failed", { error });
+    return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
+  };
+
+  const run = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Ended> => {
+    const config = options.config();
+    const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const started = options.clock.monotonic();
+    const work = (signal: AbortSignal) =>
+      prepared.run({
+        workspaceRoot: options.workspaceRoot,
+        allowSensitiveFileReads: config.autonomy.allow_sensitive_file_reads,
+        allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
+        runId: request.runId,
+        callId: request.callId,
+        caller: request.caller,
+        depth: request.depth,
+        signal,
+        clock: options.clock,
+        log: logOf(tool, request),
+        config,
+        services: pickServices(options.services, tool.needs),
+        progress: (message) => request.onProgress?.(options.redact(message)),
+      });
+    const ending = await runBounded(work, { clock: options.clock, timeoutMs, signal: request.signal });
+    durations.with().observe((options.clock.monotonic() - started) / 1000);
+    switch (ending.kind) {
+      case "done":
+        return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
+      case "stopped":
+        if (request.signal.aborted) return { outcome: "cancelled", error: cancelError(request.signal) };
+        return {
+          outcome: "timeout",
+          result: failure(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
+        };
+      case "failed":
+        if (ending.error instanceof ToolError) return { outcome: "error", result: failure(ending.error.message) };
+        return { outcome: "failed", result: failure(reportBug(tool, request, ending.error)) };
+    }
+  };
+
+  const find = (request: ToolCallRequest): Tool | { readonly outcome: Outcome; readonly reason: string } => {
+    const { name, allowed } = request;
+    const tool = registry.get(name);
+    if (tool === undefined || (allowed !== undefined && !matchesPatterns(name, allowed))) {
+      const names = registry.tools.filter((known) => isEnabled(known) && matchesPatterns(known.name, allowed ?? ["*"]));
+      const shown = names.slice(0, MAX_NAMES_SHOWN).map((known) => known.name).join(", ") || "none";
+      const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
+      return {
+        outcome: "unknown",
+        reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}`,
+      };
+    }
+    if (isEnabled(tool)) return tool;
+    return { outcome: "disabled", reason: `Cannot call "${name}": it is off; set ${tool.enabledBy} to enable it` };
+  };
+
+  return {
+    list: () => registry.tools.map(toInfo),
+    get(name) {
+      const tool = registry.get(name);
+      return tool === undefined ? undefined : toInfo(tool);
+    },
+    enabled: (patterns) => registry.tools.filter((tool) => isEnabled(tool) && matchesPatterns(tool.name, patterns)),
+    accessOf(name, input) {
+      const tool = registry.get(name);
+      return tool === undefined ? undefined : tryPrepare(tool, input).prepared?.access;
+    },
+    async call(request) {
+      if (request.signal.aborted) throw cancelError(request.signal);
+      const tool = find(request);
+      const label = registry.get(request.name)?.name ?? "unknown";
+      const refuse = (outcome: Outcome, reason: string, more: Partial<ToolCallOutcome> = {}): ToolCallOutcome => {
+        calls.with(label, outcome).add();
+        return { result: boundResult(failure(reason), options.redact), ran: false, access: undefined, ...more };
+      };
+      if ("outcome" in tool) return refuse(tool.outcome, tool.reason);
+      const { prepared, error } = tryPrepare(tool, request.input);
+      if (prepared === undefined) {
+        if (error instanceof ToolError) return refuse("bad_input", error.message);
+        return refuse("failed", reportBug(tool, request, error));
+      }
+      const refusal = await permit(tool, prepared, request);
+      if (refusal !== undefined) {
+        const { approvalId } = refusal;
+        return refuse("denied", refusal.reason, {
+          access: prepared.access,
+          ...(approvalId === undefined ? {} : { approvalId }),
+        });
+      }
+      await request.onStart?.(prepared);
+      const ended = await run(tool, prepared, request);
+      calls.with(label, ended.outcome).add();
+      if ("error" in ended) throw ended.error;
+      return { result: boundResult(ended.result, options.redact), ran: true, access: prepared.access };
+    },
+  };
+}
+
+interface Refusal {
+  readonly reason: string;
+  readonly approvalId?: string;
+}
+
+type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
+  readonly outcome: Outcome;
+  readonly error: CancelError;
+};
+
+type Tried =
+  | { readonly prepared: PreparedCall; readonly error?: undefined }
+  | { readonly prepared?: undefined; readonly error: unknown };
+
+function tryPrepare(tool: Tool, input: string): Tried {
+  try {
+    return { prepared: tool.prepare(input) };
+  } catch (error) {
+    return { error };
+  }
+}
+
+function failure(output: string): ToolResult {
+  return { output, isError: true };
+}
+
+function pickServices(services: ToolServices, needs: readonly ServiceName[]): ToolContext["services"] {
+  const picked = Object.fromEntries(needs.map((name) => [name, services[name]]));
+  // A tool sees only what it needs; defineTool gives it the matching type
+  return picked as unknown as ToolServices;
+}
