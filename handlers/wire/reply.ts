@@ -1,6 +1,7 @@
 import type { RequestContext } from "../route.ts";
 import { errorBody, toHttpError } from "./to_http_error.ts";
 
+export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;
 
 /** A JSON reply that carries the request's reply headers; `body` is serialised once. */
@@ -8,11 +9,11 @@ export function jsonReply(context: RequestContext, status: number, body: unknown
   return textReply(context, status, JSON.stringify(body), "application/json", headers);
 }
 
-/** A reply of ready text or bytes, as JSON written by hand, the metrics or a page. `body` null for 204 and HEAD. */
+/** A reply of a ready body, as JSON written by hand, the metrics or a page. */
 export function textReply(
   context: RequestContext,
   status: number,
-  body: string | Uint8Array<ArrayBuffer> | null,
+  body: ReplyBody,
   contentType: string,
   headers?: ExtraHeaders,
 ): Response {
@@ -68,7 +69,7 @@ export function errorReply(
 function build(
   context: RequestContext,
   status: number,
-  body: string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null,
+  body: ReplyBody,
   contentType: string,
   extra: ExtraHeaders | undefined,
 ): Response {

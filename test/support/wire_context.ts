@@ -15,6 +15,7 @@ export interface WireContextOptions {
   readonly clock?: FakeClock;
   readonly config?: unknown;
   readonly store?: Store;
+  readonly environment?: Readonly<Record<string, string>>;
   readonly params?: Readonly<Record<string, string>>;
   /** Aborts the request's signal */
   readonly signal?: AbortSignal;
@@ -51,6 +52,7 @@ export function createWireContext(
     ...(options.store === undefined ? {} : { store: options.store }),
     startedAt: clock.now(),
     workspaceRoot: "/workspace",
+    environment: (name) => options.environment?.[name],
     state: () => "ok",
   };
   const url = new URL(request.url);

@@ -1,0 +1,63 @@
+import * as v from "valibot";
+import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { collectReply } from "./wire/collect_reply.ts";
+import { readJson } from "./wire/read_json.ts";
+import { errorReply, jsonReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+import { toChatRequest } from "./wire/to_chat_request.ts";
+
+const chatSchema = v.object({
+  message: v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")),
+  context: v.optional(v.string()),
+  conversation_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+  model: v.optional(v.string()),
+});
+
+const chatReplySchema = v.object({
+  message: v.string(),
+  tokens_used_estimate: v.number(),
+  run_id: v.string(),
+  conversation_id: v.nullable(v.string()),
+});
+
+/** POST /api/chat: one message, one JSON reply, always recorded under a conversation (DESIGN.md section 2). */
+export const chatRoute: Route = {
+  method: "POST",
+  path: "/api/chat",
+  access: "chat",
+  summary: "Chat with the agent, answered as JSON",
+  body: chatSchema,
+  reply: { status: 200, type: "application/json", schema: chatReplySchema },
+  idempotency: "honoured",
+  handler: chat,
+};
+
+/** POST /webhook: the legacy name, with the body and reply of /api/chat. */
+export const legacyWebhookRoute: Route = {
+  ...chatRoute,
+  path: "/webhook",
+  summary: "Legacy webhook: the body and reply of /api/chat",
+};
+
+async function chat(request: Request, context: RequestContext): Promise<Response> {
+  const agent = requireAgent(context.services);
+  const { message, context: background, conversation_id, model } = await readJson(request, context, chatSchema);
+  // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
+  const durable = request.headers.has("idempotency-key");
+  const handle = await agent.runs.start(toChatRequest(
+    { message, context: background, conversationId: conversation_id ?? "new", model },
+    { kind: "chat", caller: callerOf(context, "http"), durable, requestId: context.requestId },
+  ));
+  try {
+    const reply = await collectReply(handle, durable ? undefined : context.signal);
+    return jsonReply(context, 200, {
+      message: reply.text === "" ? reply.refusal : reply.text,
+      tokens_used_estimate: reply.usage.total_tokens,
+      run_id: handle.id,
+      conversation_id: handle.conversationId,
+    });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}

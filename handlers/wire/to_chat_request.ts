@@ -1,0 +1,33 @@
+import type { ContentPart, Message } from "../../lib/base/records/message.ts";
+import type { RunRequest } from "../../lib/runs/run_request.ts";
+
+/** What a person or a channel says to the agent. */
+export interface ChatInput {
+  readonly message: string;
+  /** Goes before the message as a part of its own */
+  readonly context?: string | undefined;
+  readonly conversationId: string;
+  readonly model?: string | undefined;
+}
+
+type Circumstances = Pick<RunRequest, "kind" | "caller" | "durable"> & { readonly requestId?: string | undefined };
+
+/** The run that answers one message with the agent's own tools, recorded under a conversation. */
+export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {
+  return {
+    ...circumstances,
+    messages: [toMessage(input)],
+    model: input.model,
+    conversationId: input.conversationId,
+    canApprove: false,
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+  };
+}
+
+function toMessage({ message, context }: ChatInput): Message {
+  if (context === undefined || context === "") return { role: "user", content: message };
+  const parts: readonly ContentPart[] = [{ type: "text", text: context }, { type: "text", text: message }];
+  return { role: "user", content: [...parts] };
+}
