@@ -1,12 +1,31 @@
+import { join } from "node:path";
+import { createPairing } from "./access/create_pairing.ts";
+import { createTickets } from "./access/create_tickets.ts";
+import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
-import type { Clock } from "./base/clock.ts";
-import type { Random } from "./base/random.ts";
-import type { Logger } from "./base/telemetry/log.ts";
-import type { Metrics } from "./base/telemetry/metrics.ts";
+import { type Clock, systemClock } from "./base/clock.ts";
+import { ConfigError } from "./base/errors.ts";
+import { createSystemRandom, type Random } from "./base/random.ts";
+import { createRedactor } from "./base/redact.ts";
+import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts";
+import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
+import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
+import { namedEnvironment } from "./config/named_environment.ts";
+import { createMemory } from "./memory/memory.ts";
+import { createPlans } from "./memory/plans.ts";
+import { createProviders } from "./providers/create_providers.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
+import { createSupervisor } from "./runs/supervisor.ts";
+import { createMemoryStore } from "./storage/create_memory_store.ts";
+import { takeGatewayLock } from "./storage/gateway_lock.ts";
+import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import type { Store } from "./storage/store.ts";
+import { createFiles } from "./system/files/create_files.ts";
+import { createCommandLookup } from "./system/process/create_command_lookup.ts";
+import { BUILTIN_TOOLS } from "./tools/builtin.ts";
+import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
 
 /** `draining` once a shutdown began, `degraded` while storage or log cannot be written (DESIGN.md section 2). */
@@ -34,4 +53,221 @@ export interface Services {
   /** The environment variable a configuration key names, as `secret_env`; undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
   state(): GatewayState;
+}
+
+/** The services and their end. */
+export interface GatewayServices extends Services {
+  /** From now on nothing new starts: `state()` says `draining` and handlers refuse work */
+  beginDrain(): void;
+  /** Waits for attached work up to `graceMs`, then cancels it with a final event; durable work is left for the next start */
+  drain(graceMs: number): Promise<void>;
+  /** Closes everything, in the reverse order of its start. Repeating it does nothing */
+  close(): Promise<void>;
+}
+
+export interface ServicesOptions {
+  readonly config: Config;
+  /** Absolute; made when it is missing */
+  readonly dataDir: string;
+  /** Absolute: the folder the agent works in */
+  readonly workspaceRoot: string;
+  /** Absolute; undefined when no file was read */
+  readonly configFile?: string | undefined;
+  /** The user's home folder */
+  readonly home: string;
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly version: string;
+  /** false: no agent, as `kind = "none"`. Default true */
+  readonly agent?: boolean;
+  /** Token of the control file, for the command line on this machine */
+  readonly controlToken?: string | undefined;
+  readonly logSink: LogSink;
+  /** Default: the system's */
+  readonly clock?: Clock;
+  /** Default: the system's */
+  readonly random?: Random;
+  /** Used in place of the configured providers: a model of one's own, or a script in tests */
+  readonly providers?: Providers;
+}
+
+/**
+ * Builds the services of one gateway and hands them to each other; holds the data directory's lock until `close()`.
+ * @throws {ConfigError} a data directory in use (`data_dir_locked`), an unusable database, a driver that is not there
+ */
+export async function createServices(options: ServicesOptions): Promise<GatewayServices> {
+  const { dataDir, workspaceRoot, home, environment, version } = options;
+  const clock = options.clock ?? systemClock;
+  const random = options.random ?? createSystemRandom();
+  const config = () => options.config;
+  const redactor = createRedactor(secretsOf(options));
+  const log = createLogger({
+    level: config().logging.level,
+    now: clock.now,
+    sink: options.logSink,
+    redact: redactor.redact,
+  });
+  const metrics = createMetrics();
+  const closing: (() => Promise<void> | void)[] = [observeProcess(metrics, { clock, version })];
+  const close = async () => {
+    for (const end of closing.splice(0).reverse()) await end();
+  };
+
+  try {
+    const store = await openStore({ driver: config().storage.driver, dataDir, clock, closing });
+    const tokens = await createTokens({
+      store,
+      clock,
+      random,
+      envToken: environment["POSTERN_TOKEN"],
+      controlToken: options.controlToken,
+      log,
+    });
+    const { gateway } = config();
+    const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];
+    const tools = createToolDoor({
+      tools: BUILTIN_TOOLS,
+      services: {
+        files: createFiles({ clock, home, ownPaths }),
+        memory: createMemory({ store, clock }),
+        plans: createPlans({ store, clock }),
+        commands: createCommandLookup(),
+      },
+      config,
+      workspaceRoot,
+      home,
+      ownPaths,
+      clock,
+      log,
+      metrics,
+      redact: redactor.redact,
+    });
+    const agent = options.agent === false || config().provider.kind === "none"
+      ? undefined
+      : await startAgent({ ...options, clock, random, log, metrics, store, tools, addSecret: redactor.add });
+    if (agent !== undefined) closing.push(() => agent.providers.close());
+    let draining = false;
+    return {
+      version,
+      clock,
+      random,
+      log,
+      metrics,
+      config,
+      store,
+      tokens,
+      pairing: createPairing({ store, clock, random, tokens, ttlSeconds: gateway.pairing_code_ttl_secs }),
+      tickets: createTickets({ clock, random }),
+      tools,
+      agent,
+      startedAt: clock.now(),
+      workspaceRoot,
+      environment: (name) => environment[name],
+      state: () => (draining ? "draining" : store.healthy() ? "ok" : "degraded"),
+      beginDrain() {
+        draining = true;
+      },
+      async drain(graceMs) {
+        draining = true;
+        await agent?.runs.drain(graceMs);
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+interface StoreOptions {
+  readonly driver: Config["storage"]["driver"];
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly closing: (() => Promise<void> | void)[];
+}
+
+async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Promise<Store> {
+  if (driver === "postgres") {
+    throw new ConfigError(
+      "storage_unavailable",
+      'Cannot use storage.driver = "postgres": this version has "sqlite" and "memory" only',
+      {
+        key: "storage.driver",
+      },
+    );
+  }
+  if (driver === "memory") {
+    const store = createMemoryStore();
+    closing.push(() => store.close());
+    return store;
+  }
+  const lock = takeGatewayLock(dataDir);
+  if (lock === undefined) {
+    throw new ConfigError(
+      "data_dir_locked",
+      `Cannot use the data directory "${dataDir}": another gateway is running on it; stop that one, or give --data-dir`,
+    );
+  }
+  closing.push(() => lock.release());
+  const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
+  closing.push(() => store.close());
+  return store;
+}
+
+interface AgentParts extends ServicesOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly store: Store;
+  readonly tools: ToolDoor;
+  readonly addSecret: (secret: string) => void;
+}
+
+async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
+  const { config, clock, random, log, metrics, store, tools } = parts;
+  const providers = parts.providers ?? await createProviders({
+    provider: config.provider,
+    providers: config.providers,
+    proxy: config.proxy,
+    environment: parts.environment,
+    addSecret: parts.addSecret,
+    clock,
+    random,
+    log,
+    metrics,
+  });
+  const runs = createSupervisor({
+    store,
+    clock,
+    random,
+    log,
+    metrics,
+    providers,
+    tools,
+    agent: () => ({
+      systemPrompt: config.agent.system_prompt,
+      tools: config.agent.tools,
+      maxIterations: config.agent.max_iterations,
+      maxToolCalls: config.agent.max_tool_calls,
+      parallelTools: config.agent.parallel_tools,
+      contextWindowTokens: config.agent.context_window_tokens,
+      tokensPerRun: config.budget.tokens_per_run,
+    }),
+    limits: () => ({
+      maxConcurrent: config.runs.max_concurrent,
+      maxQueued: config.runs.max_queued,
+      maxPerConversation: config.runs.max_per_conversation,
+    }),
+  });
+  await runs.recover();
+  return { providers, runs };
+}
+
+/** Every value that must not be shown: of the environment variables the configuration names, and the secrets in it. */
+function secretsOf(options: ServicesOptions): string[] {
+  const { config, environment } = options;
+  return [...namedEnvironment(config), "POSTERN_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"]
+    .map((name) => environment[name])
+    .concat(config.gateway.node_control.auth_token, config.storage.url, options.controlToken)
+    .flatMap((secret) => (secret === undefined || secret === "" ? [] : [secret]));
 }

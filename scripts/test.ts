@@ -12,7 +12,7 @@ import { denoCommand } from "./deno.ts";
 const words = process.argv.slice(2);
 const long = words.includes("--long");
 const runtimes = words.filter((word) => word === "node" || word === "deno");
-const named = words.filter((word) => !word.startsWith("--") && !runtimes.includes(word));
+const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
 
 const run = (command: readonly string[]): number => {

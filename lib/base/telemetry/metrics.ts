@@ -29,6 +29,8 @@ export interface Metrics {
   gauge(name: string, help: string, labels?: readonly string[]): Family<Gauge>;
   /** Read at each scrape */
   gaugeOf(name: string, help: string, read: () => number): void;
+  /** Read at each scrape; must never go down */
+  counterOf(name: string, help: string, read: () => number): void;
   histogram(
     name: string,
     help: string,
@@ -62,6 +64,7 @@ export function createMetrics(): Metrics {
     counter: (name, help, labels = []) => value(name, "counter", help, labels),
     gauge: (name, help, labels = []) => value(name, "gauge", help, labels),
     gaugeOf: (name, help, read) => register(name, "gauge", help, () => `${name} ${number(read())}\n`),
+    counterOf: (name, help, read) => register(name, "counter", help, () => `${name} ${number(read())}\n`),
     histogram(name, help, { labels = [], buckets }) {
       const family = createFamily(labels, (rendered) => createHistogram(name, rendered, buckets));
       register(name, "histogram", help, () => renderAll(family.all()));
