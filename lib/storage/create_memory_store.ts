@@ -94,7 +94,9 @@ export function createMemoryStore(): Store {
   return {
     async get(collection, key) {
       open();
-      const entry = collections.get(checkName("collection", collection))?.get(checkName("key", key));
+      checkName("collection", collection);
+      checkName("key", key);
+      const entry = collections.get(collection)?.get(key);
       return entry === undefined ? undefined : toStored(entry);
     },
     async scan(collection, options) {

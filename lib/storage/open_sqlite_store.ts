@@ -1,0 +1,82 @@
+import type { Clock } from "../base/clock.ts";
+import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
+import { encodeWrite } from "./encode_write.ts";
+import { migrations } from "./migrations/migrations.ts";
+import { searchTerms } from "./search_terms.ts";
+import { createGroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
+import { openDatabase } from "./sqlite/open_database.ts";
+import { createRecordStatements } from "./sqlite/record_statements.ts";
+import type { Store, Write } from "./store.ts";
+
+/**
+ * The store in one SQLite file: WAL, full sync, group commit. What a write's promise has resolved survives `kill -9` and a
+ * loss of power. Reads see what is committed.
+ * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt`, `database_unusable`
+ */
+export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {
+  const database = openDatabase(options.path, migrations);
+  const records = createRecordStatements(database, () => options.clock.now());
+  const commits = createGroupCommit(database);
+  let closed = false;
+
+  function open(): void {
+    if (closed) throw new Error(`Cannot use the store "${options.path}": it is closed`);
+  }
+
+  async function writeAll(writes: readonly Write[]): Promise<boolean> {
+    open();
+    if (writes.length === 0) return true;
+    const encoded = writes.map(encodeWrite);
+    const result = await commits.write(() => encoded.every((write) => records.apply(write)) || ROLL_BACK);
+    return result === true;
+  }
+
+  return {
+    async get(collection, key) {
+      open();
+      return records.get(checkName("collection", collection), checkName("key", key));
+    },
+    async scan(collection, options) {
+      open();
+      checkLimit(options.limit);
+      return records.scan(checkName("collection", collection), options);
+    },
+    async count(collection, prefix = "") {
+      open();
+      return records.count(checkName("collection", collection), prefix);
+    },
+    async search(collection, options) {
+      open();
+      const limit = checkLimit(options.limit);
+      const terms = searchTerms(options.query);
+      return records.search(checkName("collection", collection), terms, options.prefix ?? "", limit);
+    },
+    async takeOnce(collection, key) {
+      open();
+      checkName("collection", collection);
+      checkName("key", key);
+      const taken = await commits.write(() => records.take(collection, key));
+      return taken === ROLL_BACK ? undefined : taken;
+    },
+    insertOnce: (collection, key, body) => writeAll([{ op: "insert", collection, key, body }]),
+    putIfVersion: (collection, key, expectedVersion, body) =>
+      writeAll([
+        expectedVersion === 0
+          ? { op: "insert", collection, key, body }
+          : { op: "putIf", collection, key, version: expectedVersion, body },
+      ]),
+    append: (stream, expectedSeq, bodies) => writeAll([{ op: "append", stream, expectedSeq, records: bodies }]),
+    async read(stream, options) {
+      open();
+      return records.read(checkName("stream", stream), checkSeq(options.afterSeq), checkLimit(options.limit));
+    },
+    batch: writeAll,
+    healthy: () => !closed && commits.healthy(),
+    async close() {
+      if (closed) return;
+      closed = true;
+      commits.flush();
+      database.close();
+    },
+  };
+}

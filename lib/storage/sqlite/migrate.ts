@@ -1,0 +1,56 @@
+import { chmodSync, readdirSync, rmSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import type { DatabaseSync } from "node:sqlite";
+import { ConfigError } from "../../base/errors.ts";
+import type { Migration } from "../migrations/migration.ts";
+
+const KEPT_BACKUPS = 3;
+
+/**
+ * Brings a database to the version of the last migration, each step in a transaction of its own after a backup at
+ * `<path>.bak-<version before it>`; the three newest backups stay. A new, empty database gets none.
+ * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; nothing is changed
+ */
+export function migrate(database: DatabaseSync, path: string, migrations: readonly Migration[]): void {
+  const known = migrations.at(-1)?.version ?? 0;
+  const found = versionOf(database);
+  if (found > known) {
+    throw new ConfigError(
+      "database_too_new",
+      `Cannot open "${path}": its version is ${found}, and this Postern knows versions up to ${known}; ` +
+        `run the Postern that needs version ${found}, or restore a backup "${path}.bak-*"`,
+      { file: path },
+    );
+  }
+  for (const migration of migrations) {
+    if (migration.version <= found) continue;
+    const before = versionOf(database);
+    if (before > 0) backUp(database, path, before);
+    database.exec("BEGIN IMMEDIATE");
+    try {
+      migration.up(database);
+      database.exec(`PRAGMA user_version = ${migration.version}`);
+      database.exec("COMMIT");
+    } catch (error) {
+      database.exec("ROLLBACK");
+      throw error;
+    }
+  }
+}
+
+function versionOf(database: DatabaseSync): number {
+  return Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
+}
+
+function backUp(database: DatabaseSync, path: string, version: number): void {
+  const backup = `${path}.bak-${version}`;
+  // One left by an interrupted attempt may be half written
+  rmSync(backup, { force: true });
+  database.prepare("VACUUM INTO ?").run(backup);
+  chmodSync(backup, 0o600);
+  const prefix = `${basename(path)}.bak-`;
+  const kept = readdirSync(dirname(path))
+    .filter((name) => name.startsWith(prefix) && /^\d+$/.test(name.slice(prefix.length)))
+    .sort((a, b) => Number(b.slice(prefix.length)) - Number(a.slice(prefix.length)));
+  for (const name of kept.slice(KEPT_BACKUPS)) rmSync(join(dirname(path), name), { force: true });
+}

@@ -1,0 +1,65 @@
+import { DatabaseSync } from "node:sqlite";
+import { ConfigError } from "../../base/errors.ts";
+import type { Migration } from "../migrations/migration.ts";
+import { migrate } from "./migrate.ts";
+import { ensurePrivateFile } from "./private_file.ts";
+
+/** Milliseconds to wait for another process that writes, as the CLI during a start. */
+const BUSY_TIMEOUT_MS = 5_000;
+/** "Post": tells our databases from those of other programs. */
+const APPLICATION_ID = 0x506f7374;
+
+/**
+ * Opens or creates a database file (mode 0600; its folder, when created, 0700) and migrates it: WAL, full sync.
+ * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt` (not a database, another program's, or
+ * damaged), `database_unusable` (cannot be opened, read or written)
+ */
+export function openDatabase(path: string, migrations: readonly Migration[]): DatabaseSync {
+  let database: DatabaseSync | undefined;
+  try {
+    ensurePrivateFile(path);
+    database = new DatabaseSync(path);
+    database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    checkOwner(database, path);
+    database.exec(`
+      PRAGMA journal_mode = WAL;
+      PRAGMA synchronous = FULL;
+      PRAGMA fullfsync = ON;
+      PRAGMA checkpoint_fullfsync = ON;
+      PRAGMA journal_size_limit = 67108864;
+      PRAGMA trusted_schema = OFF;
+    `);
+    migrate(database, path, migrations);
+    return database;
+  } catch (error) {
+    database?.close();
+    throw error instanceof ConfigError ? error : toConfigError(path, error);
+  }
+}
+
+function checkOwner(database: DatabaseSync, path: string): void {
+  const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
+  if (id === APPLICATION_ID) return;
+  const tables = Number(database.prepare("SELECT count(*) AS n FROM sqlite_schema").get()?.["n"]);
+  if (id !== 0 || tables > 0) {
+    throw new ConfigError("database_corrupt", `Cannot open "${path}": it is the database of another program`, {
+      file: path,
+    });
+  }
+  database.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
+}
+
+function toConfigError(path: string, error: unknown): ConfigError {
+  const reason = error instanceof Error ? error.message : String(error);
+  const options = { file: path, cause: error };
+  // The code of SQLite's error is missing on Deno, so its sentence decides
+  if (/not a database|malformed|corrupt/i.test(reason)) {
+    const way = "move it away, or restore a backup beside it";
+    return new ConfigError(
+      "database_corrupt",
+      `Cannot open "${path}": it is damaged or no database (${reason}); ${way}`,
+      options,
+    );
+  }
+  return new ConfigError("database_unusable", `Cannot open "${path}": ${reason}`, options);
+}

@@ -1,0 +1,469 @@
+import fc from "fast-check";
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import type { Store, Write } from "../../lib/storage/store.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+
+interface Driver {
+  readonly name: string;
+  /** Runs `use` with a fresh store and removes what it left */
+  readonly with: (use: (store: Store) => Promise<void>) => Promise<void>;
+}
+
+const DRIVERS: readonly Driver[] = [
+  {
+    name: "memory",
+    with: async (use) => {
+      const store = createMemoryStore();
+      await use(store);
+      await store.close();
+    },
+  },
+  {
+    name: "sqlite",
+    with: async (use) => {
+      const folder = mkdtempSync(join(tmpdir(), "postern-store-"));
+      try {
+        const store = await openSqliteStore({ path: join(folder, "postern.db"), clock: createFakeClock() });
+        await use(store);
+        await store.close();
+      } finally {
+        rmSync(folder, { recursive: true });
+      }
+    },
+  },
+];
+
+const keysOf = (found: readonly { readonly key: string }[]) => found.map(({ key }) => key);
+const trueOnes = (results: readonly boolean[]) => results.filter((result) => result).length;
+
+for (const driver of DRIVERS) {
+  describe(`the ${driver.name} store`, () => {
+    const check = (name: string, use: (store: Store) => Promise<void>) => test(name, () => driver.with(use));
+
+    check("get() gives what was put, and undefined for what was not", async (store) => {
+      assert.equal(await store.get("a", "k"), undefined);
+      assert.equal(await store.batch([{ op: "put", collection: "a", key: "k", body: { x: 1 } }]), true);
+      assert.deepEqual(await store.get("a", "k"), { key: "k", version: 1, body: { x: 1 } });
+      assert.equal(await store.get("b", "k"), undefined);
+      await store.batch([{ op: "put", collection: "a", key: "k", body: 2 }]);
+      assert.deepEqual(await store.get("a", "k"), { key: "k", version: 2, body: 2 });
+    });
+
+    check("JSON values come back unchanged", async (store) => {
+      const values: unknown[] = ["true", "123", "", "null", true, 123, 0, -1.5e300, null, [], {}, "a\0b\ud800", [[
+        1,
+        "2",
+      ]], {
+        "": 1,
+        constructor: "x",
+        ["__proto__x"]: null,
+      }];
+      for (const [index, body] of values.entries()) {
+        assert.equal(await store.insertOnce("json", `k${index}`, body), true);
+      }
+      for (const [index, body] of values.entries()) {
+        assert.deepEqual((await store.get("json", `k${index}`))?.body, body);
+      }
+    });
+
+    check("any JSON value and any valid key survive", async (store) => {
+      let count = 0;
+      const key = fc.string({ unit: "binary", minLength: 1, maxLength: 20 }).filter((text) => !text.includes("\0"));
+      await fc.assert(
+        fc.asyncProperty(key, fc.jsonValue(), async (name, body) => {
+          const collection = `c${count++}`;
+          assert.equal(await store.insertOnce(collection, name, body), true);
+          const [found] = await store.scan(collection, { limit: 10 });
+          assert.equal(found?.key, name);
+          assert.equal(JSON.stringify(found?.body), JSON.stringify(body));
+        }),
+        { numRuns: 100 },
+      );
+    });
+
+    check("a body is a copy: changing it later changes nothing", async (store) => {
+      const body = { list: [1] };
+      const write = store.insertOnce("a", "k", body);
+      body.list.push(2);
+      await write;
+      const found = (await store.get("a", "k"))?.body as { list: number[] };
+      assert.deepEqual(found, { list: [1] });
+      found.list.push(3);
+      assert.deepEqual((await store.get("a", "k"))?.body, { list: [1] });
+    });
+
+    check("keys with : ? / % and beyond the basic plane stay apart", async (store) => {
+      const keys = [
+        "a:b",
+        "a/b",
+        "a?b",
+        "a",
+        "a?",
+        "a%3Ab",
+        "a b",
+        "A",
+        "é",
+        "e\u0301",
+        "\u{1F600}",
+        "\uFFFD",
+        "../x",
+        "'; --",
+      ];
+      for (const key of keys) assert.equal(await store.insertOnce("keys", key, key), true);
+      for (const key of keys) assert.equal((await store.get("keys", key))?.body, key);
+      assert.equal(await store.count("keys"), keys.length);
+    });
+
+    check("names that could become another on disk are refused", async (store) => {
+      for (const key of ["", "a\0b", "\ud800", "x".repeat(2049), "é".repeat(1025)]) {
+        await assert.rejects(store.get("c", key), TypeError);
+        await assert.rejects(store.insertOnce("c", key, 1), TypeError);
+        await assert.rejects(store.takeOnce("c", key), TypeError);
+        await assert.rejects(store.scan(key, { limit: 1 }), TypeError);
+        await assert.rejects(store.append(key, 0, [1]), TypeError);
+      }
+      assert.equal(await store.insertOnce("c", "é".repeat(1024), 1), true);
+    });
+
+    check("a body JSON cannot carry is refused, and only it", async (store) => {
+      const circular: unknown[] = [];
+      circular.push(circular);
+      const results = await Promise.allSettled([
+        store.insertOnce("c", "1", undefined),
+        store.insertOnce("c", "2", circular),
+        store.insertOnce("c", "3", 10n),
+        store.insertOnce("c", "4", "fine"),
+      ]);
+      assert.deepEqual(results.map(({ status }) => status), ["rejected", "rejected", "rejected", "fulfilled"]);
+      assert.deepEqual(keysOf(await store.scan("c", { limit: 10 })), ["4"]);
+    });
+
+    check("of 100 parallel takeOnce() calls exactly one gets the record", async (store) => {
+      await store.insertOnce("codes", "c", "x");
+      const taken = await Promise.all(Array.from({ length: 100 }, () => store.takeOnce("codes", "c")));
+      assert.deepEqual(taken.filter((record) => record !== undefined), [{ key: "c", version: 1, body: "x" }]);
+      assert.equal(await store.get("codes", "c"), undefined);
+    });
+
+    check("of 100 parallel insertOnce() calls exactly one wins", async (store) => {
+      const results = await Promise.all(Array.from({ length: 100 }, (_, index) => store.insertOnce("c", "k", index)));
+      assert.equal(trueOnes(results), 1);
+      assert.equal((await store.get("c", "k"))?.body, results.indexOf(true));
+    });
+
+    check("of 100 parallel putIfVersion() calls on one version exactly one wins", async (store) => {
+      assert.equal(await store.putIfVersion("c", "k", 1, "no such record"), false);
+      assert.equal(
+        trueOnes(await Promise.all(Array.from({ length: 100 }, () => store.putIfVersion("c", "k", 0, "new")))),
+        1,
+      );
+      const results = await Promise.all(
+        Array.from({ length: 100 }, (_, index) => store.putIfVersion("c", "k", 1, index)),
+      );
+      assert.equal(trueOnes(results), 1);
+      assert.deepEqual(await store.get("c", "k"), { key: "k", version: 2, body: results.indexOf(true) });
+    });
+
+    check("of 100 parallel appends at one position exactly one wins, and seq has no gap", async (store) => {
+      assert.equal(await store.append("s", 0, ["a", "b"]), true);
+      const results = await Promise.all(Array.from({ length: 100 }, (_, index) => store.append("s", 2, [index])));
+      assert.equal(trueOnes(results), 1);
+      assert.equal(await store.append("s", 1, ["late"]), false);
+      assert.equal(await store.append("s", 9, ["early"]), false);
+      const records = await store.read("s", { afterSeq: 0, limit: 10 });
+      assert.deepEqual(records, [
+        { seq: 1, body: "a" },
+        { seq: 2, body: "b" },
+        { seq: 3, body: results.indexOf(true) },
+      ]);
+      assert.deepEqual(await store.read("s", { afterSeq: 2, limit: 1 }), records.slice(2));
+      assert.deepEqual(await store.read("s", { afterSeq: 3, limit: 1 }), []);
+      assert.deepEqual(await store.read("none", { afterSeq: 0, limit: 1 }), []);
+    });
+
+    check("an append of nothing only checks the position", async (store) => {
+      assert.equal(await store.append("s", 0, []), true);
+      assert.equal(await store.append("s", 1, []), false);
+      assert.equal(await store.append("s", 0, ["a"]), true);
+    });
+
+    check("a dropped stream starts again from 1", async (store) => {
+      await store.append("s", 0, ["a", "b"]);
+      await store.append("other", 0, ["kept"]);
+      assert.equal(
+        await store.batch([{ op: "drop", stream: "s" }, { op: "append", stream: "s", expectedSeq: 0, records: ["c"] }]),
+        true,
+      );
+      assert.deepEqual(await store.read("s", { afterSeq: 0, limit: 10 }), [{ seq: 1, body: "c" }]);
+      assert.equal((await store.read("other", { afterSeq: 0, limit: 10 })).length, 1);
+    });
+
+    check("a batch is all or nothing, whichever precondition fails", async (store) => {
+      await store.batch([
+        { op: "put", collection: "c", key: "there", body: "old", text: "needle" },
+        { op: "append", stream: "s", expectedSeq: 0, records: ["first"] },
+      ]);
+      const effects: Write[] = [
+        { op: "put", collection: "c", key: "there", body: "new" },
+        { op: "put", collection: "c", key: "fresh", body: 1, text: "needle" },
+        { op: "delete", collection: "c", key: "there" },
+        { op: "append", stream: "s", expectedSeq: 1, records: ["second"] },
+        { op: "drop", stream: "s" },
+        { op: "append", stream: "t", expectedSeq: 0, records: ["t"] },
+      ];
+      const failures: Write[] = [
+        { op: "insert", collection: "d", key: "k", body: 1 },
+        { op: "putIf", collection: "d", key: "k", version: 7, body: 1 },
+        { op: "putIf", collection: "d", key: "absent", version: 0, body: 1 },
+        { op: "append", stream: "u", expectedSeq: 3, records: [1] },
+      ];
+      await store.insertOnce("d", "k", "mine");
+      for (const failure of failures) {
+        assert.equal(await store.batch([...effects, failure]), false);
+        assert.deepEqual(await store.get("c", "there"), { key: "there", version: 1, body: "old" });
+        assert.equal(await store.get("c", "fresh"), undefined);
+        assert.deepEqual(await store.read("s", { afterSeq: 0, limit: 10 }), [{ seq: 1, body: "first" }]);
+        assert.deepEqual(await store.read("t", { afterSeq: 0, limit: 10 }), []);
+        assert.deepEqual(keysOf(await store.search("c", { query: "needle", limit: 10 })), ["there"]);
+      }
+      assert.equal(await store.batch([...effects, { op: "insert", collection: "d", key: "k2", body: 1 }]), true);
+      assert.deepEqual(keysOf(await store.scan("c", { limit: 10 })), ["fresh"]);
+      assert.equal(await store.batch([]), true);
+    });
+
+    check("a failed batch among many leaves its neighbours alone", async (store) => {
+      const results = await Promise.all(Array.from({ length: 150 }, (_, index) =>
+        store.batch([
+          { op: "put", collection: "c", key: `k${index}`, body: index },
+          ...(index % 3 === 0 ? [{ op: "putIf", collection: "none", key: "x", version: 1, body: 0 } as const] : []),
+        ])));
+      assert.deepEqual(results, Array.from({ length: 150 }, (_, index) => index % 3 !== 0));
+      assert.equal(await store.count("c"), 100);
+    });
+
+    check("writes of one turn apply in the order they were called", async (store) => {
+      const [inserted, replaced, taken, again] = await Promise.all([
+        store.insertOnce("c", "k", 1),
+        store.putIfVersion("c", "k", 1, 2),
+        store.takeOnce("c", "k"),
+        store.insertOnce("c", "k", 3),
+      ]);
+      assert.deepEqual([inserted, replaced, taken, again], [true, true, { key: "k", version: 2, body: 2 }, true]);
+    });
+
+    check("scan() by key goes by bytes, with prefix, after, reverse and paging", async (store) => {
+      const keys = ["a", "b", "b/1", "b/10", "b/2", "b0", "b\u{10FFFF}", "c", "\uFFFD", "\u{1F600}"];
+      for (const key of [...keys].reverse()) await store.insertOnce("c", key, 0);
+      await store.insertOnce("d", "b/1", 0);
+      assert.deepEqual(keysOf(await store.scan("c", { limit: 100 })), keys);
+      assert.deepEqual(keysOf(await store.scan("c", { limit: 100, reverse: true })), [...keys].reverse());
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b/", limit: 100 })), ["b/1", "b/10", "b/2"]);
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b\u{10FFFF}", limit: 9 })), ["b\u{10FFFF}"]);
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b", after: "b/10", limit: 2 })), ["b/2", "b0"]);
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b", after: "a", limit: 1 })), ["b"]);
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b", after: "c", limit: 9 })), []);
+      assert.deepEqual(keysOf(await store.scan("c", { after: "b/15", limit: 1 })), ["b/2"]);
+      assert.deepEqual(keysOf(await store.scan("c", { after: "b/15", reverse: true, limit: 1 })), ["b/10"]);
+      assert.deepEqual(keysOf(await store.scan("c", { prefix: "b/", after: "c", reverse: true, limit: 2 })), [
+        "b/2",
+        "b/10",
+      ]);
+      const paged: string[] = [];
+      let after: string | undefined;
+      for (;;) {
+        const page = await store.scan("c", { limit: 3, ...(after === undefined ? {} : { after }) });
+        paged.push(...keysOf(page));
+        after = page.at(-1)?.key;
+        if (after === undefined) break;
+      }
+      assert.deepEqual(paged, keys);
+    });
+
+    check("scan() by creation keeps the order of first insertion", async (store) => {
+      for (const key of ["z/1", "a", "z/2", "m", "z/3"]) await store.insertOnce("c", key, 0);
+      await store.batch([{ op: "put", collection: "c", key: "z/1", body: "again" }]);
+      await store.takeOnce("c", "a");
+      await store.insertOnce("c", "a", "back");
+      assert.deepEqual(keysOf(await store.scan("c", { order: "created", limit: 9 })), ["z/1", "z/2", "m", "z/3", "a"]);
+      assert.deepEqual(keysOf(await store.scan("c", { order: "created", prefix: "z", after: "z/1", limit: 9 })), [
+        "z/2",
+        "z/3",
+      ]);
+      assert.deepEqual(keysOf(await store.scan("c", { order: "created", reverse: true, limit: 2 })), ["a", "z/3"]);
+      assert.deepEqual(keysOf(await store.scan("c", { order: "created", reverse: true, after: "m", limit: 9 })), [
+        "z/2",
+        "z/1",
+      ]);
+      assert.deepEqual(keysOf(await store.scan("c", { order: "created", after: "gone", limit: 9 })), []);
+    });
+
+    check("limits and positions out of range are refused", async (store) => {
+      for (const limit of [0, -1, 1001, 1.5, NaN]) {
+        await assert.rejects(store.scan("c", { limit }), RangeError);
+        await assert.rejects(store.search("c", { query: "x", limit }), RangeError);
+        await assert.rejects(store.read("s", { afterSeq: 0, limit }), RangeError);
+      }
+      for (const seq of [-1, 0.5, NaN]) {
+        await assert.rejects(store.append("s", seq, [1]), RangeError);
+        await assert.rejects(store.read("s", { afterSeq: seq, limit: 1 }), RangeError);
+        await assert.rejects(store.putIfVersion("c", "k", seq, 1), RangeError);
+      }
+    });
+
+    check("count() counts a collection or a prefix of it", async (store) => {
+      for (const key of ["a/1", "a/2", "b/1"]) await store.insertOnce("c", key, 0);
+      assert.deepEqual([await store.count("c"), await store.count("c", "a/"), await store.count("none")], [3, 2, 0]);
+    });
+
+    check("search() ranks by how well and how rarely the words match", async (store) => {
+      const texts: Record<string, string> = {
+        one: "The deploy script lives in scripts/deploy.ts and needs Node",
+        two: "Deployment of the staging server happens on Friday; the server is slow",
+        three: "Lunch is at noon",
+        four: "The Füße of the model are large",
+        five: "nothing of interest here, and yet it is long enough to be a text about the weather",
+      };
+      for (const [key, text] of Object.entries(texts)) {
+        await store.batch([{ op: "put", collection: "m", key: `x/${key}`, body: key, text }]);
+      }
+      await store.batch([{ op: "put", collection: "other", key: "x/one", body: 0, text: "deploy staging server" }]);
+      await store.insertOnce("m", "x/silent", "deploy");
+      const found = async (query: string, limit = 10) => keysOf(await store.search("m", { query, limit }));
+      assert.deepEqual(await found("staging server"), ["x/two"]);
+      assert.deepEqual((await found("deploy")).sort(), ["x/one", "x/two"]);
+      assert.deepEqual(await found("deploy staging"), ["x/two", "x/one"]);
+      assert.deepEqual(await found("deploy staging", 1), ["x/two"]);
+      assert.deepEqual(await found("LUNCH"), ["x/three"]);
+      assert.deepEqual(await found("fusse fuße"), ["x/four"]);
+      assert.deepEqual(await found("absent"), []);
+      assert.deepEqual(keysOf(await store.search("m", { query: "lunch", prefix: "y/", limit: 10 })), []);
+      assert.deepEqual(keysOf(await store.search("m", { query: "lunch", prefix: "x/", limit: 10 })), ["x/three"]);
+    });
+
+    check("search() forgets replaced, deleted and taken texts", async (store) => {
+      const put = (key: string, text?: string) =>
+        store.batch([{ op: "put", collection: "m", key, body: 0, ...(text === undefined ? {} : { text }) }]);
+      const found = async (query: string) => keysOf(await store.search("m", { query, limit: 10 }));
+      await put("a", "apple");
+      await put("b", "apple");
+      await put("c", "apple");
+      await put("d", "apple");
+      await put("a", "banana");
+      await put("b");
+      await store.batch([{ op: "delete", collection: "m", key: "c" }]);
+      await store.takeOnce("m", "d");
+      assert.deepEqual([await found("apple"), await found("banana")], [[], ["a"]]);
+      await put("b", "apple");
+      await store.putIfVersion("m", "a", 2, "no text");
+      assert.deepEqual([await found("apple"), await found("banana")], [["b"], []]);
+    });
+
+    check("search() takes any query as plain words", async (store) => {
+      await store.batch([{ op: "put", collection: "m", key: "k", body: 0, text: "alpha OR beta NEAR gamma\0delta" }]);
+      const hostile = [
+        '"',
+        '""',
+        "'",
+        "*",
+        "^alpha",
+        "alpha*",
+        "alpha AND",
+        "NOT alpha",
+        "NEAR(alpha beta)",
+        "text:alpha",
+        "-alpha",
+        "(alpha",
+      ];
+      hostile.push(
+        "{alpha beta}",
+        "alpha + beta",
+        "al\0pha",
+        "\ud800alpha",
+        "\u0301",
+        "alpha".repeat(5000),
+        "a ".repeat(50_000),
+        "; DROP TABLE records",
+      );
+      for (const query of hostile) await store.search("m", { query, limit: 10 });
+      assert.deepEqual(await store.search("m", { query: '"*() ^', limit: 10 }), []);
+      assert.deepEqual(keysOf(await store.search("m", { query: 'NOT "alpha', limit: 10 })), ["k"]);
+      assert.deepEqual(keysOf(await store.search("m", { query: "delta", limit: 10 })), ["k"]);
+      await fc.assert(
+        fc.asyncProperty(fc.string({ unit: "binary", maxLength: 40 }), async (query) => {
+          await store.search("m", { query, limit: 10 });
+        }),
+        { numRuns: 100 },
+      );
+    });
+
+    check("close() lets pending writes finish, and then every call is a clear error", async (store) => {
+      const pending = Promise.all([store.insertOnce("c", "k", 1), store.append("s", 0, [1])]);
+      await store.close();
+      assert.deepEqual(await pending, [true, true]);
+      const closed = /closed/;
+      await assert.rejects(store.get("c", "k"), closed);
+      await assert.rejects(store.scan("c", { limit: 1 }), closed);
+      await assert.rejects(store.count("c"), closed);
+      await assert.rejects(store.search("c", { query: "x", limit: 1 }), closed);
+      await assert.rejects(store.takeOnce("c", "k"), closed);
+      await assert.rejects(store.insertOnce("c", "k", 1), closed);
+      await assert.rejects(store.putIfVersion("c", "k", 0, 1), closed);
+      await assert.rejects(store.append("s", 0, [1]), closed);
+      await assert.rejects(store.read("s", { afterSeq: 0, limit: 1 }), closed);
+      await assert.rejects(store.batch([]), closed);
+      assert.equal(store.healthy(), false);
+      await store.close();
+    });
+  });
+}
+
+test("both drivers agree after any sequence of batches", async () => {
+  const name = fc.constantFrom("a", "b", "c");
+  const write: fc.Arbitrary<Write> = fc.oneof(
+    fc.record({ op: fc.constant("put" as const), collection: name, key: name, body: fc.nat(9) }),
+    fc.record({ op: fc.constant("insert" as const), collection: name, key: name, body: fc.nat(9) }),
+    fc.record({ op: fc.constant("putIf" as const), collection: name, key: name, version: fc.nat(3), body: fc.nat(9) }),
+    fc.record({ op: fc.constant("delete" as const), collection: name, key: name }),
+    fc.record({
+      op: fc.constant("append" as const),
+      stream: name,
+      expectedSeq: fc.nat(3),
+      records: fc.array(fc.nat(9), { maxLength: 2 }),
+    }),
+    fc.record({ op: fc.constant("drop" as const), stream: name }),
+  );
+  const state = async (store: Store) => ({
+    records: await Promise.all(
+      ["a", "b", "c"].map((collection) => store.scan(collection, { order: "created", limit: 100 })),
+    ),
+    streams: await Promise.all(["a", "b", "c"].map((stream) => store.read(stream, { afterSeq: 0, limit: 100 }))),
+  });
+  const folder = mkdtempSync(join(tmpdir(), "postern-store-"));
+  let count = 0;
+  try {
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.array(write, { maxLength: 4 }), { maxLength: 12 }), async (batches) => {
+        const memory = createMemoryStore();
+        const sqlite = await openSqliteStore({ path: join(folder, `${count++}.db`), clock: createFakeClock() });
+        try {
+          const [inMemory, inSqlite] = await Promise.all(
+            [memory, sqlite].map((store) => Promise.all(batches.map((batch) => store.batch(batch)))),
+          );
+          assert.deepEqual(inMemory, inSqlite);
+          assert.deepEqual(await state(memory), await state(sqlite));
+        } finally {
+          await sqlite.close();
+        }
+      }),
+      { numRuns: 60 },
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
