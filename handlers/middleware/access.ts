@@ -1,0 +1,52 @@
+import type { Identity } from "../../lib/access/identity.ts";
+import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
+import type { Services } from "../../lib/gateway.ts";
+import type { GatewaySettings } from "../gateway_settings.ts";
+import type { Route } from "../route.ts";
+import { httpError } from "../wire/error_codes.ts";
+
+/** Who everyone is while `require_pairing = false` opens a loopback gateway. */
+const OPEN: Identity = { tokenId: null, scopes: SCOPES };
+
+export interface AccessOptions {
+  readonly services: Services;
+  readonly settings: GatewaySettings;
+  /** Of the query of a WebSocket handshake; null elsewhere */
+  readonly ticket: string | null;
+}
+
+/**
+ * The identity a route demands; null on routes that demand none.
+ *
+ * While bearer routes are open, an unknown token is as good as none: OpenAI clients cannot be without a key.
+ * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope
+ */
+export function checkAccess(request: Request, route: Route, options: AccessOptions): Identity | null {
+  if (route.access === "public" || route.access === "pairing_code") return null;
+  const identity = identify(request, options);
+  if (!hasScope(identity.scopes, route.access)) {
+    throw httpError("insufficient_scope", `Cannot use this route: the token lacks the scope "${route.access}"`);
+  }
+  return identity;
+}
+
+const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
+
+function identify(request: Request, { services, settings, ticket }: AccessOptions): Identity {
+  const token = BEARER.exec(request.headers.get("authorization") ?? "")?.[1];
+  if (token !== undefined) {
+    const identity = services.tokens.verify(token);
+    if (identity !== undefined) return identity;
+  } else if (ticket !== null) {
+    const identity = services.tickets.take(ticket);
+    if (identity !== undefined) return identity;
+  }
+  if (settings.open) return OPEN;
+  if (token === undefined && ticket === null) {
+    throw httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
+  }
+  throw httpError(
+    "auth_invalid",
+    `Cannot accept this ${token === undefined ? "ticket" : "token"}: it is unknown, used up or expired`,
+  );
+}

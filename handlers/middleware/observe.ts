@@ -1,0 +1,73 @@
+import type { Clock } from "../../lib/base/clock.ts";
+import type { Logger } from "../../lib/base/telemetry/log.ts";
+import { type Counter, DURATION_BUCKETS_SECONDS, type Metrics } from "../../lib/base/telemetry/metrics.ts";
+import type { GatewayRequestContext } from "../request_context.ts";
+import { isProbe } from "./rate_limit.ts";
+
+export interface Observer {
+  /** Refusals of the rate limit */
+  readonly rateLimited: Counter;
+  /** @returns milliseconds, monotonic: handed back to `end` */
+  begin(): number;
+  /** @param route template of the route, `unmatched` without one, never the raw path */
+  end(
+    request: Request,
+    context: GatewayRequestContext,
+    outcome: { readonly startedAt: number; readonly route: string; readonly status: number },
+  ): void;
+}
+
+const METHODS = new Set(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"]);
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** Metrics and the access log (DESIGN.md section 10): every outcome passes here. Probes are logged at debug, all else at info. */
+export function createObserver(
+  options: { readonly metrics: Metrics; readonly clock: Clock; readonly log: Logger },
+): Observer {
+  const { metrics, clock, log } = options;
+  const requests = metrics.counter("postern_http_requests_total", "HTTP requests answered.", [
+    "method",
+    "route",
+    "status",
+  ]);
+  const durations = metrics.histogram(
+    "postern_http_request_duration_seconds",
+    "Time until the reply was handed over.",
+    {
+      labels: ["route"],
+      buckets: DURATION_BUCKETS_SECONDS,
+    },
+  );
+  const inFlight = metrics.gauge("postern_http_requests_in_flight", "HTTP requests being answered.").with();
+  return {
+    rateLimited: metrics.counter("postern_rate_limited_total", "Requests refused by a rate limit.").with(),
+    begin() {
+      inFlight.add(1);
+      return clock.monotonic();
+    },
+    end(request, context, { startedAt, route, status }) {
+      const durationMs = clock.monotonic() - startedAt;
+      const method = METHODS.has(request.method) ? request.method : "other";
+      inFlight.add(-1);
+      requests.with(method, route, String(status)).add();
+      durations.with(route).observe(durationMs / 1000);
+      const fields = {
+        request_id: context.requestId,
+        method,
+        route,
+        status,
+        duration_ms: Math.round(durationMs * 1000) / 1000,
+        token_id: context.identity?.tokenId ?? null,
+        remote_address: context.remoteAddress ?? null,
+        ...traceOf(request),
+      };
+      if (isProbe(route)) log.debug("Request", fields);
+      else log.info("Request", fields);
+    },
+  };
+}
+
+function traceOf(request: Request): { traceparent?: string } {
+  const traceparent = request.headers.get("traceparent");
+  return traceparent !== null && TRACEPARENT.test(traceparent) ? { traceparent } : {};
+}

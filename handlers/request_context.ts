@@ -1,0 +1,158 @@
+import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
+import type { Timer } from "../lib/base/clock.ts";
+import type { Identity } from "../lib/access/identity.ts";
+import type { Services } from "../lib/gateway.ts";
+import type { RequestTarget } from "./request_target.ts";
+import type { RequestContext, ResponseClass } from "./route.ts";
+import { httpError } from "./wire/error_codes.ts";
+
+/** Reads the whole body of a request. @throws {RangeError} when it is longer than `maxBytes`, anything else when it stops half-way */
+export type BodyReader = (request: Request, maxBytes: number) => Promise<Uint8Array>;
+
+export interface RequestContextOptions {
+  readonly services: Services;
+  readonly Response: ResponseClass;
+  readonly requestId: string;
+  readonly remoteAddress: string | undefined;
+  readonly target: RequestTarget;
+  readonly path: string;
+  readonly readBody: BodyReader;
+}
+
+/** The context of one request, with what the middleware fills in. Lives until the reply is handed over. */
+export class GatewayRequestContext implements RequestContext {
+  readonly services: Services;
+  readonly Response: ResponseClass;
+  readonly requestId: string;
+  readonly remoteAddress: string | undefined;
+  readonly target: RequestTarget;
+  readonly path: string;
+  readonly ignored: string[] = [];
+  readonly replyHeaders: Record<string, string>;
+  built: Response | undefined = undefined;
+  identity: Identity | null = null;
+  params: Readonly<Record<string, string>> = NO_PARAMS;
+  /** Others who wait for this request's reply: with some, the client's leaving stops nothing (idempotency) */
+  followers = 0;
+  #request: Request;
+  #readBody: BodyReader;
+  #query: URLSearchParams | undefined = undefined;
+  #body: Promise<Uint8Array> | undefined = undefined;
+  #controller: AbortController | undefined = undefined;
+  #timer: Timer | undefined = undefined;
+  #clientGone = false;
+  #done = false;
+
+  constructor(request: Request, options: RequestContextOptions) {
+    this.#request = request;
+    this.#readBody = options.readBody;
+    this.services = options.services;
+    this.Response = options.Response;
+    this.requestId = options.requestId;
+    this.remoteAddress = options.remoteAddress;
+    this.target = options.target;
+    this.path = options.path;
+    this.replyHeaders = { "x-request-id": options.requestId, vary: "Origin" };
+  }
+
+  get query(): URLSearchParams {
+    return (this.#query ??= new URLSearchParams(this.target.search));
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller !== undefined) return this.#controller.signal;
+    const controller = (this.#controller = new AbortController());
+    if (this.#done) return controller.signal;
+    const { clock, config } = this.services;
+    this.#timer = clock.after(config().gateway.request_timeout_secs * 1000, () => this.abort("timeout"));
+    if (this.#request.signal.aborted) this.#onClientGone();
+    else this.#request.signal.addEventListener("abort", this.#onClientGone, { once: true });
+    return controller.signal;
+  }
+
+  body(): Promise<Uint8Array> {
+    return (this.#body ??= this.#read());
+  }
+
+  /** Stops the handler's work; does nothing once the reply was handed over. */
+  abort(reason: CancelReason): void {
+    if (!this.#done) this.#controller?.abort(new CancelError(reason));
+  }
+
+  /** One follower has gone too. */
+  unfollow(): void {
+    this.followers--;
+    if (this.#clientGone) this.#onClientGone();
+  }
+
+  /** The reply is handed over: the signal stays as it is from here on, whatever the runtime reports later. */
+  detach(): void {
+    this.#done = true;
+    if (this.#controller === undefined) return;
+    this.#timer?.clear();
+    this.#request.signal.removeEventListener("abort", this.#onClientGone);
+  }
+
+  readonly #onClientGone = () => {
+    this.#clientGone = true;
+    if (this.followers === 0) this.abort("client_gone");
+  };
+
+  async #read(): Promise<Uint8Array> {
+    const { clock, config } = this.services;
+    const { max_request_bytes: maxBytes, request_timeout_secs: seconds } = config().gateway;
+    const late = Promise.withResolvers<never>();
+    const timer = clock.after(seconds * 1000, () => late.reject(slowBody(seconds)));
+    try {
+      return await Promise.race([this.#readBody(this.#request, maxBytes), late.promise]);
+    } catch (error) {
+      if (error instanceof RangeError) throw tooLarge(maxBytes);
+      throw error instanceof Error && "code" in error && error.code === "request_timeout"
+        ? error
+        : new CancelError("client_gone");
+    } finally {
+      timer.clear();
+    }
+  }
+}
+
+const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
+
+/** The connection is closed with the reply: what the client still sends is not read. */
+export function tooLarge(maxBytes: number) {
+  return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`, {
+    headers: { connection: "close" },
+  });
+}
+
+function slowBody(seconds: number) {
+  return httpError("request_timeout", `Cannot accept the request body: it did not arrive within ${seconds} s`, {
+    headers: { connection: "close" },
+  });
+}
+
+/** The reader for any fetch-based server: the body as a web stream. */
+export const readWebBody: BodyReader = async (request, maxBytes) => {
+  if (request.body === null) return new Uint8Array(0);
+  const reader = request.body.getReader();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    size += value.length;
+    if (size > maxBytes) {
+      reader.cancel().catch(() => {});
+      throw new RangeError(`Body is longer than ${maxBytes} bytes`);
+    }
+    chunks.push(value);
+  }
+  if (chunks.length === 1) return chunks[0] as Uint8Array; // length was checked
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
+};

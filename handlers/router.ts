@@ -1,0 +1,183 @@
+import type { Hooks } from "crossws";
+import type { Services } from "../lib/gateway.ts";
+import { createGatewaySettings } from "./gateway_settings.ts";
+import { checkAccess } from "./middleware/access.ts";
+import { limitBody } from "./middleware/body_limit.ts";
+import { addCorsHeaders, addPreflightHeaders } from "./middleware/cors.ts";
+import { guardHost } from "./middleware/host_guard.ts";
+import { createIdempotency } from "./middleware/idempotency.ts";
+import { createObserver } from "./middleware/observe.ts";
+import { guardOrigin } from "./middleware/origin_guard.ts";
+import { isProbe, takeSlot } from "./middleware/rate_limit.ts";
+import { requestIdOf } from "./middleware/request_id.ts";
+import { guardUpgrade, isHandshake } from "./middleware/upgrade_guard.ts";
+import { type BodyReader, GatewayRequestContext, readWebBody } from "./request_context.ts";
+import { isCleanPath, parseRequestTarget, type RequestTarget } from "./request_target.ts";
+import type { ResponseClass, Route } from "./route.ts";
+import { createRouteTable, notFound, type RouteMatch } from "./route_table.ts";
+import { errorReply } from "./wire/reply.ts";
+
+export interface RouterOptions {
+  readonly services: Services;
+  /** The routes, each once */
+  readonly routes: readonly Route[];
+  /** Default: the global one */
+  readonly Response?: ResponseClass;
+  /** Path the gateway is mounted under, as `/gateway`, without a trailing slash. Default "" */
+  readonly basePath?: string;
+  /** How this server reads a body fastest. Default: as a web stream */
+  readonly readBody?: BodyReader;
+}
+
+/** What the server beneath knows of a request and the request does not say. */
+export interface ConnectionInfo {
+  /** Address of the peer */
+  readonly remoteAddress?: string | undefined;
+}
+
+export interface GatewayRouter {
+  /** Answers every request, also a broken one; never throws or rejects */
+  fetch(request: Request, connection?: ConnectionInfo): Response | Promise<Response>;
+  /** A WebSocket handshake through the same checks: hooks when it is accepted, else hooks that answer with the refusal */
+  resolveWebSocket(request: Request, connection?: ConnectionInfo): Partial<Hooks>;
+}
+
+/**
+ * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, global limit, body limit, upgrade guard, route,
+ * access, per-identity limit, idempotency, handler; metrics and the access log see every outcome.
+ */
+export function createRouter(options: RouterOptions): GatewayRouter {
+  const { services, basePath = "", readBody = readWebBody, Response: ReplyClass = Response } = options;
+  const { random } = services;
+  const table = createRouteTable(options.routes);
+  const sockets = new Set(options.routes.filter((route) => route.websocket !== undefined).map((route) => route.path));
+  const settingsNow = createGatewaySettings(services.config);
+  const observer = createObserver(services);
+  const idempotency = createIdempotency(services);
+
+  function open(request: Request, connection: ConnectionInfo | undefined): GatewayRequestContext {
+    const target = parseRequestTarget(request.url);
+    return new GatewayRequestContext(request, {
+      services,
+      Response: ReplyClass,
+      requestId: requestIdOf(request, random),
+      remoteAddress: connection?.remoteAddress,
+      target,
+      path: pathWithin(basePath, target),
+      readBody,
+    });
+  }
+
+  /** Everything before the handler. @returns undefined for a preflight, which is answered at once */
+  function admit(request: Request, context: GatewayRequestContext, seen: Seen): RouteMatch | undefined {
+    const settings = settingsNow();
+    const { target, path, replyHeaders } = context;
+    const handshake = isHandshake(request);
+    guardHost(request, target, settings);
+    const { allowOrigin } = guardOrigin(request, target, settings, handshake);
+    if (allowOrigin !== undefined) addCorsHeaders(replyHeaders, allowOrigin);
+    if (request.method === "OPTIONS") {
+      seen.route = "preflight";
+      if (allowOrigin !== undefined) addPreflightHeaders(replyHeaders, request);
+      return undefined;
+    }
+    const limited = { now: seen.startedAt, refused: observer.rateLimited, replyHeaders };
+    const window = isProbe(path) ? settings.probes : settings.requests;
+    if (window !== undefined) takeSlot(window, "all", limited);
+    limitBody(request, settings.maxRequestBytes);
+    const socketRoute = sockets.has(path);
+    if (socketRoute) seen.route = path;
+    guardUpgrade(request, { handshake, socketRoute, canUpgrade: seen.canUpgrade });
+    if (!isCleanPath(path)) throw notFound();
+    const match = table.match(request.method, path);
+    seen.route = match.route.path;
+    const ticket = handshake ? context.query.get("ticket") : null;
+    context.params = match.params;
+    context.identity = checkAccess(request, match.route, { services, settings, ticket });
+    if (settings.identities !== undefined && !isProbe(path)) {
+      takeSlot(settings.identities, context.identity?.tokenId ?? context.remoteAddress ?? "unknown", limited);
+    }
+    return match;
+  }
+
+  function finish(request: Request, context: GatewayRequestContext, reply: Response, seen: Seen): Response {
+    context.detach();
+    let response = context.built === reply ? reply : merge(reply, context);
+    if (request.method === "HEAD" && response.body !== null) response = withoutBody(response, context);
+    observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: response.status });
+    return response;
+  }
+
+  return {
+    fetch(request, connection) {
+      const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: false };
+      const context = open(request, connection);
+      const fail = (error: unknown) => finish(request, context, errorReply(context, error), seen);
+      try {
+        const match = admit(request, context, seen);
+        if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
+        const reply = idempotency.run(request, context, match.route);
+        if (reply instanceof Promise) return reply.then((done) => finish(request, context, done, seen)).catch(fail);
+        return finish(request, context, reply, seen);
+      } catch (error) {
+        return fail(error);
+      }
+    },
+    resolveWebSocket(request, connection) {
+      const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: true };
+      const context = open(request, connection);
+      try {
+        const match = admit(request, context, seen);
+        const hooks = match?.route.websocket?.(context);
+        if (hooks === undefined) throw notFound();
+        observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: 101 });
+        context.detach();
+        return withReplyHeaders(hooks, context.replyHeaders);
+      } catch (error) {
+        const refusal = finish(request, context, errorReply(context, error), seen);
+        return { upgrade: () => refusal };
+      }
+    },
+  };
+}
+
+/** What is learnt of a request on its way, for metrics and the access log. */
+interface Seen {
+  readonly startedAt: number;
+  readonly canUpgrade: boolean;
+  route: string;
+}
+
+function pathWithin(basePath: string, { path }: RequestTarget): string {
+  if (basePath === "") return path;
+  if (path === basePath || path === `${basePath}/`) return "/";
+  // A path outside the mount is not clean, so that no route has it
+  return path.startsWith(`${basePath}/`) ? path.slice(basePath.length) : "";
+}
+
+/** For replies that a handler built by itself. */
+function merge(reply: Response, context: GatewayRequestContext): Response {
+  const headers = new Headers(reply.headers);
+  for (const [name, value] of Object.entries(context.replyHeaders)) headers.set(name, value);
+  return new context.Response(reply.body, { status: reply.status, statusText: reply.statusText, headers });
+}
+
+function withoutBody(reply: Response, context: GatewayRequestContext): Response {
+  const { status, headers } = reply;
+  reply.body?.cancel().catch(() => {});
+  return new context.Response(null, { status, headers: new Headers(headers) });
+}
+
+function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {
+  const upgrade = hooks.upgrade;
+  return {
+    ...hooks,
+    async upgrade(request) {
+      const given = await upgrade?.(request);
+      if (given instanceof Response) return given;
+      const headers = new Headers(replyHeaders);
+      for (const [name, value] of new Headers(given?.headers)) headers.set(name, value);
+      return { ...given, headers };
+    },
+  };
+}

@@ -1,0 +1,34 @@
+import { dashboardRoute } from "./dashboard_page.ts";
+import { healthRoute, liveRoute } from "./health.ts";
+import { metricsRoute } from "./metrics.ts";
+import { modelRoute, modelsRoute } from "./models.ts";
+import { openApiRoute } from "./openapi.ts";
+import { pairingCodeRoute, pairRoute } from "./pair.ts";
+import { pingRoute } from "./ping.ts";
+import type { Route } from "./route.ts";
+import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
+import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
+import { wsTicketRoute } from "./ws_ticket.ts";
+
+/** Every route of the gateway (DESIGN.md section 2). */
+export const ROUTES: readonly Route[] = [
+  dashboardRoute,
+  healthRoute,
+  liveRoute,
+  metricsRoute,
+  pairRoute,
+  pingRoute,
+  modelsRoute,
+  modelRoute,
+  toolsRoute,
+  toolRoute,
+  callToolRoute,
+  wsTicketRoute,
+  pairingCodeRoute,
+  listTokensRoute,
+  tokenRoute,
+  createTokenRoute,
+  revokeTokenRoute,
+  revokeAllTokensRoute,
+  openApiRoute(() => ROUTES),
+];

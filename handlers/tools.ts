@@ -1,0 +1,108 @@
+import * as v from "valibot";
+import { hasScope } from "../lib/base/records/caller.ts";
+import type { Approver } from "../lib/tools/runtime/tool_door.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { readJson } from "./wire/read_json.ts";
+import { jsonReply } from "./wire/reply.ts";
+
+const toolSchema = v.object({
+  name: v.string(),
+  description: v.string(),
+  access: v.picklist(["read", "state", "write", "network"]),
+  enabled: v.boolean(),
+  reason: v.nullable(v.string()),
+  source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node"]),
+  input_schema: v.optional(v.record(v.string(), v.unknown())),
+});
+
+const callSchema = v.object({
+  /** An object, or the tool's plain-text form */
+  input: v.optional(v.union([v.record(v.string(), v.unknown()), v.string()])),
+  /** A person has seen this very call and grants it; needs the scope `approve` */
+  approved: v.optional(v.boolean()),
+});
+
+const resultSchema = v.object({
+  output: v.string(),
+  is_error: v.boolean(),
+  data: v.optional(v.unknown()),
+  approval_id: v.optional(v.string()),
+});
+
+/** GET /v1/tools: all known tools, with the reason why one is off. */
+export const toolsRoute: Route = {
+  method: "GET",
+  path: "/v1/tools",
+  access: "tools",
+  summary: "Tools, enabled or not",
+  reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
+  handler(_request, context) {
+    const tools = context.services.tools.list();
+    return listReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
+  },
+};
+
+/** GET /v1/tools/:name */
+export const toolRoute: Route = {
+  method: "GET",
+  path: "/v1/tools/:name",
+  access: "tools",
+  summary: "One tool",
+  reply: { status: 200, type: "application/json", schema: toolSchema },
+  handler: (_request, context) => jsonReply(context, 200, findTool(context)),
+};
+
+/** POST /v1/tools/:name/call: one call through the same door and policy as the agent's own. */
+export const callToolRoute: Route = {
+  method: "POST",
+  path: "/v1/tools/:name/call",
+  access: "tools",
+  summary: "Call a tool; a bad, disabled or denied call is a result with is_error",
+  body: callSchema,
+  bodyOptional: true,
+  reply: { status: 200, type: "application/json", schema: resultSchema },
+  idempotency: "honoured",
+  async handler(request, context) {
+    const { name } = findTool(context);
+    const { input = {}, approved = false } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+    const { services, identity, signal } = context;
+    const scopes = identity?.scopes ?? [];
+    const { result, approvalId } = await services.tools.call({
+      name,
+      input: typeof input === "string" ? input : JSON.stringify(input),
+      runId: services.random.id("run_"),
+      callId: services.random.id("call_"),
+      caller: { via: "http", tokenId: identity?.tokenId ?? null, scopes },
+      depth: 0,
+      signal,
+      approver: approverOf(approved && hasScope(scopes, "approve")),
+    });
+    return jsonReply(context, 200, {
+      output: result.output,
+      is_error: result.isError,
+      ...(result.data === undefined ? {} : { data: result.data }),
+      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
+    });
+  },
+};
+
+function findTool({ services, params }: RequestContext) {
+  const tool = services.tools.get(params["name"] ?? "");
+  if (tool === undefined) {
+    throw httpError("not_found", "Cannot find this tool: see /v1/tools for those that exist", { param: "name" });
+  }
+  return tool;
+}
+
+/** Nobody waits for an answer on this route: the caller either brings the approval along or is told what would allow the call. */
+function approverOf(granted: boolean): Approver {
+  return ({ reason }) =>
+    Promise.resolve(
+      granted ? { decision: "approve", reason: "Approved by the caller" } : {
+        decision: "deny",
+        reason: `${reason}; send "approved": true with a token that has the scope "approve" to allow it`,
+      },
+    );
+}

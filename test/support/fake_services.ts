@@ -1,0 +1,193 @@
+import type { Identity, IssuedToken, TokenRecord } from "../../lib/access/identity.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
+import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import type { Config } from "../../lib/config/config.ts";
+import type { GatewayState, Services } from "../../lib/gateway.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import { createFakeClock, type FakeClock } from "./fake_clock.ts";
+import { createSeededRandom } from "./seeded_random.ts";
+
+export interface FakeServicesOptions {
+  /** Over the defaults of `[gateway]` */
+  readonly gateway?: Partial<Config["gateway"]>;
+  readonly agent?: Services["agent"];
+  readonly tools?: ToolDoor;
+}
+
+/** Services in memory, with a token of each scope (`token_chat`, `token_admin` ...) and the pairing code `GOOD-CODE`. */
+export interface FakeServices extends Services {
+  readonly clock: FakeClock;
+  readonly logged: LogRecord[];
+  configure(gateway: Partial<Config["gateway"]>): void;
+  enter(state: GatewayState): void;
+}
+
+const GATEWAY = {
+  host: "127.0.0.1",
+  port: 42617,
+  require_pairing: true,
+  allow_public_bind: false,
+  allowed_hosts: ["gateway.test"],
+  cors_origins: [] as string[],
+  rate_limit_max: 600,
+  rate_limit_window_secs: 60,
+  rate_limit_per_identity: 0,
+  max_request_bytes: 10_485_760,
+  pairing_code_ttl_secs: 3600,
+  shutdown_grace_secs: 30,
+  request_timeout_secs: 600,
+  websocket: { heartbeat_secs: 30, pong_timeout_secs: 60, idle_timeout_secs: 300, max_message_bytes: 2_097_152 },
+  node_control: { enabled: false, auth_token: "", auth_token_env: "", allowed_node_ids: [] },
+};
+
+export function createFakeServices(options: FakeServicesOptions = {}): FakeServices {
+  const clock = createFakeClock();
+  const random = createSeededRandom();
+  const logged: LogRecord[] = [];
+  const log = createLogger({
+    level: "debug",
+    now: clock.now,
+    sink: (record) => void logged.push(record),
+    redact: (text) => text,
+  });
+  let config = withGateway({ ...GATEWAY, ...options.gateway });
+  let state: GatewayState = "ok";
+  return {
+    version: "0.0.0-test",
+    clock,
+    random,
+    log,
+    logged,
+    metrics: createMetrics(),
+    config: () => config,
+    store: createMemoryStore(),
+    tokens: createFakeTokens(() => random.id("")),
+    pairing: {
+      createCode: () => Promise.resolve({ code: "ABCD-EFGH", expiresInSeconds: 3600 }),
+      redeem(code) {
+        if (code === "GOOD-CODE") return Promise.resolve(issued("pst_paired", ["admin"]));
+        const [status, type, name] = code === null
+          ? [401, "authentication_error", "pairing_code_required"] as const
+          : [403, "permission_error", "pairing_code_invalid"] as const;
+        return Promise.reject(new HttpError(name, "Cannot pair", { status, type }));
+      },
+    },
+    tickets: createFakeTickets(),
+    tools: options.tools ?? createFakeTools(),
+    agent: options.agent,
+    startedAt: clock.now(),
+    workspaceRoot: "/workspace",
+    environment: () => undefined,
+    state: () => state,
+    configure: (gateway) => void (config = withGateway({ ...config.gateway, ...gateway })),
+    enter: (next) => void (state = next),
+  };
+}
+
+/** The handlers read nothing but `[gateway]`. */
+function withGateway(gateway: Partial<Config["gateway"]>): Config {
+  return { gateway } as unknown as Config;
+}
+
+function issued(token: string, scopes: readonly Scope[], label = ""): IssuedToken {
+  const record = {
+    id: `id_${token}`,
+    label,
+    scopes,
+    created_at: "2026-01-01T00:00:00.000Z",
+    expires_at: null,
+    last_used_at: null,
+  };
+  return { token, record };
+}
+
+function createFakeTokens(nextId: () => string): Services["tokens"] {
+  const records = new Map<string, TokenRecord>();
+  const byToken = new Map<string, Identity>(
+    SCOPES.map((scope) => [`token_${scope}`, { tokenId: scope, scopes: [scope] }]),
+  );
+  return {
+    verify: (token) => byToken.get(token),
+    issue({ scopes, label }) {
+      const made = issued(`pst_${nextId()}`, scopes, label);
+      records.set(made.record.id, made.record);
+      byToken.set(made.token, { tokenId: made.record.id, scopes });
+      return Promise.resolve(made);
+    },
+    list: () => Promise.resolve([...records.values()]),
+    revoke: (id) => Promise.resolve(records.delete(id)),
+    revokeAll() {
+      const { size } = records;
+      records.clear();
+      return Promise.resolve(size);
+    },
+    count: () => Promise.resolve(records.size),
+  };
+}
+
+function createFakeTickets(): Services["tickets"] {
+  const tickets = new Map<string, Identity>();
+  return {
+    issue(identity) {
+      const ticket = `ticket_${tickets.size}`;
+      tickets.set(ticket, identity);
+      return { ticket, expiresInSeconds: 30 };
+    },
+    take(ticket) {
+      const identity = tickets.get(ticket);
+      tickets.delete(ticket);
+      return identity;
+    },
+  };
+}
+
+const READ_FILE: ToolInfo = {
+  name: "read_file",
+  description: "Reads a file",
+  access: "read",
+  enabled: true,
+  reason: null,
+  source: "builtin",
+  input_schema: {
+    type: "object",
+    properties: { path: { type: "string" } },
+    required: ["path"],
+    additionalProperties: false,
+  },
+};
+
+/** One tool, `read_file`: it answers with its input, and asks first when the input says `{"ask":true}`. */
+function createFakeTools(): ToolDoor {
+  return {
+    list: () => [READ_FILE],
+    get: (name) => (name === READ_FILE.name ? READ_FILE : undefined),
+    enabled: () => [],
+    accessOf: () => "read",
+    async call({ input, approver, runId, callId, signal }) {
+      if (input === '{"ask":true}') {
+        const prepared = {
+          input: { ask: true },
+          digest: "",
+          access: "read",
+          effects: {},
+          run: () => Promise.reject(new Error("unused")),
+        } as const;
+        const answer = await approver({
+          tool: READ_FILE.name,
+          prepared,
+          reason: "Asking is the rule",
+          rule: "always_ask",
+          runId,
+          callId,
+        }, signal);
+        if (answer.decision === "deny") {
+          return { result: { output: answer.reason, isError: true }, ran: false, access: "read", approvalId: "apr_1" };
+        }
+      }
+      return { result: { output: input, isError: false, data: { length: input.length } }, ran: true, access: "read" };
+    },
+  };
+}
