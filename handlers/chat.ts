@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
-import { collectReply } from "./wire/collect_reply.ts";
+import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { errorReply, jsonReply } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
@@ -52,7 +52,7 @@ async function chat(request: Request, context: RequestContext): Promise<Response
   try {
     const reply = await collectReply(handle, durable ? undefined : context.signal);
     return jsonReply(context, 200, {
-      message: reply.text === "" ? reply.refusal : reply.text,
+      message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,
       run_id: handle.id,
       conversation_id: handle.conversationId,

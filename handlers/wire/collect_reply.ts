@@ -36,6 +36,11 @@ export async function collectReply(handle: RunHandle, signal: AbortSignal | unde
   throw end === undefined ? endedInSilence() : runFailure(end);
 }
 
+/** What the model said to the person: its text, or its refusal where it said nothing else. */
+export function spokenText(reply: CollectedReply): string {
+  return reply.text === "" ? reply.refusal : reply.text;
+}
+
 type EndEvent = Extract<AgentEvent, { type: "done" | "error" }>;
 
 interface PartialReply {

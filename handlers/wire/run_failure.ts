@@ -1,13 +1,12 @@
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { HttpError, ProviderError } from "../../lib/base/errors.ts";
-import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { ERROR_CODES, type ErrorCode, httpError } from "./error_codes.ts";
 
 /**
  * The error a run ended with, as something `toHttpError` gives a status to: its code's own status where DESIGN.md section 2 has
  * one, that of the cancel reason or of the upstream's failure; 500 under the run's code for what the loop itself gave up on.
  */
-export function runFailure(event: Extract<AgentEvent, { type: "error" }>): Error {
+export function runFailure(event: { readonly code: string; readonly message: string }): Error {
   const { code, message } = event;
   if (Object.hasOwn(ERROR_CODES, code)) return httpError(code as ErrorCode, message); // a key of the table
   if (CANCELS.has(code)) return new CancelError(code as CancelReason, message); // one of the reasons

@@ -15,7 +15,11 @@ interface ChatOptions extends Partial<WireContextOptions> {
 
 function chat(body: unknown, options: ChatOptions = {}) {
   const clock = createFakeClock();
-  const runs = createScriptedRuns({ clock, script: () => options.script ?? answer("Hello there"), conversations: ["c1"] });
+  const runs = createScriptedRuns({
+    clock,
+    script: () => options.script ?? answer("Hello there"),
+    conversations: ["c1"],
+  });
   const request = new Request("http://gateway.test/api/chat", {
     method: "POST",
     headers: { "content-type": "application/json", ...options.headers },
@@ -66,7 +70,9 @@ test("bad bodies name the field", async () => {
     [{ message: "x", conversation_id: "c".repeat(129) }, "conversation_id"],
     ["hi", null],
   ];
-  for (const [body, param] of bad) await assert.rejects(chat(body).response, { status: 400, code: "invalid_request", param });
+  for (const [body, param] of bad) {
+    await assert.rejects(chat(body).response, { status: 400, code: "invalid_request", param });
+  }
 });
 
 test("unknown fields are named, not refused", async () => {
@@ -78,14 +84,26 @@ test("an unknown conversation is what the supervisor says of it", async () => {
 });
 
 test("a run that fails gives the error shape", async () => {
-  const script: ScriptStep[] = [[{ type: "text_delta", delta: "x" }], [{ type: "error", code: "provider_timeout", message: "Slow" }]];
+  const script: ScriptStep[] = [[{ type: "text_delta", delta: "x" }], [{
+    type: "error",
+    code: "provider_timeout",
+    message: "Slow",
+  }]];
   const reply = await chat({ message: "x" }, { script }).response;
   assert.equal(reply.status, 504);
-  assert.deepEqual((await jsonOf(reply)).error, { message: "Slow", type: "api_error", code: "provider_timeout", param: null });
+  assert.deepEqual((await jsonOf(reply)).error, {
+    message: "Slow",
+    type: "api_error",
+    code: "provider_timeout",
+    param: null,
+  });
 });
 
 test("without an agent it is 503 agent_unavailable", async () => {
-  await assert.rejects(chat({ message: "x" }, { runs: undefined }).response, { status: 503, code: "agent_unavailable" });
+  await assert.rejects(chat({ message: "x" }, { runs: undefined }).response, {
+    status: 503,
+    code: "agent_unavailable",
+  });
 });
 
 test("a client that goes away cancels the run, with an Idempotency-Key it does not", async () => {

@@ -56,6 +56,7 @@ export function createWireContext(
     state: () => "ok",
   };
   const url = new URL(request.url);
+  let body: Promise<Uint8Array> | undefined;
   return {
     logged,
     services: services as Services, // the services that are missing are not used by these handlers
@@ -70,6 +71,6 @@ export function createWireContext(
     ignored: [],
     replyHeaders: {},
     built: undefined,
-    body: async () => new Uint8Array(await request.arrayBuffer()),
+    body: () => (body ??= request.arrayBuffer().then((bytes) => new Uint8Array(bytes))),
   };
 }

@@ -1,0 +1,170 @@
+import { createHash } from "node:crypto";
+import * as v from "valibot";
+import type { Config } from "../lib/config/config.ts";
+import type { RunHandle } from "../lib/runs/run_request.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { acceptOnce, forgetBefore } from "./wire/accept_once.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { collectReply, spokenText } from "./wire/collect_reply.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { readJson } from "./wire/read_json.ts";
+import { errorReply, jsonReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+import { runFailure } from "./wire/run_failure.ts";
+import { toChatRequest } from "./wire/to_chat_request.ts";
+import { checkWebhookSignature, refused, SIGNATURE_WINDOW_SECONDS } from "./wire/webhook_signature.ts";
+
+const spoken = v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")));
+const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));
+
+const webhookSchema = v.object({
+  message: spoken,
+  /** Other names of `message`, as various senders have it */
+  text: spoken,
+  content: spoken,
+  sender: named,
+  message_id: named,
+  context: v.optional(v.string()),
+});
+
+const webhookReplySchema = v.object({
+  accepted: v.literal(true),
+  channel: v.string(),
+  run_id: v.string(),
+  reply: v.optional(v.string()),
+});
+
+/** POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run (DESIGN.md section 2). */
+export const webhookRoute: Route = {
+  method: "POST",
+  path: "/v1/webhook/:channel",
+  access: "chat",
+  summary: "Dispatch a message of a channel; with wait=1 the reply is waited for",
+  body: webhookSchema,
+  query: { wait: "1: answer 200 with the reply instead of 202 at once" },
+  reply: { status: 202, type: "application/json", schema: webhookReplySchema },
+  idempotency: "honoured",
+  handler: dispatch,
+};
+
+const MESSAGES = "webhook_messages";
+const SIGNATURES = "webhook_signatures";
+/** How long a `message_id` is remembered. */
+const MESSAGE_MS = 24 * 3600 * 1000;
+
+async function dispatch(request: Request, context: RequestContext): Promise<Response> {
+  const agent = requireAgent(context.services);
+  const { name, channel } = channelOf(context);
+  if (channel !== undefined && channel.secret_env !== "") {
+    await checkSigned(request, context, { name, secretEnv: channel.secret_env });
+  }
+  const body = await readJson(request, context, webhookSchema);
+  const message = body.message ?? body.text ?? body.content;
+  if (message === undefined) {
+    throw httpError("invalid_request", 'Cannot dispatch without a message: send "message", "text" or "content"', {
+      param: "message",
+    });
+  }
+  const start = () =>
+    agent.runs.start(toChatRequest(
+      {
+        message,
+        context: body.context,
+        conversationId: conversationOf(name, channel?.conversation ?? "sender", body.sender),
+      },
+      { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId },
+    ));
+  if (body.message_id === undefined) return answer(context, name, await start());
+  const { store, clock } = context.services;
+  const key = `${name}:${digest(body.message_id)}`;
+  const accepted = await acceptOnce({ store, clock, collection: MESSAGES, key, start, signal: context.signal });
+  await forgetBefore(store, MESSAGES, clock.now() - MESSAGE_MS);
+  return accepted.first ? answer(context, name, accepted.run) : await repeat(context, name, accepted.runId);
+}
+
+type Channel = Config["channels"][string];
+
+function channelOf(context: RequestContext): { readonly name: string; readonly channel: Channel | undefined } {
+  const name = context.params.channel ?? "";
+  const { channels } = context.services.config();
+  const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
+  if (/^[a-z0-9_-]{1,64}$/.test(name) && (channel !== undefined || name === "default")) return { name, channel };
+  throw httpError("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
+}
+
+async function checkSigned(
+  request: Request,
+  context: RequestContext,
+  options: { readonly name: string; readonly secretEnv: string },
+) {
+  const { store, clock, environment } = context.services;
+  const secret = environment(options.secretEnv);
+  // Fail closed: a channel that demands a signature never goes without one
+  if (!secret) {
+    throw new Error(`Cannot check the signature of channel "${options.name}": ${options.secretEnv} is not set`);
+  }
+  const header = request.headers.get("x-postern-signature");
+  const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });
+  if (!await store.insertOnce(SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
+    throw refused("it was used before");
+  }
+  // A time may lie ahead by the whole window, and is then acceptable for twice as long
+  await forgetBefore(store, SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
+}
+
+/** `channel:sender`; a sender that cannot be a conversation's id stands there as its digest. */
+function conversationOf(name: string, kind: Channel["conversation"], sender: string | undefined): string {
+  switch (kind) {
+    case "channel":
+      return name;
+    case "message":
+      return "new";
+    case "sender":
+      if (sender === undefined) return "new";
+      // No sender's own name has a colon, so none can name itself like the digest of another
+      return `${name}:${/^[A-Za-z0-9._-]{1,63}$/.test(sender) ? sender : `sha256:${digest(sender)}`}`;
+  }
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 48);
+}
+
+async function answer(context: RequestContext, channel: string, handle: RunHandle): Promise<Response> {
+  const accepted = { accepted: true, channel, run_id: handle.id };
+  if (!isWaiting(context)) return jsonReply(context, 202, accepted);
+  try {
+    const reply = await waitFor(collectReply(handle, undefined), context.signal);
+    return reply === undefined
+      ? jsonReply(context, 202, accepted)
+      : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}
+
+/** A repeated delivery: the first one's run, with its reply when it is there. */
+async function repeat(context: RequestContext, channel: string, runId: string): Promise<Response> {
+  const accepted = { accepted: true, channel, run_id: runId };
+  const run = isWaiting(context) ? await context.services.agent?.runs.get(runId) : undefined;
+  if (run?.status === "completed") return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
+  if (run?.error) throw runFailure(run.error);
+  return jsonReply(context, 202, accepted);
+}
+
+function isWaiting(context: RequestContext): boolean {
+  return context.query.get("wait") === "1";
+}
+
+/** The work's result, or undefined when the wait ends first: durable work goes on without it. */
+async function waitFor<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  if (signal.aborted) return undefined;
+  const ended = Promise.withResolvers<undefined>();
+  const end = () => ended.resolve(undefined);
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    return await Promise.race([work, ended.promise]);
+  } finally {
+    signal.removeEventListener("abort", end);
+  }
+}
