@@ -1,0 +1,76 @@
+import { Buffer } from "node:buffer";
+import { createStorage, type Driver } from "unstorage";
+import * as v from "valibot";
+import { checkName } from "./check_arguments.ts";
+import type { Store } from "./store.ts";
+
+/** Documents without an invariant, as a cache: the last writer wins. What they hold is outside data to whoever reads it. */
+export interface Documents {
+  /** @returns undefined when there is none */
+  get(key: string): Promise<unknown>;
+  /** @param value any JSON value. @throws {TypeError} for anything else */
+  set(key: string, value: unknown): Promise<void>;
+  remove(key: string): Promise<void>;
+  /** Sorted */
+  keys(): Promise<readonly string[]>;
+}
+
+const COLLECTION = "documents";
+const PAGE = 1_000;
+const bodySchema = v.object({ v: v.literal(1), text: v.string() });
+const wrapperSchema = v.object({ json: v.string() });
+
+/**
+ * Documents through unstorage, kept by a store: atomic, and as durable as it.
+ *
+ * unstorage cuts keys at `?`, joins `/` with `:` refuses `.` and guesses types from texts, so keys are base64url and a value is
+ * wrapped in an object as its JSON text: every key is its own and every value comes back as it was. Keys: 1-1536 bytes.
+ */
+export function createDocuments(options: { readonly store: Store }): Documents {
+  const storage = createStorage({ driver: storeDriver(options.store) });
+  return {
+    async get(key) {
+      const found = await storage.getItem<unknown>(encode(key));
+      return found === null ? undefined : JSON.parse(v.parse(wrapperSchema, found).json);
+    },
+    async set(key, value) {
+      const json: string | undefined = JSON.stringify(value);
+      if (json === undefined) {
+        throw new TypeError(`Cannot keep a document of type ${typeof value}: it is not a JSON value`);
+      }
+      await storage.setItem(encode(key), { json });
+    },
+    remove: (key) => storage.removeItem(encode(key)),
+    keys: async () => (await storage.getKeys()).map((key) => Buffer.from(key, "base64url").toString()).sort(),
+  };
+}
+
+function encode(key: string): string {
+  return Buffer.from(checkName("key", key)).toString("base64url");
+}
+
+function storeDriver(store: Store): Driver {
+  return {
+    name: "postern",
+    hasItem: async (key) => (await store.get(COLLECTION, key)) !== undefined,
+    async getItem(key) {
+      const found = await store.get(COLLECTION, key);
+      return found === undefined ? null : v.parse(bodySchema, found.body).text;
+    },
+    async setItem(key, text) {
+      await store.batch([{ op: "put", collection: COLLECTION, key, body: { v: 1, text } }]);
+    },
+    async removeItem(key) {
+      await store.batch([{ op: "delete", collection: COLLECTION, key }]);
+    },
+    async getKeys() {
+      const keys: string[] = [];
+      for (;;) {
+        const after = keys.at(-1);
+        const page = await store.scan(COLLECTION, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+        keys.push(...page.map(({ key }) => key));
+        if (page.length < PAGE) return keys;
+      }
+    },
+  };
+}
