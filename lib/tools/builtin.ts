@@ -1,5 +1,21 @@
+import { contentSearch } from "./files/content_search.ts";
+import { globSearch } from "./files/glob_search.ts";
 import { readFile } from "./files/read_file.ts";
+import { cliDiscovery } from "./host/cli_discovery.ts";
+import { memoryForget } from "./memory/memory_forget.ts";
+import { memoryRecall } from "./memory/memory_recall.ts";
+import { memoryStore } from "./memory/memory_store.ts";
+import { taskPlan } from "./memory/task_plan.ts";
 import type { Tool } from "./runtime/tool.ts";
 
 /** Every built-in tool, by family. */
-export const BUILTIN_TOOLS: readonly Tool[] = [readFile];
+export const BUILTIN_TOOLS: readonly Tool[] = [
+  readFile,
+  globSearch,
+  contentSearch,
+  memoryStore,
+  memoryRecall,
+  memoryForget,
+  taskPlan,
+  cliDiscovery,
+];

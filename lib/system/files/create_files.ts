@@ -9,7 +9,7 @@ import type { Reach } from "./reach.ts";
 import { createReachByChecks } from "./reach_by_checks.ts";
 import { reachByHandles } from "./reach_by_handles.ts";
 import { notAFile } from "./refusals.ts";
-import { type FolderIgnores, readIgnores, walkFolder } from "./walk_folder.ts";
+import { readIgnores, walkFolder } from "./walk_folder.ts";
 
 export interface FilesOptions {
   readonly clock: Clock;
@@ -46,16 +46,16 @@ export function createFiles(options: FilesOptions): Files {
       const reached = await reach(names, rules);
       if (reached.kind === "file") {
         await reached.file.close();
-        yield [{ path: names.join("/"), open: () => openFile(names, scope) }];
+        yield [{ path: names.join("/"), below: names.at(-1) ?? "", open: () => openFile(names, scope) }];
         return { truncated: false };
       }
-      const ignores: FolderIgnores[] = [];
-      for (let depth = 0; walkOptions.respectGitignore && depth < reached.folder.names.length; depth++) {
-        const above = reached.folder.names.slice(0, depth);
-        const found = await readIgnores(() => openFile([...above, ".gitignore"], scope), depth);
-        if (found !== undefined) ignores.push(found);
-      }
-      return yield* walkFolder(reached.folder, { ...walkOptions, rules, ignores });
+      const { folder } = reached;
+      const above = walkOptions.respectGitignore ? folder.names : [];
+      const ignores = () =>
+        Promise.all(above.map((_, depth) => {
+          return readIgnores(() => openFile([...above.slice(0, depth), ".gitignore"], scope), depth);
+        }));
+      return yield* walkFolder(folder, { ...walkOptions, rules, ignores });
     },
   };
 }

@@ -58,6 +58,8 @@ export interface WalkOptions {
 export interface WalkedFile {
   /** Relative to the root, with `/` */
   readonly path: string;
+  /** Relative to the folder the walk started at; the file's name when it started at a file */
+  readonly below: string;
   /** @throws {ToolError} as Files.open */
   open(): Promise<OpenFile>;
 }

@@ -23,7 +23,7 @@ export function compileGlob(pattern: string): PathMatcher {
     );
   }
   const alternatives = expandBraces(pattern).map((alternative) =>
-    compileSegments(alternative.replace(/^(?:\.?\/)+/, ""))
+    compileSegments(alternative.replace(/^(?:\.\/+)+/, ""))
   );
   return (path) => {
     const names = path.split("/");

@@ -27,22 +27,27 @@ interface Level {
 /** Visits a folder and all below it, depth first; closes `start` and every folder it opened, also when it is left early. */
 export async function* walkFolder(
   start: Folder,
-  options: WalkOptions & { readonly rules: PathRules; readonly ignores: readonly FolderIgnores[] },
+  options: WalkOptions & {
+    readonly rules: PathRules;
+    /** Reads the `.gitignore` files above the start */
+    readonly ignores: () => Promise<readonly (FolderIgnores | undefined)[]>;
+  },
 ): AsyncGenerator<readonly WalkedFile[], WalkEnd> {
   const levels: Level[] = [];
   let left = options.maxEntries;
   let truncated = false;
   let current: Folder | undefined = start;
   try {
+    const inherited = (await options.ignores()).filter((found) => found !== undefined);
     for (;;) {
       if (options.signal.aborted) throw cancelError(options.signal);
       if (current !== undefined) {
         const folder: Folder = current;
-        const above: readonly FolderIgnores[] = levels.at(-1)?.ignores ?? options.ignores;
+        const above: readonly FolderIgnores[] = levels.at(-1)?.ignores ?? inherited;
         const level: Level = { folder, folders: [], ignores: above };
         levels.push(level);
         current = undefined;
-        const visited = await visit(folder, { ...options, limit: left, ignores: above });
+        const visited = await visit(folder, { ...options, limit: left, ignores: above, depth: start.names.length });
         left -= visited.seen;
         truncated ||= visited.truncated;
         levels[levels.length - 1] = { folder, folders: visited.folders, ignores: visited.ignores };
@@ -77,11 +82,13 @@ interface Visited {
 
 async function visit(
   folder: Folder,
-  { rules, ignores, limit, respectGitignore }: {
+  { rules, ignores, limit, respectGitignore, depth }: {
     readonly rules: PathRules;
     readonly ignores: readonly FolderIgnores[];
     readonly limit: number;
     readonly respectGitignore: boolean;
+    /** Of the folder the walk started at */
+    readonly depth: number;
   },
 ): Promise<Visited> {
   const listed = await folder.list(limit).catch(unreadable);
@@ -98,6 +105,7 @@ async function visit(
   return {
     files: listed.files.filter((name) => isShown(name, false)).sort().map((name) => ({
       path: [...folder.names, name].join("/"),
+      below: [...folder.names.slice(depth), name].join("/"),
       open: () => folder.file(name),
     })),
     folders: listed.folders.filter((name) => isShown(name, true)).sort().reverse(),

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { CancelError, cancelError } from "../../base/cancel.ts";
+import { type CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";

@@ -1,0 +1,41 @@
+import { access, constants, stat } from "node:fs/promises";
+import { join } from "node:path";
+import type { CommandLookup } from "./command_lookup.ts";
+
+/** Where commands are looked up, whatever PATH says: nothing a workspace contains is found. */
+export const SEARCH_PATH: readonly string[] = [
+  "/usr/local/sbin",
+  "/usr/local/bin",
+  "/usr/sbin",
+  "/usr/bin",
+  "/sbin",
+  "/bin",
+  "/opt/homebrew/bin",
+];
+
+const MAX_NAME = 255;
+
+/** @param searchPath absolute folders, first match wins. Default: SEARCH_PATH */
+export function createCommandLookup(searchPath: readonly string[] = SEARCH_PATH): CommandLookup {
+  return {
+    async find(command) {
+      if (command === "" || command.length > MAX_NAME || /[/\\\0]/.test(command) || /^\.+$/.test(command)) {
+        return undefined;
+      }
+      for (const folder of searchPath) {
+        const path = join(folder, command);
+        if (await isExecutable(path)) return path;
+      }
+      return undefined;
+    },
+  };
+}
+
+async function isExecutable(path: string): Promise<boolean> {
+  try {
+    await access(path, constants.X_OK);
+    return (await stat(path)).isFile();
+  } catch {
+    return false;
+  }
+}

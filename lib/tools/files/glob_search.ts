@@ -1,0 +1,66 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { readScope } from "./read_scope.ts";
+import { pathLine, searchPattern } from "./search_pattern.ts";
+
+const MAX_ENTRIES = 100_000;
+const DEFAULT_LIMIT = 200;
+const MAX_LIMIT = 2000;
+
+/** `glob_search`: the files a glob names, one path a line, sorted (DESIGN.md section 8, "Files"). */
+export const globSearch = defineTool({
+  name: "glob_search",
+  description:
+    "Finds files by glob, as **/*.ts or src/*.{js,css}. Respects .gitignore, does not follow symbolic links. One path a line, sorted",
+  access: "read",
+  enabled: "always",
+  needs: ["files"],
+  input: v.strictObject({
+    pattern: v.pipe(
+      v.string(),
+      v.minLength(1),
+      v.maxLength(1000),
+      v.description("Glob relative to the searched folder: * and ? within a name, ** for any folders, [a-z], {a,b}"),
+    ),
+    path: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Folder to search. Default: the allowed root"))),
+    limit: v.optional(
+      v.pipe(
+        v.number(),
+        v.integer(),
+        v.minValue(1),
+        v.maxValue(MAX_LIMIT),
+        v.description(`Most paths to return, up to ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}`),
+      ),
+    ),
+  }),
+  textField: "pattern",
+  effects: ({ path = "." }) => ({ paths: [path] }),
+  async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
+    const matches = searchPattern(pattern, { anywhere: false });
+    const walk = context.services.files.walk(path, readScope(context), {
+      respectGitignore: true,
+      maxEntries: MAX_ENTRIES,
+      signal: context.signal,
+    });
+    const found: string[] = [];
+    let step = await walk.next();
+    for (; !step.done; step = await walk.next()) {
+      for (const file of step.value) if (matches(file.below)) found.push(file.path);
+    }
+    found.sort();
+    const paths = found.slice(0, limit);
+    const notices = [
+      ...(found.length > limit
+        ? [`[The first ${limit} of ${found.length} files: narrow the pattern or raise limit]`]
+        : []),
+      ...(step.value.truncated
+        ? [`[Not all was searched: there are more than ${MAX_ENTRIES} entries, give a path]`]
+        : []),
+    ];
+    const none = pattern.includes("/")
+      ? "No file matches"
+      : `No file matches; **/${pattern} also searches the folders below`;
+    const lines = paths.length === 0 ? [none, ...notices] : [...paths.map(pathLine), ...notices];
+    return { output: lines.join("\n"), isError: false, data: { paths, truncated: notices.length > 0 } };
+  },
+});

@@ -1,0 +1,24 @@
+import { ToolError } from "../../base/errors.ts";
+import { compileGlob, type PathMatcher } from "../../system/files/glob.ts";
+import { shown } from "../../system/files/parse_path.ts";
+
+/**
+ * A glob over paths below the searched folder.
+ * @param options.anywhere a glob without a slash matches the name at any depth
+ * @throws {ToolError} `glob_invalid`; `path_outside_root` for one that is absolute or has `..`
+ */
+export function searchPattern(glob: string, options: { readonly anywhere: boolean }): PathMatcher {
+  if (glob.startsWith("/") || glob.split("/").includes("..")) {
+    throw new ToolError(
+      "path_outside_root",
+      `Cannot use the glob ${shown(glob.slice(0, 200))}: it must be relative to the searched folder, without ".."`,
+    );
+  }
+  return compileGlob(options.anywhere && !glob.includes("/") ? `**/${glob}` : glob);
+}
+
+/** A path for a line of output: as it is, or quoted when it could be taken for more than one line. */
+export function pathLine(path: string): string {
+  // deno-lint-ignore no-control-regex
+  return /[\u0000-\u001f\u007f\u2028\u2029]/.test(path) ? shown(path) : path;
+}

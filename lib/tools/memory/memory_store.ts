@@ -1,0 +1,35 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { keyField, namespaceField } from "./memory_fields.ts";
+import { DEFAULT_NAMESPACE } from "../../memory/memory.ts";
+
+/** `memory_store`: keeps a text under a key (DESIGN.md section 8, "Memory"). */
+export const memoryStore = defineTool({
+  name: "memory_store",
+  description:
+    "Keeps a text in the agent's memory under a key, in place of an earlier one; memory_recall finds it again",
+  access: "state",
+  enabled: "always",
+  needs: ["memory"],
+  input: v.strictObject({
+    key: keyField,
+    value: v.pipe(v.string(), v.description("The text to keep, at most 64 KiB")),
+    namespace: v.optional(namespaceField),
+    tags: v.optional(
+      v.pipe(
+        v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("A word to find it by"))),
+        v.maxLength(20),
+        v.description("Words to find it by, at most 20"),
+      ),
+    ),
+  }),
+  async run(input, context) {
+    const { record, replaced } = await context.services.memory.store(input);
+    const place = record.namespace === DEFAULT_NAMESPACE ? "" : ` in "${record.namespace}"`;
+    return {
+      output: `${replaced ? "Replaced" : "Stored"} "${record.key}"${place}`,
+      isError: false,
+      data: { key: record.key, namespace: record.namespace, replaced },
+    };
+  },
+});

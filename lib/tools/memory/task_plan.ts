@@ -1,0 +1,55 @@
+import * as v from "valibot";
+import { type Plan, PLAN_STATUSES } from "../../memory/plan_record.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { requireOpFields } from "../runtime/op_fields.ts";
+import type { ToolResult } from "../runtime/tool.ts";
+
+const title = v.pipe(v.string(), v.minLength(1), v.maxLength(500));
+
+const NEEDED = { create: ["tasks"], add: ["title"], update: ["id", "status"], list: [], delete: [] } as const;
+
+/** `task_plan`: the agent's list of tasks, one plan per workspace (DESIGN.md section 8, "Memory, plans, schedule"). */
+export const taskPlan = defineTool({
+  name: "task_plan",
+  description:
+    "Keeps a plan of tasks for longer work: create it, add a task, update a task's status, list or delete it",
+  access: "state",
+  enabled: "always",
+  needs: ["plans"],
+  input: v.strictObject({
+    op: v.pipe(v.picklist(["create", "add", "update", "list", "delete"]), v.description("What to do")),
+    tasks: v.optional(
+      v.pipe(
+        v.array(v.pipe(title, v.description("Title of a task"))),
+        v.minLength(1),
+        v.maxLength(200),
+        v.description("create: the titles, in order"),
+      ),
+    ),
+    title: v.optional(v.pipe(title, v.description("add: the task's title"))),
+    id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(16), v.description("update: the task's id"))),
+    status: v.optional(v.pipe(v.picklist(PLAN_STATUSES), v.description("update: its new status"))),
+  }),
+  check: (input) => requireOpFields("task_plan", input, NEEDED),
+  async run({ op, tasks = [], title = "", id = "", status = "pending" }, { services: { plans }, workspaceRoot }) {
+    switch (op) {
+      case "create":
+        return shown(await plans.create(workspaceRoot, tasks));
+      case "add":
+        return shown(await plans.add(workspaceRoot, title));
+      case "update":
+        return shown(await plans.update(workspaceRoot, id, status));
+      case "list":
+        return shown(await plans.list(workspaceRoot));
+      case "delete": {
+        const deleted = await plans.delete(workspaceRoot);
+        return { output: deleted ? "Deleted the plan" : "There was no plan", isError: false, data: { deleted } };
+      }
+    }
+  },
+});
+
+function shown({ tasks }: Plan): ToolResult {
+  const lines = tasks.map((task) => `${task.id}. [${task.status}] ${task.title}`);
+  return { output: lines.length === 0 ? "There is no plan" : lines.join("\n"), isError: false, data: { tasks } };
+}
