@@ -33,30 +33,35 @@ export function attachedHandle(
   entry: ActiveRun,
   events: AsyncGenerator<readonly AgentEvent[], void, undefined>,
 ): RunHandle {
+  type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
   let started = false;
+  let first: Step | undefined;
+  const stop = (error: CancelError) => {
+    entry.abort(error);
+    if (started) return;
+    // A generator that never ran has no end of its own: its first step writes the end, and is kept for a late reader
+    started = true;
+    first = events.next();
+    first.catch(() => {});
+  };
   const iterator: AsyncIterableIterator<readonly AgentEvent[], void, undefined> = {
-    next() {
+    next(): Step {
       started = true;
-      return events.next();
+      if (first === undefined) return events.next();
+      const step = first;
+      first = undefined;
+      return step;
     },
     return() {
-      entry.abort(new CancelError("client_gone"));
-      // A generator that never ran has no end of its own
-      return started ? events.return() : finish().then(() => ({ done: true, value: undefined }));
+      stop(new CancelError("client_gone"));
+      return events.return();
     },
     [Symbol.asyncIterator]: () => iterator,
-  };
-  const finish = async () => {
-    started = true;
-    for (let step = await events.next(); step.done !== true;) step = await events.next();
   };
   return {
     ...identityOf(entry),
     events: () => iterator,
-    cancel(reason) {
-      entry.abort(new CancelError(reason));
-      if (!started) finish().catch(() => {});
-    },
+    cancel: (reason) => stop(new CancelError(reason)),
   };
 }
 
@@ -75,10 +80,11 @@ export interface DurableOptions {
 /** Starts the work at once; it ends whether somebody reads it or not. */
 export function durableHandle(entry: ActiveRun, { events, recorder, runs }: DurableOptions): DurableHandle {
   let over = false;
+  let terminal: AgentEvent | undefined;
   let wake = () => {};
   const work = async () => {
     try {
-      for (let step = await events.next(); step.done !== true;) step = await events.next();
+      for (let step = await events.next(); step.done !== true; step = await events.next()) terminal = step.value.at(-1);
     } catch {
       // The refusal, which the entry keeps for its readers
     } finally {
@@ -86,34 +92,30 @@ export function durableHandle(entry: ActiveRun, { events, recorder, runs }: Dura
       wake();
     }
   };
+  // The terminal event is shown once the work is over, for only then it is known to be on disk
+  const shown = (batch: readonly AgentEvent[]) => batch.filter((event) => !isTerminal(event));
   async function* follow(): AsyncGenerator<readonly AgentEvent[], void, undefined> {
-    for (let seq = 0;;) {
+    let seq = 0;
+    for (;;) {
       const finished = over;
       if (recorder.durableSeq > seq) {
         for await (const batch of runs.replay(entry.id, seq)) {
-          yield* shown(batch);
           seq = batch.at(-1)?.seq ?? seq;
+          if (shown(batch).length > 0) yield shown(batch);
         }
       }
       const live = recorder.pending(seq);
-      if (live.length > 0) {
-        yield* shown(live);
-        seq = live.at(-1)?.seq ?? seq;
-      }
+      seq = live.at(-1)?.seq ?? seq;
+      if (shown(live).length > 0) yield shown(live);
       if (finished) {
         if (entry.refused !== undefined) throw entry.refused;
+        if (terminal !== undefined) yield [terminal];
         return;
       }
-      if (!over && recorder.durableSeq <= seq && recorder.pending(seq).length === 0) {
-        await new Promise<void>((resolve) => (wake = resolve));
-      }
+      if (over || recorder.durableSeq > seq || recorder.pending(seq).length > 0) continue;
+      await new Promise<void>((resolve) => (wake = resolve));
     }
   }
-  // A refused run ends with the thrown refusal in place of its terminal event
-  const shown = (batch: readonly AgentEvent[]) => {
-    const events = entry.refused === undefined ? batch : batch.filter((event) => !isTerminal(event));
-    return events.length === 0 ? [] : [events];
-  };
   void work();
   return {
     ...identityOf(entry),

@@ -67,7 +67,7 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
       return { text, run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage } };
     case "error": {
       const { code, message } = event;
-      return { text, run: { ...run, status: statusOf(code), ended_at: event.time, error: { code, message } } };
+      return { text, run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } } };
     }
     case "turn_start":
     case "turn_restart":
@@ -82,10 +82,11 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
   }
 }
 
-/** The status a run ends with for the code of its error event. */
-function statusOf(code: string): RunStatus {
-  if (code === "cancelled" || code === "client_gone" || code === "shutdown") return "cancelled";
-  return code === "needs_review" ? "needs_review" : "failed";
+/** The status a run ends with by its terminal event. */
+export function endStatus(event: { readonly type: "done" } | { readonly type: "error"; readonly code: string }): RunStatus {
+  if (event.type === "done") return "completed";
+  if (event.code === "cancelled" || event.code === "client_gone" || event.code === "shutdown") return "cancelled";
+  return event.code === "needs_review" ? "needs_review" : "failed";
 }
 
 function toKind(kind: string, fallback: RunKind): RunKind {

@@ -16,7 +16,7 @@ import type { Store } from "../storage/store.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
-import { createRunState } from "./apply_event.ts";
+import { createRunState, endStatus } from "./apply_event.ts";
 import { createConversations } from "./conversations.ts";
 import { denyUnattended } from "./deny_unattended.ts";
 import { recoverRuns } from "./recover_runs.ts";
@@ -84,23 +84,25 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       },
       async end({ terminal, added, refused }) {
         entry.refused = refused;
+        // Durable work that a shutdown stops keeps an open journal: the next start finds it
+        const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
+        let status = endStatus(terminal);
         try {
-          // Durable work that a shutdown stops keeps an open journal: the next start finds it
-          if (terminal.type === "error" && terminal.code === "shutdown" && request.durable) return;
-          if (!recorder?.active) return;
+          if (suspends || !recorder?.active) return;
           const { conversationId } = entry;
-          const spoken = refused === undefined && (terminal.type === "done" || added.length > 0);
+          const said = refused === undefined && (terminal.type === "done" || added.length > 0);
           const messages = [...request.messages.filter((message) => !isInstruction(message)), ...added];
-          const writes = conversationId === null || !spoken
+          const writes = conversationId === null || !said
             ? []
             : await conversations.writes(conversationId, { runId: entry.id, messages, time: terminal.time });
           await recorder.commit(writes);
+        } catch (error) {
+          status = "failed";
+          throw error;
         } finally {
           active.delete(entry.id);
           work.place.leave();
-          const cancelled = terminal.type === "error" &&
-            ["cancelled", "client_gone", "shutdown"].includes(terminal.code);
-          ended.with(terminal.type === "done" ? "completed" : cancelled ? "cancelled" : "failed").add();
+          if (!suspends) ended.with(status).add();
           if (active.size === 0) onIdle();
         }
       },
