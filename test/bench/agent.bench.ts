@@ -1,0 +1,90 @@
+/**
+ * What the supervisor and the loop cost beside the provider itself: CPU per run of 20 chunks, as `node test/bench/agent.bench.ts`.
+ * The scripted provider yields without waiting, so all that is measured is ours. Lower is better; the first round only warms up.
+ */
+import { performance } from "node:perf_hooks";
+import { systemClock } from "../../lib/base/clock.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import type { Provider } from "../../lib/providers/provider.ts";
+import type { RunRequest } from "../../lib/runs/run_request.ts";
+import { createSupervisor } from "../../lib/runs/supervisor.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
+import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+
+const CHUNKS = 20;
+const RUNS = 20_000;
+const ROUNDS = 5;
+
+const provider: Provider = {
+  name: "bench",
+  async *stream(): AsyncGenerator<readonly ProviderEvent[]> {
+    for (let i = 0; i < CHUNKS; i++) yield [{ type: "text_delta", delta: "chunk of text " }];
+    const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
+    yield [{ type: "finish", finish_reason: "stop", usage }];
+  },
+  listModels: () => Promise.resolve([]),
+  close: () => Promise.resolve(),
+};
+
+const runs = createSupervisor({
+  store: createMemoryStore(),
+  clock: systemClock,
+  random: createSystemRandom(),
+  log: SILENT,
+  metrics: createMetrics(),
+  providers: createScriptedProviders(provider),
+  tools: createFakeToolDoor([{ name: "read_file" }]),
+  agent: () => ({
+    systemPrompt: "",
+    maxIterations: 20,
+    maxToolCalls: 100,
+    parallelTools: true,
+    contextWindowTokens: 0,
+    tokensPerRun: 0,
+    tools: ["*"],
+  }),
+  limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8 }),
+});
+
+const request: RunRequest = {
+  kind: "chat",
+  messages: [{ role: "user", content: "Hello" }],
+  caller: { via: "http", tokenId: null, scopes: ["chat"] },
+  durable: false,
+  canApprove: false,
+  agentTools: "none",
+  clientTools: [],
+  parameters: {},
+};
+
+let events = 0;
+const direct = async () => {
+  const asked = { model: "m", messages: request.messages, tools: [], parameters: {} };
+  const controller = new AbortController();
+  for await (const batch of provider.stream(asked, { signal: controller.signal })) events += batch.length;
+};
+const supervised = (asked: RunRequest) => async () => {
+  const handle = await runs.start(asked);
+  for await (const batch of handle.events()) events += batch.length;
+};
+
+const cases: readonly (readonly [name: string, run: () => Promise<void>])[] = [
+  ["provider alone", direct],
+  ["supervised, no tools", supervised(request)],
+  ["supervised, agent tools offered", supervised({ ...request, agentTools: "configured" })],
+];
+for (let round = 0; round <= ROUNDS; round++) {
+  for (const [name, run] of cases) {
+    const cpu = process.cpuUsage();
+    const begun = performance.now();
+    for (let i = 0; i < RUNS; i++) await run();
+    const { user, system } = process.cpuUsage(cpu);
+    const wall = ((performance.now() - begun) * 1000) / RUNS;
+    if (round > 0) console.log(`${name.padEnd(34)} ${((user + system) / RUNS).toFixed(1)} us CPU  ${wall.toFixed(1)} us wall`);
+  }
+}
+console.log(`${events} events`);
