@@ -118,11 +118,9 @@ export class GatewayRequestContext implements RequestContext {
 
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
 
-/** The connection is closed with the reply: what the client still sends is not read. */
+/** The refusal of a long body. The connection stays: closed at once, it would break before a client that still sends has read why. */
 export function tooLarge(maxBytes: number) {
-  return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`, {
-    headers: { connection: "close" },
-  });
+  return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`);
 }
 
 function slowBody(seconds: number) {

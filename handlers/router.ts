@@ -37,9 +37,9 @@ export interface ConnectionInfo {
 
 export interface GatewayRouter {
   /** Answers every request, also a broken one; never throws or rejects */
-  fetch(request: Request, connection?: ConnectionInfo): Response | Promise<Response>;
+  readonly fetch: (request: Request, connection?: ConnectionInfo) => Response | Promise<Response>;
   /** A WebSocket handshake through the same checks: hooks when it is accepted, else hooks that answer with the refusal */
-  resolveWebSocket(request: Request, connection?: ConnectionInfo): Partial<Hooks>;
+  readonly resolveWebSocket: (request: Request, connection?: ConnectionInfo) => Partial<Hooks>;
 }
 
 /**
@@ -108,37 +108,38 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     return response;
   }
 
-  return {
-    fetch(request, connection) {
-      const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: false };
-      const context = open(request, connection);
-      const fail = (error: unknown) => finish(request, context, errorReply(context, error), seen);
-      try {
-        const match = admit(request, context, seen);
-        if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
-        const reply = idempotency.run(request, context, match.route);
-        if (reply instanceof Promise) return reply.then((done) => finish(request, context, done, seen)).catch(fail);
-        return finish(request, context, reply, seen);
-      } catch (error) {
-        return fail(error);
-      }
-    },
-    resolveWebSocket(request, connection) {
-      const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: true };
-      const context = open(request, connection);
-      try {
-        const match = admit(request, context, seen);
-        const hooks = match?.route.websocket?.(context);
-        if (hooks === undefined) throw notFound();
-        observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: 101 });
-        context.detach();
-        return withReplyHeaders(hooks, context.replyHeaders);
-      } catch (error) {
-        const refusal = finish(request, context, errorReply(context, error), seen);
-        return { upgrade: () => refusal };
-      }
-    },
-  };
+  function answer(request: Request, connection: ConnectionInfo | undefined): Response | Promise<Response> {
+    const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: false };
+    const context = open(request, connection);
+    const fail = (error: unknown) => finish(request, context, errorReply(context, error), seen);
+    try {
+      const match = admit(request, context, seen);
+      if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
+      const reply = idempotency.run(request, context, match.route);
+      if (!(reply instanceof Promise)) return finish(request, context, reply, seen);
+      return reply.then((done) => finish(request, context, done, seen), fail);
+    } catch (error) {
+      return fail(error);
+    }
+  }
+
+  function acceptSocket(request: Request, connection: ConnectionInfo | undefined): Partial<Hooks> {
+    const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: true };
+    const context = open(request, connection);
+    try {
+      const match = admit(request, context, seen);
+      const hooks = match?.route.websocket?.(context);
+      if (hooks === undefined) throw notFound();
+      context.detach();
+      observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: 101 });
+      return withReplyHeaders(hooks, context.replyHeaders);
+    } catch (error) {
+      const refusal = finish(request, context, errorReply(context, error), seen);
+      return { upgrade: () => refusal };
+    }
+  }
+
+  return { fetch: answer, resolveWebSocket: acceptSocket };
 }
 
 /** What is learnt of a request on its way, for metrics and the access log. */

@@ -1,3 +1,5 @@
+import { chatRoute, legacyWebhookRoute } from "./chat.ts";
+import { completionsRoute } from "./completions.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
@@ -8,6 +10,7 @@ import { pingRoute } from "./ping.ts";
 import type { Route } from "./route.ts";
 import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
+import { webhookRoute } from "./webhook.ts";
 import { wsTicketRoute } from "./ws_ticket.ts";
 
 /** Every route of the gateway (DESIGN.md section 2). */
@@ -18,8 +21,12 @@ export const ROUTES: readonly Route[] = [
   metricsRoute,
   pairRoute,
   pingRoute,
+  webhookRoute,
+  chatRoute,
+  completionsRoute,
   modelsRoute,
   modelRoute,
+  legacyWebhookRoute,
   toolsRoute,
   toolRoute,
   callToolRoute,

@@ -1,0 +1,165 @@
+import type { Server } from "srvx";
+import { type BodyReader, readWebBody } from "../handlers/request_context.ts";
+import { errorBody } from "../handlers/wire/to_http_error.ts";
+import { type ErrorCode, httpError } from "../handlers/wire/error_codes.ts";
+import type { SocketServer } from "./socket_server.ts";
+
+export interface NodeServerLimits {
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+}
+
+/** Bytes of a request's line and headers; Node's own parser answers 431 above. */
+const MAX_HEADER_BYTES = 16 * 1024;
+const KEEP_ALIVE_MS = 75_000;
+
+/** Limits of Node's HTTP server; other runtimes have their own and take no notice. */
+export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeServerLimits) {
+  return {
+    maxHeaderSize: MAX_HEADER_BYTES,
+    headersTimeout: Math.min(headersTimeoutMs, requestTimeoutMs),
+    requestTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: Math.max(100, Math.min(headersTimeoutMs, 10_000) / 2),
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    // Answered below, in the one error shape
+    requireHostHeader: false,
+    // Node 24.9 and later; an upgrade to anything else is then an ordinary request
+    shouldUpgradeCallback: (request: { readonly headers: { readonly upgrade?: string | undefined } }) =>
+      isWebSocket(request.headers.upgrade),
+  };
+}
+
+type NodeHttpServer = NonNullable<NonNullable<Server["node"]>["server"]>;
+type Listener = (...values: never[]) => void;
+/** What is used of a connection. */
+interface Socket {
+  readonly writable: boolean;
+  readonly _httpMessage?: { readonly headersSent: boolean } | null;
+  on(event: "error", listener: () => void): unknown;
+  end(text: string): unknown;
+  destroy(): unknown;
+}
+interface Incoming {
+  readonly url?: string;
+  readonly httpVersion: string;
+  readonly headers: { readonly host?: string; readonly upgrade?: string };
+  readonly socket: Socket;
+}
+
+interface Reply {
+  writeHead(status: number, headers: Readonly<Record<string, string | number>>): unknown;
+  end(text: string): unknown;
+}
+
+export interface HardenOptions {
+  readonly sockets: SocketServer;
+  readonly newRequestId: () => string;
+}
+
+/** Gives what breaks below HTTP the one error shape, and hands handshakes to the socket server. Does nothing elsewhere than on Node. */
+export function hardenNodeServer(server: Server, { sockets, newRequestId }: HardenOptions): void {
+  const node = server.node?.server as (NodeHttpServer & { maxHeadersCount: number }) | undefined;
+  if (node === undefined) return;
+  // 0: no limit of their number, above which Node drops headers in silence; their bytes are limited
+  node.maxHeadersCount = 0;
+  const refuse = (socket: Socket, code: ErrorCode, reason: string) => {
+    const { status, headers, body } = refusal(code, reason, newRequestId());
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+    socket.end(`HTTP/1.1 ${status} ${STATUS_TEXT[status] ?? "Bad Request"}\r\n${lines.join("")}\r\n${body}`);
+  };
+  const on = (event: string, listener: Listener) => node.on(event, listener as () => void);
+  const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
+  node.removeAllListeners("request");
+  on("request", (request: Incoming, reply: Reply) => {
+    if (isSound(request)) return answer?.(request, reply);
+    const { status, headers, body } = refusal("invalid_request", UNSOUND, newRequestId());
+    reply.writeHead(status, headers);
+    reply.end(body);
+  });
+  on("clientError", (error: Error & { code?: string }, socket: Socket) => {
+    if (!socket.writable || error.code === "ECONNRESET" || socket._httpMessage?.headersSent) {
+      return void socket.destroy();
+    }
+    refuse(socket, ...(PARSER_ERRORS[error.code ?? ""] ?? (["invalid_request", "it is not valid HTTP"] as const)));
+  });
+  on("upgrade", (request: Incoming, socket: Socket, head: Uint8Array) => {
+    // Without a listener, a client that goes away during the checks would end the process
+    socket.on("error", () => socket.destroy());
+    if (!isSound(request)) refuse(socket, "invalid_request", UNSOUND);
+    else if (isWebSocket(request.headers.upgrade)) sockets.upgradeOnNode?.(request, socket, head);
+    else refuse(socket, "invalid_request", "the only upgrade here is to a WebSocket");
+  });
+}
+
+const PARSER_ERRORS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
+  HPE_HEADER_OVERFLOW: ["headers_too_large", `its headers are longer than ${MAX_HEADER_BYTES} bytes`],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ["payload_too_large", "its chunk extensions are too long"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "it did not arrive in time"],
+};
+
+function isWebSocket(upgrade: string | undefined): boolean {
+  return upgrade?.toLowerCase() === "websocket";
+}
+
+function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
+  if (headers.host === undefined && httpVersion === "1.1") return false;
+  return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
+}
+
+function refusal(code: ErrorCode, reason: string, requestId: string) {
+  const error = httpError(code, `Cannot read the request: ${reason}`);
+  const body = JSON.stringify(errorBody(error));
+  const headers = {
+    "x-request-id": requestId,
+    "content-type": "application/json",
+    "content-length": Buffer.byteLength(body),
+    connection: "close",
+  };
+  return { status: error.status, headers, body };
+}
+
+const UNSOUND = "it names no host, or its target is no address";
+
+const STATUS_TEXT: Readonly<Record<number, string>> = {
+  408: "Request Timeout",
+  413: "Payload Too Large",
+  431: "Request Header Fields Too Large",
+};
+
+/** What is used of a request's stream. */
+interface BodyStream {
+  readonly headers: { readonly "content-length"?: string; readonly "transfer-encoding"?: string };
+  on(event: string, listener: (value: never) => void): unknown;
+  off(event: string, listener: (value: never) => void): unknown;
+}
+
+/** Reads the body from Node's own stream, past the web stream over it, which costs tens of microseconds. */
+export const readNodeBody: BodyReader = (request, maxBytes) => {
+  const stream = (request as { runtime?: { node?: { req?: BodyStream } } }).runtime?.node?.req;
+  if (stream === undefined) return readWebBody(request, maxBytes);
+  if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
+  return new Promise((resolve, reject) => {
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    const settle = (done: () => void) => {
+      stream.off("data", onData);
+      stream.off("end", onEnd);
+      stream.off("error", onGone);
+      stream.off("close", onGone);
+      done();
+    };
+    const onData = (chunk: Uint8Array) => {
+      size += chunk.length;
+      if (size > maxBytes) settle(() => reject(new RangeError(`Body is longer than ${maxBytes} bytes`)));
+      else chunks.push(chunk);
+    };
+    const onEnd = () => settle(() => resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks))); // length was checked
+    const onGone = () => settle(() => reject(new Error("The connection ended within the body")));
+    stream.on("data", onData);
+    stream.on("end", onEnd);
+    stream.on("error", onGone);
+    stream.on("close", onGone);
+  });
+};
+
+const EMPTY = Promise.resolve(new Uint8Array(0));

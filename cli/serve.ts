@@ -1,0 +1,144 @@
+import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
+import { createRouter, type GatewayRouter } from "../handlers/router.ts";
+import { ROUTES } from "../handlers/routes.ts";
+import type { ResponseClass } from "../handlers/route.ts";
+import type { GatewayServices } from "../lib/gateway.ts";
+import { hardenNodeServer, nodeServerOptions, readNodeBody } from "./node_server.ts";
+import { createSocketServer, type SocketServer } from "./socket_server.ts";
+
+export interface ServeOptions {
+  readonly services: GatewayServices;
+  /** `localhost`, an IPv4 or an IPv6 address, with or without brackets */
+  readonly host: string;
+  /** 0 takes a free one */
+  readonly port: number;
+  /** Milliseconds for the headers of a request to arrive (Node). Default 30,000 */
+  readonly headersTimeoutMs?: number;
+}
+
+/** A gateway with an open port. */
+export interface RunningServer {
+  readonly host: string;
+  /** The real one */
+  readonly port: number;
+  /** As a browser takes it, with a slash at the end */
+  readonly url: string;
+  /**
+   * Ends it (DESIGN.md "Drain"): accepts nothing new, closes what is idle, lets attached work finish for `graceMs` and cancels the
+   * rest, then closes every connection. The services stay open.
+   */
+  drain(graceMs: number): Promise<void>;
+}
+
+/** The address cannot be listened on; `code` is the system's, as EADDRINUSE. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+  readonly code: string;
+  constructor(code: string, message: string, options: { readonly cause: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+const HEADERS_TIMEOUT_MS = 30_000;
+const IDLE_SWEEP_MS = 20;
+/** After the grace, the time to flush the last replies; Deno's close() may hang for ever. */
+const CLOSE_LIMIT_MS = 2_000;
+
+/**
+ * Opens the gateway's port, on Node and Deno. The only place that does.
+ * @throws {ListenError} naming address and port
+ */
+export async function serveGateway(options: ServeOptions): Promise<RunningServer> {
+  const { services } = options;
+  const host = options.host.replace(/^\[(.*)\]$/, "$1");
+  const { gateway } = services.config();
+  const router = createRouter({
+    services,
+    routes: ROUTES,
+    Response: FastResponse as unknown as ResponseClass, // differs only in what it leaves undone
+    readBody: readNodeBody,
+  });
+  const sockets = await createSocketServer({
+    router,
+    maxMessageBytes: gateway.websocket.max_message_bytes,
+    heartbeatSecs: gateway.websocket.heartbeat_secs,
+  });
+  const stop = new AbortController();
+  const server = serve({
+    hostname: host,
+    port: options.port,
+    manual: true,
+    silent: true,
+    gracefulShutdown: false,
+    fetch: fetchOf(router, sockets),
+    node: nodeServerOptions({
+      headersTimeoutMs: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
+      requestTimeoutMs: gateway.request_timeout_secs * 1000,
+    }) as object,
+    deno: { signal: stop.signal },
+  });
+  hardenNodeServer(server, { sockets, newRequestId: () => services.random.id("req_") });
+  await listen(server, host, options.port);
+  const url = new URL(server.url ?? "");
+  return {
+    host,
+    port: Number(url.port),
+    url: url.href,
+    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop }),
+  };
+}
+
+function fetchOf(router: GatewayRouter, sockets: SocketServer) {
+  return (request: ServerRequest): Response | Promise<Response> =>
+    sockets.upgradeInFetch(request) ?? router.fetch(request, { remoteAddress: request.ip });
+}
+
+async function listen(server: Server, host: string, port: number): Promise<void> {
+  try {
+    await server.serve();
+  } catch (error) {
+    const shown = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+    const code = error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "EUNKNOWN";
+    throw new ListenError(code, `Cannot listen on ${shown}: ${REASONS[code] ?? "the system refuses it"}`, {
+      cause: error,
+    });
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the port is in use; stop the other program, or choose another with --port",
+  EACCES: "this user may not use the port; choose one above 1023 with --port",
+  EADDRNOTAVAIL: "the machine has no such address; choose another with --host",
+  ENOTFOUND: "the host name is unknown; choose another with --host",
+};
+
+interface DrainOptions {
+  readonly services: GatewayServices;
+  readonly server: Server;
+  readonly sockets: SocketServer;
+  readonly graceMs: number;
+  readonly stop: AbortController;
+}
+
+async function drain({ services, server, sockets, graceMs, stop }: DrainOptions): Promise<void> {
+  const { clock } = services;
+  services.beginDrain();
+  let isClosed = false;
+  const closed = server.close().catch(() => {}).then(() => void (isClosed = true));
+  const node = server.node?.server;
+  const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
+    if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
+  });
+  sockets.closeIdle();
+  await services.drain(graceMs);
+  sockets.closeAll();
+  const limit = new AbortController();
+  await Promise.race([closed, clock.sleep(CLOSE_LIMIT_MS, limit.signal).catch(() => {})]);
+  limit.abort();
+  idleSweep.clear();
+  sockets.terminate();
+  if (node !== undefined && "closeAllConnections" in node) node.closeAllConnections();
+  // Deno refuses to abort a server that has closed
+  if (!isClosed) stop.abort();
+}

@@ -1,0 +1,100 @@
+import type { Hooks } from "crossws";
+import { resolve } from "node:path";
+import { ConfigError } from "../lib/base/errors.ts";
+import type { LogLevel } from "../lib/base/telemetry/log.ts";
+import { VERSION } from "../lib/base/version.ts";
+import { toKeyText } from "../lib/config/key_path.ts";
+import { validateConfig } from "../lib/config/validate_config.ts";
+import { createServices } from "../lib/gateway.ts";
+import { createRouter } from "./router.ts";
+import { ROUTES } from "./routes.ts";
+
+/** One line of the gateway's log. Secrets are removed. */
+export interface GatewayLogLine {
+  readonly level: LogLevel;
+  /** Milliseconds since the epoch */
+  readonly time: number;
+  readonly message: string;
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface GatewayOptions {
+  /** Folder of the gateway's own data; made when it is missing. One gateway per folder */
+  readonly dataDir: string;
+  /** The folder the agent works in */
+  readonly workspace: string;
+  /** The tables and keys of `postern.toml` as an object. Default: every default */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** Path the gateway is mounted under, as `/gateway`. Default: the root */
+  readonly basePath?: string;
+  /** Environment variables, for the API keys the configuration names and for `POSTERN_TOKEN`. Default: none */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
+  /** Home folder, for paths that begin with `~`. Default: the data directory */
+  readonly home?: string;
+  /** false: no agent; its routes answer 503. Default true */
+  readonly agent?: boolean;
+  /** Receives the log, the access log in it. Default: nowhere */
+  readonly onLog?: (line: GatewayLogLine) => void;
+  /** The class replies are made of, as srvx's FastResponse. Default: the global one */
+  readonly Response?: typeof globalThis.Response;
+}
+
+/** What the server around the gateway knows of a request and the request does not say. */
+export interface GatewayConnection {
+  /** Address of the peer, for the per-identity limit and the log */
+  readonly remoteAddress?: string | undefined;
+}
+
+/** A gateway inside another server. */
+export interface Gateway {
+  /** Answers a request; never rejects */
+  readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
+  /** Give `resolve` to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
+  readonly websocket: { readonly resolve: (request: Request) => Partial<Hooks> };
+  /** A one-time code for POST /pair, `ABCD-EFGH`; an earlier one is void */
+  readonly createPairingCode: () => Promise<string>;
+  /** Stops the agent's work, after `shutdown_grace_secs` at most, and gives the data directory free */
+  readonly close: () => Promise<void>;
+}
+
+/**
+ * A gateway to mount in any fetch-based server.
+ *
+ * The guards follow the configuration: with the default `gateway.host`, requests must name a loopback host or one of
+ * `gateway.allowed_hosts`.
+ * @throws {ConfigError} a wrong configuration, a data directory in use
+ */
+export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  const dataDir = resolve(options.dataDir);
+  const validation = validateConfig([{ ...options.config }]);
+  if ("findings" in validation) {
+    const messages = validation.findings.map(({ path, reason }) => `Cannot use "${toKeyText(path)}": ${reason}`);
+    throw new ConfigError("config_invalid", messages.join("\n"));
+  }
+  const { config } = validation;
+  const services = await createServices({
+    config,
+    dataDir,
+    workspaceRoot: resolve(options.workspace),
+    home: options.home ?? dataDir,
+    environment: options.environment ?? {},
+    version: VERSION,
+    agent: options.agent ?? true,
+    logSink: options.onLog ?? (() => {}),
+  });
+  const router = createRouter({
+    services,
+    routes: ROUTES,
+    basePath: (options.basePath ?? "").replace(/\/+$/, ""),
+    ...(options.Response === undefined ? {} : { Response: options.Response }),
+  });
+  return {
+    fetch: async (request, connection) => await router.fetch(request, connection),
+    websocket: { resolve: (request) => router.resolveWebSocket(request) },
+    createPairingCode: async () => (await services.pairing.createCode()).code,
+    async close() {
+      await services.drain(config.gateway.shutdown_grace_secs * 1000);
+      await services.close();
+    },
+  };
+}

@@ -1,0 +1,2 @@
+/** The version of this build, the one of package.json; a test compares them. */
+export const VERSION = "0.1.0";
