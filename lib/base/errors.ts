@@ -98,6 +98,14 @@ export class ProviderError extends Error {
   }
 }
 
+/** One thing wrong with the configuration. `message` is whole by itself: it names place, key, reason and way out. */
+export interface ConfigProblem {
+  readonly message: string;
+  readonly key: string | undefined;
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+}
+
 export interface ConfigErrorOptions {
   /** Dotted key path, as `gateway.port` */
   readonly key?: string | undefined;
@@ -105,6 +113,8 @@ export interface ConfigErrorOptions {
   readonly file?: string | undefined;
   /** 1-based */
   readonly line?: number | undefined;
+  /** All that was found, where there may be several; the message holds each on a line of its own */
+  readonly problems?: readonly ConfigProblem[] | undefined;
   readonly cause?: unknown;
 }
 
@@ -115,8 +125,11 @@ export class ConfigError extends Error {
   readonly key: string | undefined;
   readonly file: string | undefined;
   readonly line: number | undefined;
+  readonly problems: readonly ConfigProblem[];
   constructor(code: string, message: string, options: ConfigErrorOptions = {}) {
     super(message, { cause: options.cause });
+    const { key, file, line } = options;
+    this.problems = options.problems ?? [{ message, key, file, line }];
     this.code = code;
     this.key = options.key;
     this.file = options.file;

@@ -53,7 +53,10 @@ export const hardwareSchema = v.strictObject({
   boards: named(
     v.strictObject({
       /** `host:port` of the GDB server */
-      gdb_remote: v.optional(v.pipe(v.string(), v.regex(/^\S+:\d{1,5}$/)), "127.0.0.1:3333"),
+      gdb_remote: v.optional(
+        v.pipe(v.string(), v.regex(/^\S+:\d{1,5}$/), v.description("an address with a port, as 127.0.0.1:3333")),
+        "127.0.0.1:3333",
+      ),
       memory_map: v.optional(v.pipe(v.array(regionSchema), v.maxLength(1000)), []),
     }),
   ),

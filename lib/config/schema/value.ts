@@ -30,10 +30,15 @@ export const textTable = () =>
   v.optional(v.record(v.string(), v.pipe(v.string(), v.maxLength(MAX_TEXT_CHARACTERS))), {});
 
 /** An http or https address; empty: not set. */
-export const httpUrl = () => v.optional(v.pipe(v.string(), v.regex(/^(https?:\/\/[^\s/]+\S*)?$/)), "");
+export const httpUrl = () =>
+  v.optional(v.pipe(v.string(), v.regex(/^(https?:\/\/[^\s/]+\S*)?$/), v.description("an http or https address")), "");
 
 /** Name of an environment variable, never a secret itself; empty: not set. */
-export const environmentName = () => v.optional(v.pipe(v.string(), v.regex(/^([A-Za-z_][A-Za-z0-9_]*)?$/)), "");
+export const environmentName = () =>
+  v.optional(
+    v.pipe(v.string(), v.regex(/^([A-Za-z_][A-Za-z0-9_]*)?$/), v.description("the name of an environment variable")),
+    "",
+  );
 
 /** Tables by a name of the user's choice: lower-case letters, digits, `_` and `-`, 1-64 characters. */
 export const named = <const S extends v.GenericSchema>(entry: S) =>

@@ -16,7 +16,11 @@ const credentialSchema = v.strictObject({
   /** Name of the request header */
   header: required(),
   /** Environment variable that holds its value */
-  value_env: v.pipe(v.string(), v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/)),
+  value_env: v.pipe(
+    v.string(),
+    v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/),
+    v.description("the name of an environment variable"),
+  ),
   /** Exact hosts that get it */
   hosts: v.pipe(v.array(required()), v.minLength(1)),
 });

@@ -1,0 +1,31 @@
+import { randomUUID } from "node:crypto";
+import { mkdir, open, realpath, rename, rm, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+
+const NEW_FILE_MODE = 0o600;
+
+/**
+ * Writes a file so that a reader, or the next start after a power loss, sees the old text or the new one, never a part.
+ * A symbolic link keeps pointing at the file; the file keeps its mode, a new one gets 0600, its folder 0700.
+ */
+export async function writeAtomically(path: string, text: string): Promise<void> {
+  const target = await realpath(path).catch(() => path);
+  const mode = await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
+  const folder = dirname(target);
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  const temporary = join(folder, `.${randomUUID()}.tmp`);
+  try {
+    const file = await open(temporary, "wx", NEW_FILE_MODE);
+    try {
+      await file.writeFile(text);
+      await file.chmod(mode);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, target);
+  } catch (cause) {
+    await rm(temporary, { force: true });
+    throw cause;
+  }
+}

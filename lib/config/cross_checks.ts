@@ -1,0 +1,100 @@
+import type { Config } from "./config.ts";
+import type { KeyPath } from "./key_path.ts";
+import { PROVIDER_KINDS } from "./schema/provider.ts";
+
+/** Something that is wrong although each value is fine by itself. `reason` goes on after `Cannot use "key" (place): `. */
+export interface Contradiction {
+  readonly path: KeyPath;
+  readonly reason: string;
+}
+
+/** What contradicts itself in a configuration whose every value is within its bounds. */
+export function crossChecks(config: Config): readonly Contradiction[] {
+  return [...gatewayChecks(config), ...providerChecks(config), ...extensionChecks(config), ...systemChecks(config)];
+}
+
+function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
+  const { websocket, node_control: nodes } = gateway;
+  for (const [index, origin] of gateway.cors_origins.entries()) {
+    if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
+    yield {
+      path: ["gateway", "cors_origins", index],
+      reason: 'it must be "*" or an origin, as "https://app.example.com" without a path',
+    };
+  }
+  if (gateway.cors_origins.includes("*") && !gateway.require_pairing) {
+    yield {
+      path: ["gateway", "cors_origins"],
+      reason: '"*" without pairing lets every web page in; name the origins or set gateway.require_pairing = true',
+    };
+  }
+  if (websocket.pong_timeout_secs < websocket.heartbeat_secs) {
+    yield {
+      path: ["gateway", "websocket", "pong_timeout_secs"],
+      reason: `it must not be below heartbeat_secs (${websocket.heartbeat_secs})`,
+    };
+  }
+  if (nodes.auth_token !== "" && nodes.auth_token_env !== "") {
+    yield { path: ["gateway", "node_control", "auth_token"], reason: "auth_token_env is set too; keep one of the two" };
+  }
+  if (nodes.enabled && nodes.auth_token === "" && nodes.auth_token_env === "") {
+    yield { path: ["gateway", "node_control", "enabled"], reason: "node control needs auth_token_env (or auth_token)" };
+  }
+}
+
+function* providerChecks(config: Config): Iterable<Contradiction> {
+  const tables = [
+    { path: ["provider"], provider: config.provider },
+    ...Object.entries(config.providers).map(([name, provider]) => ({ path: ["providers", name], provider })),
+  ];
+  for (const { path, provider } of tables) {
+    if (provider.kind === "openai_compatible" && provider.base_url === "") {
+      yield {
+        path: [...path, "base_url"],
+        reason: 'kind = "openai_compatible" needs the address of the API, as "http://127.0.0.1:8000/v1"',
+      };
+    }
+    if (provider.api_key_env !== "" && provider.api_key_file !== "") {
+      yield { path: [...path, "api_key_file"], reason: "api_key_env is set too; keep one of the two" };
+    }
+    for (const [index, name] of provider.fallback.entries()) {
+      const first = name.split("/", 1)[0] ?? name;
+      if (Object.hasOwn(config.providers, first) || PROVIDER_KINDS.some((kind) => kind === first)) continue;
+      yield { path: [...path, "fallback", index], reason: `there is no [providers.${first}]` };
+    }
+  }
+}
+
+function* extensionChecks(config: Config): Iterable<Contradiction> {
+  for (const [name, agent] of Object.entries(config.agents)) {
+    const index = agent.allowed_tools.indexOf("delegate");
+    if (index >= 0) {
+      yield { path: ["agents", name, "allowed_tools", index], reason: "a sub-agent may not delegate; take it out" };
+    }
+  }
+  for (const [name, server] of Object.entries(config.mcp.servers)) {
+    if ((server.command === "") === (server.url === "")) {
+      yield { path: ["mcp", "servers", name], reason: "it must have either command or url" };
+    } else if (server.url !== "" && !/^https?:\/\/[^\s/]/.test(server.url)) {
+      yield { path: ["mcp", "servers", name, "url"], reason: "it must be an http or https address" };
+    }
+  }
+}
+
+function* systemChecks(config: Config): Iterable<Contradiction> {
+  if (config.storage.driver === "postgres" && !/^postgres(ql)?:\/\//.test(config.storage.url)) {
+    yield { path: ["storage", "url"], reason: 'driver = "postgres" needs a postgres:// address' };
+  }
+  if (config.cron.timezone !== "" && !isTimezone(config.cron.timezone)) {
+    yield { path: ["cron", "timezone"], reason: 'it must be an IANA time zone, as "Europe/Zurich"' };
+  }
+}
+
+function isTimezone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}

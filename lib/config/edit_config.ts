@@ -1,0 +1,199 @@
+import { isDeepStrictEqual } from "node:util";
+import type { AST } from "toml-eslint-parser";
+import { ConfigError } from "../base/errors.ts";
+import { writeAtomically } from "./atomic_file.ts";
+import { setAt } from "./environment_layer.ts";
+import { readText } from "./find_config.ts";
+import { type KeyPath, toKeyText } from "./key_path.ts";
+import { checkConfigText } from "./load_config.ts";
+import { type LocatedKeys, locateKeys, namesOf } from "./locate_keys.ts";
+import { isTable } from "./normalize_layer.ts";
+import { parseToml, type RawTable } from "./parse_toml.ts";
+import { toTomlKey, toTomlValue } from "./to_toml_value.ts";
+
+/** A change of text: `insert` takes the place of the characters from `start` to `end`. */
+interface Splice {
+  readonly start: number;
+  readonly end: number;
+  readonly insert: string;
+}
+
+/**
+ * Sets one value in a TOML text and leaves every other character as it is: comments, order, line ends.
+ *
+ * A key that is not there yet goes to the end of its table, or of a new table at the end of the text.
+ * @param key path of the key; items of a list of tables by index, as `model_routes.0.hint`
+ * @throws {ConfigError} `config_syntax` when the text is no TOML, `config_edit` when the key is a table or cannot be added
+ */
+export async function setConfigValue(text: string, key: KeyPath, value: unknown): Promise<string> {
+  const before = parseToml(text, "postern.toml");
+  const wanted = withValue(before, key, value);
+  const located = await locateKeys(text);
+  if (located === undefined) throw refuse(key, "the text cannot be edited in place; change it in an editor");
+  const mark = text.startsWith("\uFEFF") ? "\uFEFF" : "";
+  const body = text.slice(mark.length);
+  const { start, end, insert } = findSplice(body, located, { key, value: toTomlValue(value) });
+  const after = mark + body.slice(0, start) + insert + body.slice(end);
+  if (!isDeepStrictEqual(parseToml(after, "postern.toml"), wanted)) {
+    throw refuse(key, "the change would touch other keys; change it in an editor");
+  }
+  return after;
+}
+
+/**
+ * Sets one value in a configuration file, checked as a whole before a byte is written; a missing file is made.
+ * @returns the file's new text
+ * @throws {ConfigError} the value or the file is wrong; nothing was written
+ */
+export async function writeConfigValue(file: string, key: KeyPath, value: unknown): Promise<string> {
+  const text = await setConfigValue((await readText(file)) ?? "", key, value);
+  await checkConfigText(text, file);
+  await writeAtomically(file, text);
+  return text;
+}
+
+function findSplice(
+  text: string,
+  located: LocatedKeys,
+  change: { readonly key: KeyPath; readonly value: string },
+): Splice {
+  const { key, value } = change;
+  const wanted = toKeyText(key);
+  const present = located.values.find((one) => toKeyText(one.path) === wanted);
+  if (present !== undefined) {
+    const [start, end] = present.node.value.range;
+    return { start, end, insert: value };
+  }
+  const parent = key.slice(0, -1);
+  const name = toTomlKey(String(key.at(-1)));
+  const inline = inlineAncestor(located, key);
+  if (inline !== undefined) return intoInlineTable(inline.node, `${inline.rest} = ${value}`);
+  const newline = text.includes("\r\n") ? "\r\n" : "\n";
+  const table = located.tables.find((one) => toKeyText(one.resolvedKey) === toKeyText(parent));
+  if (table !== undefined) {
+    return afterNode(text, table.body.at(-1) ?? table.key, { line: `${name} = ${value}`, newline });
+  }
+  const dotted = dottedSibling(located, parent);
+  if (dotted !== undefined) {
+    return afterNode(text, dotted.node, { line: `${dotted.prefix}${name} = ${value}`, newline });
+  }
+  if (parent.length === 0) return atTop(text, located, { line: `${name} = ${value}`, newline });
+  return newTable(text, { header: toDotted(parent), line: `${name} = ${value}`, newline });
+}
+
+function intoInlineTable(table: AST.TOMLInlineTable, pair: string): Splice {
+  const last = table.body.at(-1);
+  if (last !== undefined) return { start: last.range[1], end: last.range[1], insert: `, ${pair}` };
+  return { start: table.range[0], end: table.range[1], insert: `{ ${pair} }` };
+}
+
+/** The innermost inline table around the key, and the rest of the key inside it. */
+function inlineAncestor(
+  located: LocatedKeys,
+  key: KeyPath,
+): { readonly node: AST.TOMLInlineTable; readonly rest: string } | undefined {
+  for (let length = key.length - 1; length > 0; length--) {
+    const outer = toKeyText(key.slice(0, length));
+    const node = located.values.find((one) => toKeyText(one.path) === outer)?.node.value;
+    if (node?.type === "TOMLInlineTable") return { node, rest: toDotted(key.slice(length)) };
+  }
+  return undefined;
+}
+
+/**
+ * The last key such as `gateway.host = "x"`, which makes the table `gateway` without a header, around the wanted one: no header
+ * may follow there, so the new key is dotted too. `prefix` is what goes before its name.
+ */
+function dottedSibling(
+  located: LocatedKeys,
+  parent: KeyPath,
+): { readonly node: AST.TOMLKeyValue; readonly prefix: string } | undefined {
+  for (let length = parent.length; length > 0; length--) {
+    const table = toKeyText(parent.slice(0, length));
+    for (const { path, node } of located.values.toReversed()) {
+      const outer = path.length - namesOf(node.key).length;
+      const makesTable = node.parent.type !== "TOMLInlineTable" && outer < length && path.length > length;
+      if (!makesTable || toKeyText(path.slice(0, length)) !== table) continue;
+      return { node, prefix: `${toDotted(parent.slice(outer))}.` };
+    }
+  }
+  return undefined;
+}
+
+function toDotted(path: KeyPath): string {
+  return path.map((part) => toTomlKey(String(part))).join(".");
+}
+
+function afterNode(
+  text: string,
+  node: AST.TOMLNode,
+  { line, newline }: { readonly line: string; readonly newline: string },
+): Splice {
+  const end = endOfLine(text, node.range[1]);
+  const indent = node.type === "TOMLKeyValue" ? " ".repeat(node.loc.start.column) : "";
+  return { start: end, end, insert: `${newline}${indent}${line}` };
+}
+
+/** After the last key before the first table, else after the comment that heads the file, else at the very start. */
+function atTop(
+  text: string,
+  located: LocatedKeys,
+  { line, newline }: { readonly line: string; readonly newline: string },
+): Splice {
+  const last = located.values.findLast((one) => one.node.parent.type === "TOMLTopLevelTable");
+  if (last !== undefined) return afterNode(text, last.node, { line, newline });
+  const heading = /^(?:[ \t]*#[^\n]*\n)+[ \t]*\r?\n/.exec(text)?.[0].length ?? 0;
+  const rest = text.slice(heading);
+  return { start: heading, end: heading, insert: `${line}${newline}${rest === "" ? "" : newline}` };
+}
+
+function newTable(
+  text: string,
+  { header, line, newline }: { readonly header: string; readonly line: string; readonly newline: string },
+): Splice {
+  const gap = text === "" ? "" : text.endsWith("\n") ? newline : newline + newline;
+  return { start: text.length, end: text.length, insert: `${gap}[${header}]${newline}${line}${newline}` };
+}
+
+/** Offset of the line's end, past a comment behind the value. */
+function endOfLine(text: string, from: number): number {
+  const end = text.indexOf("\n", from);
+  if (end < 0) return text.length;
+  return text[end - 1] === "\r" ? end - 1 : end;
+}
+
+function withValue(before: RawTable, key: KeyPath, value: unknown): RawTable {
+  const copy = structuredCopy(before);
+  let table: unknown = copy;
+  for (const [index, part] of key.entries()) {
+    const last = index === key.length - 1;
+    if (Array.isArray(table)) {
+      if (last || table[Number(part)] === undefined) {
+        throw refuse(key, "a list is set whole; only keys of its tables can be set by themselves");
+      }
+      table = table[Number(part)];
+      continue;
+    }
+    if (!isTable(table)) throw refuse(key, `"${toKeyText(key.slice(0, index))}" is no table`);
+    if (last && isTable(table[part])) throw refuse(key, "it is a table; set one of its keys");
+    if (last) table[String(part)] = value;
+    else if (table[part] === undefined) setAt(table, [part], Object.create(null));
+    table = table[part];
+  }
+  return copy;
+}
+
+function structuredCopy<T>(value: T): T {
+  // The copy has the shape of the original: tables without a prototype, as the TOML parser makes them
+  if (Array.isArray(value)) return value.map(structuredCopy) as T;
+  if (!isTable(value)) return value;
+  return Object.assign(
+    Object.create(null),
+    Object.fromEntries(Object.entries(value).map(([key, item]) => [key, structuredCopy(item)])),
+  );
+}
+
+function refuse(key: KeyPath, reason: string): ConfigError {
+  const text = toKeyText(key);
+  return new ConfigError("config_edit", `Cannot set "${text}": ${reason}`, { key: text });
+}

@@ -1,0 +1,53 @@
+import { chmod, mkdir, readdir, stat } from "node:fs/promises";
+import { isAbsolute, join, resolve } from "node:path";
+import { ConfigError } from "../base/errors.ts";
+
+/** What decides where Postern keeps things. */
+export interface Place {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** Absolute path of the current folder */
+  readonly cwd: string;
+  /** Absolute path of the user's home folder */
+  readonly home: string;
+}
+
+/** `path` made absolute against `base`; a leading `~/` is the home folder. */
+export function resolvePath(path: string, base: string, home: string): string {
+  if (path === "~") return home;
+  return path.startsWith("~/") ? join(home, path.slice(2)) : resolve(base, path);
+}
+
+/** `$XDG_CONFIG_HOME/postern/postern.toml`; a relative variable is ignored (XDG Base Directory Specification). */
+export function userConfigFile({ env, home }: Place): string {
+  return join(xdg(env["XDG_CONFIG_HOME"]) ?? join(home, ".config"), "postern", "postern.toml");
+}
+
+/** `$XDG_DATA_HOME/postern`. */
+export function userDataDir({ env, home }: Place): string {
+  return join(xdg(env["XDG_DATA_HOME"]) ?? join(home, ".local", "share"), "postern");
+}
+
+/**
+ * Makes the data directory, 0700, where it is missing. One that others can read is closed when it is empty or Postern's own;
+ * any other is refused, since it may be a folder that others rely on.
+ * @throws {ConfigError} `data_dir`
+ */
+export async function prepareDataDir(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+    const { mode } = await stat(path);
+    if ((mode & 0o077) === 0 || process.platform === "win32") return;
+    const names = await readdir(path);
+    if (names.length === 0 || names.includes("gateway.lock")) return await chmod(path, 0o700);
+  } catch (cause) {
+    throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+  const reason = `others can read it; choose another with --data-dir, or close it with chmod 700 "${path}"`;
+  throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${reason}`);
+}
+
+function xdg(value: string | undefined): string | undefined {
+  return value !== undefined && isAbsolute(value) ? value : undefined;
+}

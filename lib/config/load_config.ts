@@ -1,0 +1,173 @@
+import { stat } from "node:fs/promises";
+import { dirname } from "node:path";
+import { ConfigError, type ConfigProblem } from "../base/errors.ts";
+import { type Config, freeze } from "./config.ts";
+import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
+import { findConfig, type FoundConfig } from "./find_config.ts";
+import { type Place, resolvePath, userDataDir } from "./folders.ts";
+import { type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
+import { type LocatedKeys, locateKeys } from "./locate_keys.ts";
+import { parseToml, type RawTable } from "./parse_toml.ts";
+import { switches } from "./schema/security.ts";
+import { type Finding, validateConfig } from "./validate_config.ts";
+
+/** Values of the command line. */
+export interface ConfigFlags {
+  readonly config?: string | undefined;
+  readonly dataDir?: string | undefined;
+  readonly workspace?: string | undefined;
+  /** Further keys by their text, as `gateway.port` */
+  readonly keys?: Readonly<Record<string, unknown>>;
+}
+
+export interface LoadOptions extends Place {
+  readonly flags: ConfigFlags;
+}
+
+/** Where the value of a key came from. */
+export type ConfigSource = "flag" | "environment" | "file" | "default";
+
+type GivenBy = Exclude<ConfigSource, "default">;
+
+/** A configuration ready for use. Its `data_dir` and `workspace` are absolute. */
+export interface LoadedConfig {
+  readonly config: Config;
+  /** The file in use; undefined: none was found, all values are defaults */
+  readonly file: FoundConfig | undefined;
+  readonly dataDir: string;
+  readonly workspace: string;
+  /** By key text; a key that is not in it has its default */
+  readonly sources: ReadonlyMap<string, GivenBy>;
+}
+
+/**
+ * Finds, reads, joins and checks the configuration: flags over `POSTERN__SECTION__KEY` over the file over the defaults.
+ * @throws {ConfigError} one error with every problem, each with its place, key, reason and the nearest valid key
+ */
+export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
+  const environment = environmentLayer(options.env);
+  const outside = dataDirOutside(options, environment.table);
+  const file = await findConfig(options, { config: options.flags.config, dataDir: outside ?? userDataDir(options) });
+  const fromFile = file === undefined ? {} : parseToml(file.text, file.path);
+  const flags = flagLayer(options.flags);
+  const result = validateConfig([fromFile, environment.table, flags]);
+  if ("findings" in result) throw await toError(result.findings, { file, environment: environment.keys, flags });
+  const folder = file === undefined ? options.cwd : dirname(file.path);
+  const inFile = (path: string) => resolvePath(path, folder, options.home);
+  const dataDir = outside ?? (result.config.data_dir === "" ? userDataDir(options) : inFile(result.config.data_dir));
+  const workspace = workspaceOf(options, environment.table, fromFile, inFile);
+  await requireFolder(workspace);
+  return {
+    config: freeze({ ...result.config, data_dir: dataDir, workspace }),
+    file,
+    dataDir,
+    workspace,
+    sources: new Map<string, GivenBy>([
+      ...sourcesOf(fromFile, "file"),
+      ...sourcesOf(environment.table, "environment"),
+      ...sourcesOf(flags, "flag"),
+    ]),
+  };
+}
+
+/**
+ * Checks one file's text by itself, as `config check` and `config set` do.
+ * @throws {ConfigError} with every problem
+ */
+export async function checkConfigText(text: string, path: string): Promise<Config> {
+  const result = validateConfig([parseToml(text, path)]);
+  if ("config" in result) return result.config;
+  throw await toError(result.findings, { file: { path, text, trusted: false }, environment: [], flags: {} });
+}
+
+/** The data directory as flags and environment say: the file must not decide where its own acceptance is looked up. */
+function dataDirOutside({ flags, env, cwd, home }: LoadOptions, environment: RawTable): string | undefined {
+  const named = flags.dataDir ?? (env["POSTERN_DATA_DIR"] || environment["data_dir"]);
+  return typeof named === "string" && named !== "" ? resolvePath(named, cwd, home) : undefined;
+}
+
+function workspaceOf(
+  options: LoadOptions,
+  environment: RawTable,
+  file: RawTable,
+  inFile: (path: string) => string,
+): string {
+  const outside = options.flags.workspace ?? environment["workspace"];
+  if (typeof outside === "string" && outside !== "") return resolvePath(outside, options.cwd, options.home);
+  const own = file["workspace"];
+  return typeof own === "string" && own !== "" ? inFile(own) : options.cwd;
+}
+
+async function requireFolder(workspace: string): Promise<void> {
+  const isFolder = await stat(workspace).then((info) => info.isDirectory(), () => false);
+  if (isFolder) return;
+  throw new ConfigError(
+    "workspace",
+    `Cannot work in "${workspace}": it is not a folder; name another with --workspace`,
+    { key: "workspace" },
+  );
+}
+
+function flagLayer(flags: ConfigFlags): RawTable {
+  const table: RawTable = {};
+  for (const [key, value] of Object.entries(flags.keys ?? {})) setAt(table, parseKeyText(key) ?? [key], value);
+  return table;
+}
+
+function* sourcesOf(table: RawTable, source: GivenBy, path: KeyPath = []): Iterable<[string, GivenBy]> {
+  for (const [key, value] of Object.entries(table)) {
+    const here = [...path, key];
+    const isInner = value !== null && typeof value === "object" && !Array.isArray(value);
+    if (isInner) yield* sourcesOf(value as RawTable, source, here);
+    else yield [toKeyText(here), source];
+    // A switch stands in two places with one value
+    if (path.length === 0 && Object.hasOwn(switches, key)) yield [toKeyText(["security", key]), source];
+    if (path.length === 1 && path[0] === "security" && Object.hasOwn(switches, key)) yield [key, source];
+  }
+}
+
+interface Sources {
+  readonly file: FoundConfig | undefined;
+  readonly environment: readonly EnvironmentKey[];
+  readonly flags: RawTable;
+}
+
+async function toError(findings: readonly Finding[], sources: Sources): Promise<ConfigError> {
+  const located = sources.file === undefined ? undefined : await locateKeys(sources.file.text);
+  const problems = findings.map((finding) => toProblem(finding, sources, located)).sort((a, b) =>
+    (a.line ?? 0) - (b.line ?? 0)
+  );
+  const message = problems.map((problem) => problem.message).join("\n");
+  const { key, file, line } = problems[0] ?? {};
+  return new ConfigError("config_invalid", message, { key, file, line, problems });
+}
+
+function toProblem({ path, reason }: Finding, sources: Sources, located: LocatedKeys | undefined): ConfigProblem {
+  const key = toKeyText(path);
+  const problem = (place: string, file?: string, line?: number) => ({
+    message: `Cannot use "${key}" (${place}): ${reason}`,
+    key,
+    file,
+    line,
+  });
+  const ways = [path, ...(path[0] === "security" && Object.hasOwn(switches, String(path[1])) ? [path.slice(1)] : [])];
+  if (ways.some((way) => hasKey(sources.flags, way))) return problem("command line");
+  const variable = sources.environment.find((one) =>
+    ways.some((way) => one.path.join(".") === way.slice(0, one.path.length).join("."))
+  );
+  if (variable !== undefined) return problem(`environment variable ${variable.variable}`);
+  if (sources.file === undefined) return problem("configuration");
+  const line = located?.lineOf(ways.find((way) => located.lineOf(way.slice(0, 1)) !== undefined) ?? path);
+  return problem(line === undefined ? sources.file.path : `${sources.file.path}:${line}`, sources.file.path, line);
+}
+
+function hasKey(table: RawTable, path: KeyPath): boolean {
+  let value: unknown = table;
+  for (const part of path) {
+    if (value === null || typeof value !== "object" || Array.isArray(value) || !Object.hasOwn(value, part)) {
+      return false;
+    }
+    value = (value as RawTable)[String(part)];
+  }
+  return true;
+}
