@@ -91,7 +91,7 @@ export async function startFakeGateway(options: { readonly base?: string } = {})
       return send(response, 200, { status: "ok", version: "0.1.0", uptime_seconds: 4210, workspace: "~/code/garden" });
     }
     if (path === "/metrics") {
-      return send(response, 200, METRICS(metricsRead += Math.round(3 + 3 * Math.sin(metricsRead))), "text/plain");
+      return send(response, 200, METRICS(metricsRead += (metricsRead * 7) % 11 + 1), "text/plain");
     }
     if (path === "/pair") {
       const right = request.headers["x-pairing-code"] === "ABCD-EFGH";

@@ -1,5 +1,7 @@
 import { addressOf, ApiError } from "./session.js";
 
+const REFUSED = "The gateway refused the connection: it has no agent, or it is shutting down";
+
 /**
  * The chat's WebSocket, opened when something is to be sent and opened again after it was closed. Each opening takes a ticket,
  * since a browser cannot send a header with a handshake.
@@ -21,7 +23,7 @@ export function createChatSocket({ session, onFrame, onClosed }) {
     const socket = new WebSocket(address);
     await new Promise((resolve, reject) => {
       socket.onopen = resolve;
-      socket.onclose = () => reject(new ApiError(0, "unreachable", "The gateway refused the connection", 0));
+      socket.onclose = () => reject(new ApiError(0, "refused", REFUSED, 0));
     });
     current = socket;
     socket.onmessage = ({ data }) => onFrame(JSON.parse(data));

@@ -21,6 +21,7 @@ export function createChatView({ session }) {
   let reply;
   let asked = "";
   let stopping = false;
+  let atEnd = true;
   /** @type {string | undefined} */
   let conversationId;
 
@@ -38,9 +39,13 @@ export function createChatView({ session }) {
 
   /** Keeps the newest line in sight, unless the reader has scrolled up. @param {() => void} change */
   function following(change) {
-    const atEnd = conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 80;
     change();
-    if (atEnd) requestAnimationFrame(() => conversation.scrollTo({ top: conversation.scrollHeight }));
+    // After the frame's own drawing, which was asked for before
+    if (atEnd) requestAnimationFrame(scrollToEnd);
+  }
+
+  function scrollToEnd() {
+    conversation.scrollTop = conversation.scrollHeight;
   }
 
   /** @param {any} frame */
@@ -90,7 +95,8 @@ export function createChatView({ session }) {
       onDecision: (approval_id, decision) => void socket.send({ type: decision, approval_id }),
     });
     turns.append(element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text)), reply.root);
-    conversation.scrollTo({ top: conversation.scrollHeight });
+    atEnd = true;
+    scrollToEnd();
     showRunning();
     try {
       await socket.send({
@@ -138,6 +144,9 @@ export function createChatView({ session }) {
   byId("composer", HTMLFormElement).addEventListener("submit", (event) => {
     event.preventDefault();
     submit();
+  });
+  conversation.addEventListener("scroll", () => {
+    atEnd = conversation.scrollHeight - conversation.scrollTop - conversation.clientHeight < 60;
   });
   message.addEventListener("input", fitHeight);
   message.addEventListener("keydown", (event) => {

@@ -1,13 +1,16 @@
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
 import { createPairView } from "./pair_view.js";
-import { addressOf, ApiError, createSession } from "./session.js";
+import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
 const VIEWS = ["chat", "tools", "status"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
+
+const NO_MODEL =
+  'The gateway lists no model, so nothing may answer here: see "kind" in the [provider] section of postern.toml.';
 
 /** Starts the page. */
 export function start() {
@@ -62,8 +65,8 @@ export function start() {
   /** Asks which models there are, and says so in the chat and the status. */
   async function describe() {
     const { models, problem } = await session.json("v1/models").then(
-      ({ data }) => ({ models: data, problem: undefined }),
-      (error) => ({ models: [], problem: toProblem(error) }),
+      ({ data }) => ({ models: data, problem: data.length > 0 ? undefined : NO_MODEL }),
+      (error) => ({ models: [], problem: error instanceof Error ? error.message : String(error) }),
     );
     const health = await readHealth();
     chat.describe({ models, workspace: health?.workspace, problem });
@@ -89,9 +92,8 @@ export function start() {
     if (document.hidden) return;
     const health = await readHealth();
     showReachable(health);
-    if (health === undefined) return;
     status.showHealth(health);
-    if (entered) await showMetrics();
+    if (health !== undefined && entered) await showMetrics();
   }
 
   /** @param {any} health undefined when the gateway does not answer */
@@ -138,14 +140,6 @@ export function start() {
     else openPairing();
     void keepPolling();
   }
-}
-
-/** @param {unknown} error */
-function toProblem(error) {
-  if (error instanceof ApiError && error.code === "agent_unavailable") {
-    return "No agent is configured, so nothing can answer here: set [provider] kind in postern.toml.";
-  }
-  return error instanceof Error ? error.message : String(error);
 }
 
 start();

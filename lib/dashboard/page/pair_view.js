@@ -75,7 +75,7 @@ function toSentence(error) {
   if (!(error instanceof ApiError)) return String(error);
   switch (error.code) {
     case "pairing_code_invalid":
-      return "This code is wrong, used or expired. `postern pair` prints a new one.";
+      return "This code is wrong, used or expired: take the newest one, or a fresh one from postern pair.";
     case "pairing_locked":
       return `Too many wrong codes: try again in ${Math.ceil(error.retryAfterSeconds / 60)} min.`;
     default:

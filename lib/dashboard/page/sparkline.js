@@ -4,10 +4,12 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 240;
 const HEIGHT = 56;
 const PAD = 3;
+/** Values the width is made for while there are few, so that a young chart is not a speck at its right edge */
+const FEW = 20;
 
 /**
  * A small chart with a title and the newest value. A screen reader hears one sentence in its place.
- * @param {{ title: string, unit?: string, format: (value: number) => string, capacity: number }} options
+ * @param {{ title: string, format: (value: number) => string, capacity: number }} options
  *   `capacity`: how many values stand side by side
  */
 export function createSparkline({ title, format, capacity }) {
@@ -25,8 +27,8 @@ export function createSparkline({ title, format, capacity }) {
   const root = element(
     "figure",
     { class: "chart" },
-    element("figcaption", {}, element("span", {}, title), peak),
-    now,
+    element("figcaption", {}, title),
+    element("p", { class: "chart-figures" }, now, peak),
     svg,
   );
 
@@ -58,8 +60,8 @@ export function createSparkline({ title, format, capacity }) {
  * @returns {[number, number][][]}
  */
 function toPoints(values, capacity, highest) {
-  const step = WIDTH / (capacity - 1);
   const shown = values.slice(-capacity);
+  const step = WIDTH / (Math.max(FEW, shown.length) - 1);
   /** @type {[number, number][][]} */
   const runs = [[]];
   shown.forEach((value, i) => {

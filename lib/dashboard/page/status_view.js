@@ -6,6 +6,8 @@ import { createSparkline } from "./sparkline.js";
 /** @typedef {import("./metrics.js").Sample} Sample */
 
 const KEPT = 60;
+/** Seconds: over less, a rate is noise */
+const MIN_STEP = 1;
 const REQUESTS = "postern_http_requests_total";
 const DURATION = "postern_http_request_duration_seconds";
 
@@ -30,9 +32,10 @@ export function createStatusView() {
   let last;
 
   return {
-    /** @param {any} health reply of /health */
+    /** @param {any} health reply of /health, undefined when there was none */
     showHealth(health) {
-      byId("status-lead", HTMLElement).textContent = stateSentence(health.status);
+      byId("status-lead", HTMLElement).textContent = stateSentence(health?.status);
+      if (health === undefined) return;
       const uptime = health.uptime_seconds ?? health.uptime_secs;
       const facts = [
         ["Address", location.host],
@@ -50,9 +53,10 @@ export function createStatusView() {
       const samples = parseMetrics(text);
       const at = performance.now();
       const before = last;
-      last = { at, samples };
       showNumbers(samples);
       showRoutes(samples);
+      if (before !== undefined && at - before.at < MIN_STEP * 1000) return;
+      last = { at, samples };
       for (const { line, values, read } of charts) {
         values.push(before === undefined ? NaN : read(before.samples, samples, (at - before.at) / 1000));
         if (values.length > KEPT) values.shift();
@@ -142,9 +146,11 @@ function showRoutes(samples) {
   );
 }
 
-/** @param {string} status */
+/** @param {string | undefined} status */
 function stateSentence(status) {
   switch (status) {
+    case undefined:
+      return "The gateway does not answer; these are its last figures.";
     case "ok":
       return "The gateway is well.";
     case "degraded":

@@ -1,0 +1,216 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
+
+describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
+  let browser: Browser;
+  let gateway: FakeGateway;
+  let page: Page;
+  let outside: string[];
+  let problems: string[];
+
+  before(async () => {
+    browser = await launchChromium();
+  });
+  after(() => browser.close());
+
+  beforeEach(async () => {
+    gateway = await startFakeGateway({ base: "/agent" });
+    page = await browser.newPage();
+    outside = [];
+    problems = [];
+    page.on("request", (request) => {
+      const url = request.url();
+      if (!url.startsWith(gateway.url.slice(0, -1)) && !url.startsWith("data:")) outside.push(url);
+    });
+    page.on("pageerror", (error) => problems.push(String(error)));
+    page.on(
+      "console",
+      (message) => void (/Content Security Policy/.test(message.text()) && problems.push(message.text())),
+    );
+    page.on("dialog", (dialog) => problems.push(dialog.message()));
+  });
+  afterEach(async () => {
+    await page.close();
+    await gateway.close();
+    assert.deepEqual(problems, []);
+    assert.deepEqual(outside, []);
+    assert.deepEqual(gateway.asked.filter((path) => path.startsWith("outside")), []);
+  });
+
+  async function openPaired(): Promise<void> {
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", gateway.code);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#message");
+  }
+  async function ask(text: string): Promise<void> {
+    await page.fill("#message", text);
+    await page.keyboard.press("Enter");
+  }
+  const inTurns = (text: string) => page.locator("#turns").getByText(text).waitFor();
+  const textOf = (selector: string) => page.locator(selector).innerText();
+
+  test("refuses a wrong code with the way out, then pairs, and keeps the token for this tab only", async () => {
+    await page.goto(gateway.url.slice(0, -1));
+    await page.waitForSelector("#pair-code");
+    assert.equal(await page.evaluate("document.activeElement.id"), "pair-code");
+    await page.keyboard.type("wrong");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "postern pair" }).waitFor();
+    await page.keyboard.type(gateway.code);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#message");
+    assert.equal(await page.evaluate("sessionStorage.getItem('postern_token')"), "pst_test");
+    assert.equal(await page.evaluate("localStorage.length"), 0);
+    await page.reload();
+    await page.waitForSelector("#message");
+    await page.click("#sign-out");
+    await page.waitForSelector("#pair-code");
+    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+  });
+
+  test("takes a code out of the address", async () => {
+    await page.goto(`${gateway.url}#pair=ABCD-EFGH`);
+    await page.waitForSelector("#pair-code");
+    assert.equal(await page.inputValue("#pair-code"), "ABCD-EFGH");
+    assert.equal(page.url(), gateway.url);
+  });
+
+  test("shows text and tool calls while they come, and stops on Escape", async () => {
+    await openPaired();
+    await ask("slow beans");
+    await inTurns("The README says:");
+    const running = page.locator(".tool[data-state=running]");
+    assert.match(await running.innerText(), /content_search[\s\S]*beans[\s\S]*running/);
+    assert.ok(await page.isVisible("#stop"));
+    await page.keyboard.press("Escape");
+    await page.getByText("Stopped").waitFor();
+    assert.deepEqual(gateway.commands.map(({ type }) => type), ["message", "cancel"]);
+    assert.ok(await page.isVisible("#send"));
+  });
+
+  test("shows hostile text as text, in replies and in folded tool calls", async () => {
+    await openPaired();
+    await ask("What does <script>alert(1)</script> say?");
+    await inTurns("That is all");
+    assert.match(await textOf(".question"), /<script>alert\(1\)<\/script>/);
+    assert.match(await textOf(".reply"), /<img src=x onerror=alert\(1\)>/);
+    await page.click(".tool summary");
+    assert.match(await textOf(".tool-output"), /Water the beans on <b>Tuesday<\/b>/);
+    assert.equal(await page.locator(".turns img, .turns b, .turns script").count(), 0);
+  });
+
+  test("says a reply in whole sentences to a screen reader, and goes on with the conversation", async () => {
+    await openPaired();
+    await ask("beans");
+    await inTurns("That is all");
+    const said = await page.locator("#announcer p").allInnerTexts();
+    assert.deepEqual(said.slice(0, 2), ["Tool read_file runs.", "Tool read_file is done."]);
+    assert.equal(said.at(-1), "That is all");
+    await ask("and peas");
+    await page.locator(".reply").nth(1).getByText("That is all").waitFor();
+    assert.equal(gateway.commands.at(-1)?.["conversation_id"], "conv_1");
+    assert.match(await textOf(".turn-foot >> nth=1"), /about 120 tokens/);
+  });
+
+  test("a lost connection ends the reply honestly, and trying again works", async () => {
+    await openPaired();
+    await ask("slow beans");
+    await inTurns("The README says:");
+    gateway.dropSockets();
+    await page.getByRole("alert").filter({ hasText: "connection was lost" }).waitFor();
+    assert.match(await textOf(".tool >> nth=1"), /not finished/);
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.locator(".reply").nth(1).getByText("The README says:").waitFor();
+    gateway.release();
+    await inTurns("That is all");
+  });
+
+  test("a gateway that is gone is said so, and so is its return", async () => {
+    await page.clock.install();
+    await openPaired();
+    gateway.setGone(true);
+    await page.clock.runFor(3100);
+    await page.getByText("The gateway does not answer. Trying again").waitFor();
+    await page.fill("#message", "half a thought");
+    gateway.setGone(false);
+    await page.clock.runFor(3100);
+    await page.locator("#banner p").waitFor({ state: "detached" });
+    assert.equal(await textOf("#health-text"), "Ready");
+    assert.equal(await page.inputValue("#message"), "half a thought");
+  });
+
+  test("a token that is no longer taken leads back to pairing", async () => {
+    await openPaired();
+    gateway.revoke();
+    await page.click("nav a[href='#tools']");
+    await page.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
+    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+    await page.keyboard.type(gateway.code);
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Tools" }).waitFor();
+  });
+
+  test("tools tell why they are off; the status draws its charts", async () => {
+    await page.clock.install();
+    await openPaired();
+    await page.click("nav a[href='#tools']");
+    await page.getByText("4 of 6 are on").waitFor();
+    assert.match(await textOf(".tool-info >> nth=5"), /write_file[\s\S]*Set \[security\.write_file\] enabled = true/);
+    await page.fill("#tools-filter", "fetch");
+    assert.deepEqual(await page.locator(".tool-info .tool-name").allInnerTexts(), ["web_fetch"]);
+    await page.click("nav a[href='#status']");
+    const line = page.locator(".spark-line").first();
+    for (let polls = 0; polls < 30 && !/^M[\d.]+ [\d.]+L/.test(await line.getAttribute("d") ?? ""); polls++) {
+      await page.clock.runFor(3100);
+    }
+    assert.match(await line.getAttribute("d") ?? "", /^M[\d.]+ [\d.]+L/);
+    await page.getByRole("img", { name: /^Requests a second: now [\d.]+, highest/ }).waitFor();
+    assert.match(await textOf("#routes"), /POST \/v1\/chat\/completions/);
+    assert.doesNotMatch(await textOf("#routes"), /\/metrics/);
+  });
+
+  test("the keyboard alone reaches and works everything, with the focus to be seen", async () => {
+    await openPaired();
+    await page.keyboard.type("beans");
+    await page.keyboard.press("Enter");
+    await inTurns("That is all");
+    await page.reload();
+    await page.waitForSelector("#message");
+    const seen: string[] = [];
+    for (let i = 0; i < 14; i++) {
+      await page.keyboard.press("Tab");
+      const focused = await page.evaluate(
+        "(({ activeElement: e }) => [e.id || e.textContent.trim(), e.matches(':focus-visible')])(document)",
+      ) as [string, boolean]; // what the expression above gives
+      if (focused[0] !== "") seen.push(focused[0]);
+    }
+    for (const stop of ["model", "new-chat", "send", "skip", "Chat", "Tools", "Status", "sign-out", "/help"]) {
+      assert.ok(seen.includes(stop), `${stop} in ${seen}`);
+    }
+    await page.focus("nav a[href='#status']");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Status" }).waitFor();
+    assert.equal(await page.evaluate("document.activeElement.id"), "status-title");
+  });
+
+  test("fits a narrow screen in every view, light and dark", async () => {
+    await page.setViewportSize({ width: 340, height: 640 });
+    await openPaired();
+    await ask(`beans ${"x".repeat(200)}`);
+    await inTurns("That is all");
+    const grounds = new Set<unknown>();
+    for (const view of ["chat", "tools", "status"]) {
+      await page.click(`nav a[href='#${view}']`);
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth"), 340, view);
+        grounds.add(await page.evaluate("getComputedStyle(document.body).backgroundColor"));
+      }
+    }
+    assert.equal(grounds.size, 2);
+  });
+});

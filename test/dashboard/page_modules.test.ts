@@ -1,0 +1,99 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import fc from "fast-check";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+
+// The page's modules are plain JavaScript of another type-check (lib/dashboard/page/tsconfig.json), so they come in untyped
+const load = (file: string) => import(new URL(`../../lib/dashboard/page/${file}`, import.meta.url).href);
+const { parseMetrics, sumOf, quantileBetween } = await load("metrics.js");
+const { toBlocks } = await load("markdown.js");
+const { formatNumber, formatDuration, formatMs, formatBytes } = await load("format.js");
+
+describe("metrics.js", () => {
+  test("reads what the gateway renders, label values with quotes, newlines and backslashes too", () => {
+    const metrics = createMetrics();
+    metrics.counter("postern_x_total", "X", ["route"]).with('a"b\\c\nd, e="f"').add(3);
+    metrics.gauge("postern_y", "Y").with().set(0.5);
+    assert.deepEqual(parseMetrics(metrics.render()), [
+      { name: "postern_x_total", labels: { route: 'a"b\\c\nd, e="f"' }, value: 3 },
+      { name: "postern_y", labels: {}, value: 0.5 },
+    ]);
+  });
+
+  test("leaves the probes out of a sum, and says NaN for a metric that is not there", () => {
+    const samples = parseMetrics(
+      'a_total{route="/metrics"} 90\na_total{route="/pair"} 2\na_total{route="/v1/ping"} 3\n',
+    );
+    assert.equal(sumOf(samples, "a_total"), 5);
+    assert.equal(sumOf(samples, "a_total", ({ route }: { route: string }) => route === "/pair"), 2);
+    assert.equal(sumOf(samples, "b_total"), NaN);
+  });
+
+  test("estimates a quantile from what came between two scrapes", () => {
+    const metrics = createMetrics();
+    const histogram = metrics.histogram("d_seconds", "D", { buckets: [0.1, 0.2, 0.4] }).with();
+    histogram.observe(0.3);
+    const before = parseMetrics(metrics.render());
+    assert.equal(quantileBetween(before, before, "d_seconds", 0.5), NaN);
+    for (let i = 0; i < 10; i++) histogram.observe(0.15);
+    const after = parseMetrics(metrics.render());
+    assert.equal(Math.round(quantileBetween(before, after, "d_seconds", 0.5) * 1000), 150);
+    histogram.observe(9);
+    assert.equal(quantileBetween(before, parseMetrics(metrics.render()), "d_seconds", 1), 0.4);
+  });
+
+  test("takes any text without throwing", () => {
+    fc.assert(fc.property(fc.string({ unit: "binary", maxLength: 300 }), (text) => Array.isArray(parseMetrics(text))), {
+      numRuns: 200,
+    });
+  });
+});
+
+describe("markdown.js", () => {
+  const kinds = (text: string) => toBlocks(text).map(({ kind }: { kind: string }) => kind);
+
+  test("tells paragraphs, headings, lists and code apart", () => {
+    const text =
+      "Intro\nmore\n\n# Title\n- a\n  b\n- c\n\n1. x\n\n```js\n# not a title\n```\n\n    indented\n\n    still\n\nend";
+    assert.deepEqual(kinds(text), ["paragraph", "heading", "list", "list", "code", "code", "paragraph"]);
+    assert.deepEqual(toBlocks(text)[2].items, ["a\nb", "c"]);
+    assert.equal(toBlocks(text)[4].text, "# not a title");
+    assert.equal(toBlocks(text)[5].text, "indented\n\nstill");
+  });
+
+  test("shows a fence that is still open as code", () => {
+    assert.deepEqual(kinds("Look:\n```\nhalf"), ["paragraph", "code"]);
+  });
+
+  test("loses no word of any text", () => {
+    const line = fc.oneof(
+      fc.constantFrom("# h", "- item", "```", "    code", "", "~~~", "2) two", "   ", "> quote", "* * *"),
+      fc.string({ maxLength: 20 }).map((text) => text.replaceAll(/\s/g, "x")),
+    );
+    fc.assert(
+      fc.property(fc.array(line, { maxLength: 30 }), (lines) => {
+        const sources = toBlocks(lines.join("\n")).map(({ source }: { source: string }) => source).join("\n");
+        const words = (text: string) => text.split(/\s+/).filter((word) => word !== "");
+        assert.deepEqual(words(sources), words(lines.join("\n")));
+      }),
+      { numRuns: 200 },
+    );
+  });
+});
+
+describe("format.js", () => {
+  test("keeps figures short", () => {
+    assert.deepEqual([0, 0.254, 12.34, 999.6, 12_345, 2_400_000, NaN].map(formatNumber), [
+      "0",
+      "0.25",
+      "12.3",
+      "1,000",
+      "12,345",
+      "2.4M",
+      "-",
+    ]);
+    assert.deepEqual([4, 200, 4000, 200_000].map(formatDuration), ["4 s", "3 min", "1 h 6 min", "2 d 7 h"]);
+    assert.deepEqual([0.42, 12.6, 3400].map(formatMs), ["0.4 ms", "13 ms", "3.4 s"]);
+    assert.equal(formatBytes(88_080_384), "84 MiB");
+  });
+});
