@@ -1,6 +1,7 @@
 import type { RequestContext } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
-import type { Services } from "../../lib/gateway.ts";
+import type { Scope } from "../../lib/base/records/caller.ts";
+import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
@@ -20,6 +21,8 @@ export interface WireContextOptions {
   /** Aborts the request's signal */
   readonly signal?: AbortSignal;
   readonly Response?: typeof Response;
+  readonly scopes?: readonly Scope[];
+  readonly state?: GatewayState;
   /** Names of enabled tools of the agent */
   readonly tools?: readonly string[];
 }
@@ -53,7 +56,7 @@ export function createWireContext(
     startedAt: clock.now(),
     workspaceRoot: "/workspace",
     environment: (name) => options.environment?.[name],
-    state: () => "ok",
+    state: () => options.state ?? "ok",
   };
   const url = new URL(request.url);
   let body: Promise<Uint8Array> | undefined;
@@ -61,7 +64,7 @@ export function createWireContext(
     logged,
     services: services as Services, // the services that are missing are not used by these handlers
     Response: options.Response ?? Response,
-    identity: { tokenId: "tok_1", scopes: ["chat"] },
+    identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},
     requestId: "req_test",
     remoteAddress: "127.0.0.1",

@@ -1,0 +1,225 @@
+import type { Caller } from "../../lib/base/records/caller.ts";
+import { hasScope } from "../../lib/base/records/caller.ts";
+import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
+import type { CancelReason } from "../../lib/base/cancel.ts";
+import type { Services } from "../../lib/gateway.ts";
+import type { RunHandle } from "../../lib/runs/run_request.ts";
+import { requireAgent } from "../wire/require_agent.ts";
+import { endedInSilence } from "../wire/run_failure.ts";
+import { toChatRequest } from "../wire/to_chat_request.ts";
+import { toHttpError } from "../wire/to_http_error.ts";
+import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
+import { createOutbox, type OutboxPeer } from "./outbox.ts";
+import { type Frame, type MessageFrame, parseFrame } from "./parse_frame.ts";
+import { GOING_AWAY, type OpenSocket, socketsOf } from "./sockets.ts";
+import { watchPeer } from "./watch_peer.ts";
+
+/** What a session needs of a crossws peer. */
+export interface ChatPeer extends OutboxPeer {
+  close(code: number, reason: string): void;
+  /** Ends the connection without a handshake: for a peer that does not answer */
+  terminate(): void;
+  ping(): void;
+}
+
+export interface ChatSessionOptions {
+  readonly services: Services;
+  readonly caller: Caller;
+  readonly requestId: string;
+  /** Whether the runtime can send pings */
+  readonly canPing: boolean;
+}
+
+/** One connection of `/ws/chat`. None of its methods throws. */
+export interface ChatSession {
+  text(text: string): void;
+  /** @param bytes length of the frame */
+  binary(bytes: number): void;
+  pong(): void;
+  drained(): void;
+  /** The connection is gone */
+  closed(): void;
+}
+
+/** Messages that wait behind the one at work. */
+const MAX_QUEUED = 8;
+const NORMAL = 1000;
+const TOO_BIG = 1009;
+const TRY_AGAIN_LATER = 1013;
+
+/** DESIGN.md section 4: a connection is one conversation, answers one message at a time and queues eight more. */
+export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): ChatSession {
+  const { services, caller } = options;
+  const { websocket: limits } = services.config().gateway;
+  const sockets = socketsOf(services);
+  const idleTimeoutMs = limits.idle_timeout_secs * 1000;
+  const outbox = createOutbox({ peer, clock: services.clock, patienceMs: idleTimeoutMs });
+  const queue: MessageFrame[] = [];
+  let encode: FrameEncoder = encodePlain;
+  let conversationId = "new";
+  let working = false;
+  let running: RunHandle | undefined;
+  let stopBeforeStart: CancelReason | undefined;
+  let open = true;
+
+  const socket: OpenSocket = { busy: () => working, close };
+  const watch = watchPeer({
+    clock: services.clock,
+    heartbeatMs: limits.heartbeat_secs * 1000,
+    pongTimeoutMs: limits.pong_timeout_secs * 1000,
+    idleTimeoutMs,
+    ping: options.canPing ? () => peer.ping() : undefined,
+    busy: () => working,
+    onDead() {
+      end();
+      peer.terminate();
+    },
+    onIdle: () => close(NORMAL, `Nothing was said for ${limits.idle_timeout_secs} s`),
+  });
+  sockets.add(socket);
+
+  function reply(frame: string): void {
+    if (!outbox.send(frame) && open) close(TRY_AGAIN_LATER, "Reader too slow");
+  }
+
+  function fail(code: string, message: string): void {
+    reply(errorFrame(code, message));
+  }
+
+  function close(code: number, reason: string): void {
+    if (!open) return;
+    end();
+    try {
+      peer.close(code, reason);
+    } catch {
+      // It was closed by the other side at this moment
+    }
+  }
+
+  /** Nothing is sent or started any more; the run at work is cancelled, since nobody reads it. */
+  function end(): void {
+    open = false;
+    watch.stop();
+    outbox.close();
+    sockets.remove(socket);
+    queue.length = 0;
+    stop("client_gone");
+  }
+
+  function stop(reason: CancelReason): void {
+    if (running !== undefined) running.cancel(reason);
+    else if (working) stopBeforeStart = reason;
+  }
+
+  function take(frame: Frame): void {
+    switch (frame.type) {
+      case "message":
+        return enqueue(frame);
+      case "cancel":
+        return stop("cancelled");
+      case "approve":
+      case "deny":
+        if (!hasScope(caller.scopes, "approve")) {
+          return fail("insufficient_scope", `Cannot ${frame.type}: the token lacks the scope "approve"`);
+        }
+        return fail("not_found", "Cannot find this approval: it was answered, has expired or never existed");
+      case "resume":
+        return fail("not_found", "Cannot resume this run: its events are not kept here");
+      case "hello":
+        encode = frame.events ? encodeEvent : encodePlain;
+        return;
+      case "ping":
+        return reply(PONG_FRAME);
+    }
+  }
+
+  function enqueue(frame: MessageFrame): void {
+    if (queue.length >= MAX_QUEUED) {
+      return fail(
+        "overloaded",
+        `Cannot take the message: one is being answered and ${MAX_QUEUED} wait; send it again after the next answer`,
+      );
+    }
+    queue.push(frame);
+    if (!working) void work();
+  }
+
+  async function work(): Promise<void> {
+    working = true;
+    for (let frame = queue.shift(); frame !== undefined; frame = queue.shift()) {
+      try {
+        await answer(frame);
+      } catch (error) {
+        const { code, message } = toHttpError(error, { log: services.log, requestId: options.requestId });
+        fail(code, message);
+      }
+      running = undefined;
+      stopBeforeStart = undefined;
+    }
+    working = false;
+    watch.active();
+    if (open && sockets.draining()) close(GOING_AWAY, "The gateway is shutting down");
+  }
+
+  async function answer(frame: MessageFrame): Promise<void> {
+    const handle = await requireAgent(services).runs.start(toChatRequest(
+      { message: frame.text, conversationId: frame.conversation_id ?? conversationId, model: frame.model ?? undefined },
+      { kind: "chat", caller, durable: false, requestId: options.requestId },
+    ));
+    if (frame.conversation_id === undefined || frame.conversation_id === null) {
+      conversationId = handle.conversationId ?? conversationId;
+    }
+    running = handle;
+    if (stopBeforeStart !== undefined) handle.cancel(stopBeforeStart);
+    let ended = false;
+    for await (const events of handle.events()) {
+      ended = deliver(events, handle.id) || ended;
+      // Not reading on is what pauses the run
+      if (!await outbox.ready() && open) giveUp(handle.id, events.at(-1)?.seq ?? 0);
+    }
+    if (!ended) throw endedInSilence();
+  }
+
+  /** @returns whether the run has ended with these events */
+  function deliver(events: readonly AgentEvent[], runId: string): boolean {
+    for (const event of events) {
+      const frame = encode(event, runId);
+      if (frame !== undefined && !outbox.send(frame) && open) giveUp(runId, event.seq);
+      if (isTerminal(event)) return true;
+    }
+    return false;
+  }
+
+  function giveUp(runId: string, seq: number): void {
+    close(TRY_AGAIN_LATER, `Reader too slow; resume run_id=${runId} after=${seq}`);
+  }
+
+  return {
+    text(text) {
+      if (!open) return;
+      watch.active();
+      if (isLonger(text, limits.max_message_bytes)) {
+        return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
+      }
+      const parsed = parseFrame(text);
+      if (parsed.ok) take(parsed.frame);
+      else fail("invalid_request", parsed.reason);
+    },
+    binary(bytes) {
+      if (!open) return;
+      watch.active();
+      if (bytes > limits.max_message_bytes) return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
+      fail("invalid_request", "Cannot read a binary frame: send text");
+    },
+    pong: () => watch.alive(),
+    drained: () => outbox.drained(),
+    closed() {
+      if (open) end();
+    },
+  };
+}
+
+function isLonger(text: string, maxBytes: number): boolean {
+  // A UTF-16 unit is at most three bytes, so most frames need no count
+  return text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes;
+}

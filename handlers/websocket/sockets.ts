@@ -1,0 +1,57 @@
+import type { Services } from "../../lib/gateway.ts";
+
+/** Why the server closes a socket. Source: RFC 6455 section 7.4.1 */
+export const GOING_AWAY = 1001;
+
+/** An open socket, as the server sees it. */
+export interface OpenSocket {
+  /** Whether a run is at work or waits on it */
+  busy(): boolean;
+  /** Closes it; `reason` has 123 bytes at most */
+  close(code: number, reason: string): void;
+}
+
+/** The open sockets of one gateway. */
+export interface Sockets {
+  add(socket: OpenSocket): void;
+  remove(socket: OpenSocket): void;
+  count(): number;
+  /** Whether `closeIdle` was called: a socket then closes as soon as its run has ended */
+  draining(): boolean;
+  /** Closes sockets without a run with 1001, the others after theirs. For the start of a shutdown */
+  closeIdle(): void;
+  /** Closes all with 1001, whatever they do. For the end of the grace */
+  closeAll(): void;
+}
+
+const REASON = "The gateway is shutting down";
+const gateways = new WeakMap<Services, Sockets>();
+
+/** The registry that belongs to these services, made when first asked for, with the gauge `postern_ws_connections`. */
+export function socketsOf(services: Services): Sockets {
+  const known = gateways.get(services);
+  if (known !== undefined) return known;
+  const made = createSockets();
+  services.metrics.gaugeOf("postern_ws_connections", "Open WebSocket connections", made.count);
+  gateways.set(services, made);
+  return made;
+}
+
+function createSockets(): Sockets {
+  const open = new Set<OpenSocket>();
+  let draining = false;
+  return {
+    add: (socket) => void open.add(socket),
+    remove: (socket) => void open.delete(socket),
+    count: () => open.size,
+    draining: () => draining,
+    closeIdle() {
+      draining = true;
+      for (const socket of [...open]) if (!socket.busy()) socket.close(GOING_AWAY, REASON);
+    },
+    closeAll() {
+      draining = true;
+      for (const socket of [...open]) socket.close(GOING_AWAY, REASON);
+    },
+  };
+}
