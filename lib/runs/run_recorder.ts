@@ -1,4 +1,4 @@
-import type { AgentEvent } from "../base/records/agent_event.ts";
+import { type AgentEvent, isTerminal } from "../base/records/agent_event.ts";
 import type { Write } from "../storage/store.ts";
 import type { RunState } from "./apply_event.ts";
 import { createEventPacker, type PackedEvents, unpackEvents } from "./pack_events.ts";
@@ -16,8 +16,10 @@ export interface RunRecorder {
   readonly active: boolean;
   /** Makes the run known, without events yet; durable when it resolves */
   accept(): Promise<void>;
-  /** Resolves when everything recorded so far is durable, together with `writes`. @throws {JournalError} */
-  commit(writes?: readonly Write[]): Promise<void>;
+  /** Resolves when everything recorded so far is durable. @throws {JournalError} */
+  commit(): Promise<void>;
+  /** The same with the terminal event, which waits for this, in one transaction with `writes` */
+  finish(writes: readonly Write[]): Promise<void>;
   /** Last seq that can be replayed from the journal */
   readonly durableSeq: number;
   /** Events after `afterSeq` that are not in the journal yet; empty where they do not follow on `afterSeq` */
@@ -39,15 +41,16 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   const packer = createEventPacker();
   let effects: string[] = [];
   let inFlight: PackedEvents | undefined;
+  let ending: readonly AgentEvent[] = [];
   let active = false;
   let accepted: Promise<void> | undefined;
   let durableSeq = 0;
   let tail: Promise<void> = Promise.resolve();
 
   const accept = () => accepted ??= runs.accept(options.state, options.input());
-  const write = async (writes: readonly Write[]) => {
+  const write = async (writes: readonly Write[] = []) => {
     await accept();
-    if (packer.count === 0 && writes.length === 0) return;
+    if (packer.count === 0) return;
     const events = packer.take();
     const started = effects;
     inFlight = events;
@@ -58,17 +61,24 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     options.onChange?.();
   };
   // One write after the other; after a failure every later one fails the same way
-  const flush = (writes: readonly Write[] = []) => {
-    tail = tail.then(() => write(writes));
+  const inTurn = (step: () => Promise<void>) => {
+    tail = tail.then(step);
     tail.catch(() => {});
     return tail;
   };
+  const commit = () => inTurn(write);
 
   return {
     record(events) {
+      const last = events.at(-1);
+      if (last === undefined) return;
+      if (isTerminal(last)) {
+        ending = events;
+        return;
+      }
       packer.add(events);
       options.onChange?.();
-      if (active && isStep(events.at(-1))) void flush();
+      if (active && isStep(last)) void commit();
     },
     effect: (callId) => void effects.push(callId),
     activate() {
@@ -78,7 +88,12 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
       return active;
     },
     accept,
-    commit: flush,
+    commit,
+    finish: (writes) =>
+      inTurn(() => {
+        packer.add(ending);
+        return write(writes);
+      }),
     get durableSeq() {
       return durableSeq;
     },
@@ -94,9 +109,9 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   };
 }
 
-/** What is worth a record of its own. The terminal event is written by the run's end, with its conversation. */
-function isStep(event: AgentEvent | undefined): boolean {
-  switch (event?.type) {
+/** What is worth a record of its own. */
+function isStep(event: AgentEvent): boolean {
+  switch (event.type) {
     case "run_start":
     case "turn_end":
     case "tool_start":

@@ -95,7 +95,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           const writes = conversationId === null || !said
             ? []
             : await conversations.writes(conversationId, { runId: entry.id, messages, time: terminal.time });
-          await recorder.commit(writes);
+          await recorder.finish(writes);
         } catch (error) {
           status = "failed";
           throw error;
