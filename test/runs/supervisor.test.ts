@@ -1,0 +1,352 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { HttpError, ProviderError } from "../../lib/base/errors.ts";
+import { createRunStore } from "../../lib/runs/run_store.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import type { Store, Write } from "../../lib/storage/store.ts";
+import { ask, only, readAll, supervised, textIn, typesOf } from "../support/supervised.ts";
+
+/** A store that counts its writes and can be made to fail. */
+function watched(): Store & { readonly writes: Write[]; broken: boolean } {
+  const store = createMemoryStore();
+  const writes: Write[] = [];
+  const watching = {
+    ...store,
+    writes,
+    broken: false,
+    batch(batch: readonly Write[]) {
+      if (watching.broken) return Promise.reject(new Error("Disk full"));
+      writes.push(...batch);
+      return store.batch(batch);
+    },
+  };
+  return watching;
+}
+
+/** Lets background work go on until `done` holds. */
+async function until(done: () => boolean | Promise<boolean>): Promise<void> {
+  for (let i = 0; i < 1000; i++) {
+    if (await done()) return;
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+  assert.fail("It never came to pass");
+}
+
+describe("what is written", () => {
+  test("nothing for a stateless run without an effect, with tools or without", async () => {
+    const store = watched();
+    const { runs } = supervised([{ toolCalls: [{ name: "look" }] }, "Done"], { store, tools: [{ name: "look" }] });
+    const handle = await runs.start(ask("Go"));
+    await readAll(handle);
+    assert.deepEqual(store.writes, []);
+    assert.equal(await runs.get(handle.id), undefined);
+  });
+
+  test("the whole run once a call with an effect is about to run, before it runs", async () => {
+    const store = watched();
+    let known: readonly string[] = [];
+    const { runs } = supervised([{ text: "I will.", toolCalls: [{ name: "change" }] }, "Done"], {
+      store,
+      tools: [{
+        name: "change",
+        access: "state",
+        run: async (_, request) => {
+          const journal = createRunStore(store);
+          const seen: string[] = [];
+          for await (const batch of journal.replay(request.runId, 0)) seen.push(...typesOf(batch));
+          known = seen;
+          return "ok";
+        },
+      }],
+    });
+    const handle = await runs.start(ask("Go"));
+    const live = await readAll(handle);
+    assert.deepEqual(known, ["run_start", "turn_start", "text_delta", "turn_end", "tool_start"]);
+    assert.equal(handle.hadEffect(), true);
+    const replayed = [];
+    for await (const batch of createRunStore(store).replay(handle.id, 0)) replayed.push(...batch);
+    assert.deepEqual(replayed, live);
+    assert.equal((await runs.get(handle.id))?.result, "I will.\n\nDone");
+  });
+
+  test("a record that a fresh process can read: run, input and journal", async () => {
+    const store = createMemoryStore();
+    const { runs } = supervised(["Hello"], { store });
+    const handle = await runs.start(ask("Hi", { durable: true, requestId: "req-1", parameters: { temperature: 0.5 } }));
+    await readAll(handle);
+    const journal = createRunStore(store);
+    const run = await journal.get(handle.id);
+    assert.equal(run?.status, "completed");
+    assert.equal(run?.result, "Hello");
+    assert.deepEqual(run?.usage, { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 });
+    const input = await journal.input(handle.id);
+    assert.deepEqual([input?.request_id, input?.parameters, input?.messages], [
+      "req-1",
+      { temperature: 0.5 },
+      [{ role: "user", content: "Hi" }],
+    ]);
+    assert.deepEqual(await journal.open(), []);
+  });
+
+  test("and when it cannot be, the effect does not happen and the run ends with an error", async () => {
+    const store = watched();
+    let happened = false;
+    const { runs } = supervised([{ toolCalls: [{ name: "change" }] }, "Done"], {
+      store,
+      tools: [{
+        name: "change",
+        access: "write",
+        run: () => {
+          happened = true;
+          return "ok";
+        },
+      }],
+    });
+    store.broken = true;
+    const events = await readAll(await runs.start(ask("Go")));
+    assert.equal(happened, false);
+    assert.equal(only(events, "error").code, "internal_error");
+    assert.equal(runs.active(), 0);
+  });
+
+  test("an answer that cannot be recorded in its conversation is not called done", async () => {
+    const store = watched();
+    const { runs, metrics } = supervised(["Hello"], { store });
+    const handle = await runs.start(ask("Hi", { conversationId: "new" }));
+    store.broken = true;
+    const events = await readAll(handle);
+    assert.equal(events.at(-1)?.type, "error");
+    assert.deepEqual(events.map((event) => event.seq), events.map((_, i) => i + 1));
+    assert.match(metrics.render(), /postern_runs_total\{status="failed"\} 1/);
+  });
+});
+
+describe("attached runs", () => {
+  test("wait for a slot, and their place is given back when the client leaves", async () => {
+    const { runs, clock } = supervised([{ hang: "before" }, "Second", "Third"], { limits: { maxConcurrent: 1 } });
+    const first = await runs.start(ask("1"));
+    const firstRead = readAll(first);
+    const second = await runs.start(ask("2"));
+    const secondRead = readAll(second);
+    const third = readAll(await runs.start(ask("3")));
+    await clock.advance(0);
+    assert.equal((await runs.get(second.id))?.status, "queued");
+    assert.equal((await runs.get(first.id))?.status, "running");
+    second.cancel("client_gone");
+    assert.deepEqual(typesOf(await secondRead), ["error"]);
+    first.cancel("cancelled");
+    await firstRead;
+    assert.equal(textIn(await third), "Second");
+  });
+
+  test("over the queue's bound are refused with 503 overloaded", async () => {
+    const { runs } = supervised([{ hang: "before" }], { limits: { maxConcurrent: 1, maxQueued: 0 } });
+    const first = await runs.start(ask("1"));
+    const reading = readAll(first);
+    await assert.rejects(runs.start(ask("2")), (error) => error instanceof HttpError && error.code === "overloaded");
+    first.cancel("cancelled");
+    await reading;
+  });
+
+  test("name the model as it was asked for, else provider and model", async () => {
+    const { runs } = supervised(["a", "b"]);
+    const named = await runs.start(ask("Hi", { model: "scripted/large" }));
+    const unnamed = await runs.start(ask("Hi"));
+    await Promise.all([readAll(named), readAll(unnamed)]);
+    assert.deepEqual([named.model, unnamed.model], ["scripted/large", "scripted/scripted-model"]);
+  });
+
+  test("are counted by status", async () => {
+    const { runs, metrics } = supervised(["a", {
+      errorBefore: new ProviderError("provider_error", "No", { provider: "s" }),
+    }, {
+      hang: "before",
+    }]);
+    await readAll(await runs.start(ask("1")));
+    await assert.rejects(readAll(await runs.start(ask("2"))));
+    const third = await runs.start(ask("3"));
+    const reading = readAll(third);
+    assert.match(metrics.render(), /postern_runs_active 1/);
+    third.cancel("cancelled");
+    await reading;
+    for (const status of ["completed", "failed", "cancelled"]) {
+      assert.match(metrics.render(), new RegExp(`postern_runs_total\\{status="${status}"\\} 1`));
+    }
+    assert.match(metrics.render(), /postern_runs_active 0/);
+  });
+});
+
+describe("durable runs", () => {
+  test("are on disk when accepted and go on though nobody reads them", async () => {
+    const store = createMemoryStore();
+    const { runs } = supervised([{ toolCalls: [{ name: "change" }] }, "Done"], {
+      store,
+      tools: [{ name: "change", access: "state" }],
+    });
+    const handle = await runs.start(ask("Go", { durable: true }));
+    assert.equal((await createRunStore(store).get(handle.id))?.id, handle.id);
+    await until(async () => (await runs.get(handle.id))?.status === "completed");
+    assert.equal((await runs.get(handle.id))?.result, "Done");
+  });
+
+  test("are followed from the first event on, late or early", async () => {
+    const { runs } = supervised([{ text: ["a", "b"], toolCalls: [{ name: "look" }] }, { text: ["c"] }], {
+      tools: [{ name: "look" }],
+    });
+    const early = await readAll(await runs.start(ask("Go", { durable: true })));
+    assert.deepEqual(early.map((event) => event.seq), early.map((_, i) => i + 1));
+    assert.equal(textIn(early), "ab\n\nc");
+    assert.equal(early.at(-1)?.type, "done");
+  });
+
+  test("are followed while they work, delta by delta", async () => {
+    const { runs, clock } = supervised([{ text: ["a", "b", "c"], chunkDelayMs: 10 }]);
+    const handle = await runs.start(ask("Go", { durable: true }));
+    const seen: string[] = [];
+    const reading = (async () => {
+      for await (const batch of handle.events()) seen.push(textIn(batch));
+    })();
+    await clock.advance(10);
+    assert.equal(seen.join(""), "ab");
+    await clock.advance(10);
+    await reading;
+    assert.equal(seen.join(""), "abc");
+  });
+
+  test("outlive a reader that leaves", async () => {
+    const { runs, clock } = supervised([{ text: ["a", "b"], chunkDelayMs: 10 }]);
+    const handle = await runs.start(ask("Go", { durable: true }));
+    for await (const _ of handle.events()) break;
+    await clock.advance(20);
+    await until(async () => (await runs.get(handle.id))?.status === "completed");
+  });
+
+  test("that a provider refused throw that to their reader, and their record has failed", async () => {
+    const refusal = new ProviderError("model_not_found", "No such model", { provider: "scripted", status: 404 });
+    const { runs } = supervised([{ errorBefore: refusal }]);
+    const handle = await runs.start(ask("Go", { durable: true }));
+    await assert.rejects(readAll(handle), (error) => error === refusal);
+    const run = await runs.get(handle.id);
+    assert.deepEqual([run?.status, run?.error?.code], ["failed", "model_not_found"]);
+  });
+
+  test("are listed newest first, by status and page", async () => {
+    const { runs } = supervised(() => "ok");
+    const ids: string[] = [];
+    for (let i = 0; i < 5; i++) {
+      const handle = await runs.start(ask(String(i), { durable: true }));
+      await readAll(handle);
+      ids.unshift(handle.id);
+    }
+    const first = await runs.list({ limit: 2 });
+    assert.deepEqual([first.runs.map((run) => run.id), first.hasMore], [ids.slice(0, 2), true]);
+    const rest = await runs.list({ limit: 10, after: first.runs[1]?.id ?? "" });
+    assert.deepEqual([rest.runs.map((run) => run.id), rest.hasMore], [ids.slice(2), false]);
+    assert.deepEqual((await runs.list({ limit: 10, status: "failed" })).runs, []);
+  });
+});
+
+describe("recovery", () => {
+  test("ends every open run: failed, or needs_review where an effect was in flight", async () => {
+    const store = createMemoryStore();
+    const crashed = supervised(
+      (
+        request,
+      ) => (request.messages.at(-1)?.content === "effect"
+        ? { toolCalls: [{ name: "change" }] }
+        : { text: "a", hang: "after" }),
+      { store, tools: [{ name: "change", access: "write", run: () => new Promise<string>(() => {}) }] },
+    );
+    const plain = await crashed.runs.start(ask("plain", { durable: true }));
+    const effect = await crashed.runs.start(ask("effect", { durable: true }));
+    const attached = await crashed.runs.start(ask("attached", { conversationId: "talk" }));
+    void attached.events()[Symbol.asyncIterator]().next();
+    await until(() => crashed.door.widest === 1);
+
+    const { runs } = supervised([], { store, seed: 2 });
+    await runs.recover();
+    const status = async (id: string) => (await runs.get(id))?.status;
+    assert.deepEqual([await status(plain.id), await status(effect.id), await status(attached.id)], [
+      "failed",
+      "needs_review",
+      "failed",
+    ]);
+    assert.equal((await runs.get(plain.id))?.error?.code, "interrupted");
+    const journal = createRunStore(store);
+    assert.deepEqual(await journal.open(), []);
+    const events = [];
+    for await (const batch of journal.replay(effect.id, 0)) events.push(...batch);
+    assert.deepEqual(events.map((event) => event.seq), events.map((_, i) => i + 1));
+    assert.equal(events.at(-1)?.type, "error");
+    await runs.recover();
+    assert.equal((await journal.fold(effect.id))?.seq, events.length);
+  });
+
+  test("leaves runs that ended as they are", async () => {
+    const store = createMemoryStore();
+    const before = supervised(["ok"], { store });
+    const handle = await before.runs.start(ask("Go", { durable: true }));
+    await readAll(handle);
+    const { runs } = supervised([], { store, seed: 2 });
+    await runs.recover();
+    assert.equal((await runs.get(handle.id))?.status, "completed");
+  });
+
+  test("logs a record that cannot be read and ends the others", async () => {
+    const store = createMemoryStore();
+    const crashed = supervised([{ hang: "before" }, { hang: "before" }], { store });
+    const [bad, good] = await Promise.all([1, 2].map(() => crashed.runs.start(ask("Go", { durable: true }))));
+    await store.batch([{ op: "put", collection: "runs", key: bad?.id ?? "", body: { v: 99 } }]);
+    const { runs } = supervised([], { store, seed: 2 });
+    await runs.recover();
+    assert.equal((await runs.get(good?.id ?? ""))?.status, "failed");
+  });
+});
+
+describe("drain", () => {
+  test("refuses new runs, lets attached ones finish, and returns when all have", async () => {
+    const { runs, clock } = supervised([{ text: ["a", "b"], chunkDelayMs: 50 }]);
+    const reading = readAll(await runs.start(ask("Go")));
+    const drained = runs.drain(1000);
+    await assert.rejects(
+      runs.start(ask("More")),
+      (error) => error instanceof HttpError && error.code === "shutting_down",
+    );
+    await clock.advance(50);
+    await drained;
+    assert.equal((await reading).at(-1)?.type, "done");
+    assert.equal(clock.pending(), 0);
+  });
+
+  test("cancels attached runs after the grace with a final event", async () => {
+    const { runs, clock } = supervised([{ text: "a", hang: "after" }]);
+    const reading = readAll(await runs.start(ask("Go")));
+    const drained = runs.drain(1000);
+    await clock.advance(1000);
+    await drained;
+    assert.equal(only(await reading, "error").code, "shutdown");
+  });
+
+  test("leaves a durable run open for the next start", async () => {
+    const store = createMemoryStore();
+    const { runs, clock } = supervised([{ text: "a", hang: "after" }], { store });
+    const handle = await runs.start(ask("Go", { durable: true }));
+    await until(async () => (await runs.get(handle.id))?.status === "running");
+    const drained = runs.drain(10);
+    await clock.advance(10);
+    await drained;
+    assert.deepEqual(await createRunStore(store).open(), [handle.id]);
+    const next = supervised([], { store, seed: 2 });
+    await next.runs.recover();
+    assert.equal((await next.runs.get(handle.id))?.error?.code, "interrupted");
+  });
+
+  test("returns though a reader has stopped reading", async () => {
+    const { runs, clock } = supervised([{ text: ["a", "b"] }]);
+    await (await runs.start(ask("Go"))).events()[Symbol.asyncIterator]().next();
+    const drained = runs.drain(10);
+    await clock.advance(10);
+    await clock.advance(5000);
+    await drained;
+  });
+});
