@@ -87,7 +87,8 @@ export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
 
 /** Number of the oldest bucket that counts a request; called for a full log only, so there is one. */
 function oldestUsed(log: Log): number {
-  let bucket = log.bucket - BUCKETS + 1;
-  while (log.counts[bucket % BUCKETS] === 0) bucket++;
-  return bucket;
+  // The slot after the newest one's is that of the oldest bucket
+  let next = log.bucket + 1;
+  while (log.counts[next % BUCKETS] === 0) next++;
+  return next - BUCKETS;
 }

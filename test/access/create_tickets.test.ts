@@ -1,0 +1,39 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createTickets } from "../../lib/access/create_tickets.ts";
+import type { Identity } from "../../lib/access/identity.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { createSeededRandom } from "../support/seeded_random.ts";
+
+const identity: Identity = { tokenId: "tok_1", scopes: ["chat"] };
+
+test("a ticket gives its identity once", () => {
+  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom() });
+  const { ticket, expiresInSeconds } = tickets.issue(identity);
+  assert.match(ticket, /^tkt_[A-Za-z0-9_-]{43}$/);
+  assert.equal(expiresInSeconds, 30);
+  for (const wrong of ["", `${ticket}x`, ticket.slice(1), "__proto__", "x".repeat(100_000)]) {
+    assert.equal(tickets.take(wrong), undefined);
+  }
+  assert.deepEqual(tickets.take(ticket), identity);
+  assert.equal(tickets.take(ticket), undefined);
+});
+
+test("a ticket expires after 30 seconds", async () => {
+  const clock = createFakeClock();
+  const tickets = createTickets({ clock, random: createSeededRandom() });
+  const { ticket } = tickets.issue(identity);
+  const { ticket: late } = tickets.issue(identity);
+  await clock.advance(29_999);
+  assert.deepEqual(tickets.take(ticket), identity);
+  await clock.advance(1);
+  assert.equal(tickets.take(late), undefined);
+});
+
+test("beyond 1,000 tickets the oldest goes", () => {
+  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom() });
+  const issued = Array.from({ length: 1001 }, () => tickets.issue(identity).ticket);
+  assert.equal(tickets.take(issued[0] ?? ""), undefined);
+  assert.deepEqual(tickets.take(issued[1] ?? ""), identity);
+  assert.deepEqual(tickets.take(issued[1000] ?? ""), identity);
+});
