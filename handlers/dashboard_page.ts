@@ -15,7 +15,8 @@ export const dashboardRoute: Route = {
     if (!path.endsWith("/")) {
       return textReply(context, 308, null, "text/plain", { location: `${path.slice(path.lastIndexOf("/") + 1)}/` });
     }
-    const { html, contentSecurityPolicy } = await loadDashboard();
+    const { require_pairing: pairingRequired } = context.services.config().gateway;
+    const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
     return textReply(context, 200, html, "text/html; charset=utf-8", {
       "content-security-policy": contentSecurityPolicy,
       "cache-control": "no-cache",

@@ -13,6 +13,11 @@ const EXPORT = /^export (?=(?:async )?(?:function|const|class) (\w+))/gm;
 
 let loaded: Promise<Dashboard> | undefined;
 
+export interface DashboardOptions {
+  /** false while the bearer routes are open: the page then asks for no code. Default true */
+  readonly pairingRequired?: boolean;
+}
+
 /**
  * The dashboard: one HTML page with its style and script inside, so that it makes no request but those to its own gateway.
  *
@@ -20,9 +25,12 @@ let loaded: Promise<Dashboard> | undefined;
  * page are relative, so it works under any base path.
  * Source: DESIGN.md section 9; https://www.w3.org/TR/CSP3/
  */
-export function loadDashboard(): Promise<Dashboard> {
+export async function loadDashboard({ pairingRequired = true }: DashboardOptions = {}): Promise<Dashboard> {
   loaded ??= assemble();
-  return loaded;
+  const dashboard = await loaded;
+  return pairingRequired
+    ? dashboard
+    : { ...dashboard, html: dashboard.html.replace("<body>", '<body data-pairing="off">') };
 }
 
 async function assemble(): Promise<Dashboard> {

@@ -72,6 +72,16 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.equal(await page.evaluate("sessionStorage.length"), 0);
   });
 
+  test("asks for no code where the gateway wants none", async () => {
+    await gateway.close();
+    gateway = await startFakeGateway({ pairingRequired: false });
+    await page.goto(gateway.url);
+    await page.waitForSelector("#message");
+    assert.ok(!await page.isVisible("#sign-out"));
+    await ask("beans");
+    await inTurns("That is all");
+  });
+
   test("takes a code out of the address", async () => {
     await page.goto(`${gateway.url}#pair=ABCD-EFGH`);
     await page.waitForSelector("#pair-code");

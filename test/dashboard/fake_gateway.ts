@@ -68,12 +68,18 @@ const TOOLS = [
   input_schema: schema("path"),
 }));
 
-/** @param options `base`: path the gateway is mounted under, as `/agent`; default none */
-export async function startFakeGateway(options: { readonly base?: string } = {}): Promise<FakeGateway> {
-  const base = options.base ?? "";
+export interface FakeGatewayOptions {
+  /** Path it is mounted under, as `/agent`. Default: none */
+  readonly base?: string;
+  /** Default true */
+  readonly pairingRequired?: boolean;
+}
+
+export async function startFakeGateway(options: FakeGatewayOptions = {}): Promise<FakeGateway> {
+  const { base = "", pairingRequired = true } = options;
   const asked: string[] = [];
   const commands: Record<string, unknown>[] = [];
-  const { html, contentSecurityPolicy } = await loadDashboard();
+  const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
   let gone = false;
   let metricsRead = 10;
@@ -98,7 +104,10 @@ export async function startFakeGateway(options: { readonly base?: string } = {})
       if (right) valid = true;
       return right ? send(response, 200, { paired: true, token: TOKEN }) : fail(response, 403, "pairing_code_invalid");
     }
-    if (!valid || request.headers.authorization !== `Bearer ${TOKEN}`) return fail(response, 401, "auth_invalid");
+    if (pairingRequired && !valid) return fail(response, 401, "auth_invalid");
+    if (pairingRequired && request.headers.authorization !== `Bearer ${TOKEN}`) {
+      return fail(response, 401, "auth_invalid");
+    }
     if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
     if (path === "/v1/tools") return send(response, 200, list(TOOLS));
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });

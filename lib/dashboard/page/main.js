@@ -136,7 +136,7 @@ export function start() {
   async function begin() {
     const health = await readHealth();
     showReachable(health);
-    if (session.hasToken() || health?.pairing_required === false) enter();
+    if (session.hasToken() || document.body.dataset["pairing"] === "off") enter();
     else openPairing();
     void keepPolling();
   }
