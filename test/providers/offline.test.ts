@@ -70,7 +70,7 @@ describe("offline provider, searching", () => {
   test("asks the workspace and memory for the question's own words", async () => {
     const { calls, finish, text } = await turn(question);
     assert.deepEqual(calls.map(({ name, input }) => ({ name, input })), [
-      { name: "content_search", input: { pattern: "pairing|code|burned", case_insensitive: true, limit: 50 } },
+      { name: "content_search", input: { pattern: "pairing|code|burned", case_insensitive: true, limit: 200 } },
       { name: "memory_recall", input: { query: "pairing code burned", limit: 5 } },
     ]);
     assert.equal(finish.finish_reason, "tool_calls");
@@ -129,7 +129,7 @@ describe("offline provider, searching", () => {
 
   test("escapes what would be a pattern", async () => {
     const { calls } = await turn([user("version 1.2.3 x_y")]);
-    assert.deepEqual(calls[0]?.input, { pattern: "version|1\\.2\\.3|x_y", case_insensitive: true, limit: 50 });
+    assert.deepEqual(calls[0]?.input, { pattern: "version|1\\.2\\.3|x_y", case_insensitive: true, limit: 200 });
   });
 });
 

@@ -14,7 +14,8 @@ export type OfflineReply =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "calls"; readonly calls: readonly OfflineCall[] };
 
-const SEARCH_LIMIT = 50;
+const MAX_MATCHES = 200;
+const MAX_FILES = 50;
 const GREETING =
   /^(hi|hello|hey|hallo|good (morning|afternoon|evening)|help|who are you|what can you do)\b[^\p{L}]*(there)?[.!?\s]*$/iu;
 const LISTING = /^(list|show|which|what)\b.*\b(files|folder|directory|workspace)\b/i;
@@ -108,10 +109,10 @@ function search(question: string, tools: readonly ToolDeclaration[]): OfflineRep
   const [file] = files;
   if (file !== undefined) add("read_file", { path: file });
   if (file !== undefined && !file.includes("/")) add("glob_search", { pattern: `**/${file}`, limit: 20 });
-  if (file === undefined && LISTING.test(question)) add("glob_search", { pattern: "**/*", limit: SEARCH_LIMIT });
+  if (file === undefined && LISTING.test(question)) add("glob_search", { pattern: "**/*", limit: MAX_FILES });
   const words = significantWords(question).filter((word) => !files.some((name) => name.toLowerCase().includes(word)));
   if (words.length > 0) {
-    add("content_search", { pattern: words.map(escapePattern).join("|"), case_insensitive: true, limit: SEARCH_LIMIT });
+    add("content_search", { pattern: words.map(escapePattern).join("|"), case_insensitive: true, limit: MAX_MATCHES });
     add("memory_recall", { query: words.join(" "), limit: 5 });
   }
   return calls.length > 0 ? { kind: "calls", calls } : text(introduction(tools));
