@@ -75,7 +75,7 @@ test("a clock that steps back or jumps far ahead breaks nothing", () => {
 });
 
 test("a limit that allows nothing is refused", () => {
-  for (const bad of [0, -1, NaN, Infinity, 0.5]) {
+  for (const bad of [0, -1, NaN, Infinity, 0.5, 1.5]) {
     assert.throws(() => slidingWindow({ max: bad, windowMs: 1000 }), RangeError);
     assert.throws(() => slidingWindow({ max: 1, windowMs: bad }), RangeError);
     assert.throws(() => slidingWindow({ max: 1, windowMs: 1000, maxKeys: bad }), RangeError);
