@@ -15,8 +15,10 @@ import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
 
 /** A folder changed less than this ago may change again without a new time stamp: the kernel's clock ticks each 1-10 ms */
 const QUIET_MS = 50;
+/** Deno gives change times in whole seconds */
+const SECOND_NS = 1_000_000_000n;
 const RETRY_MS = 20;
-const MAX_ATTEMPTS = 50;
+const MAX_ATTEMPTS = 75;
 
 /**
  * Any platform, by names alone: nothing of an opened file is read before it is known to lie inside the root.
@@ -30,7 +32,8 @@ export function createReachByChecks(clock: Clock): Reach {
   /** Runs `work` while nothing moves on the way to `names`; undefined when something did */
   const whileQuiet = async <T>(rules: PathRules, names: readonly string[], work: (chain: Chain) => Promise<T>) => {
     const before = await lookAt(rules.root, names);
-    if (before.folders.some((folder) => clock.now() - Number(folder.ctimeMs) < QUIET_MS)) return undefined;
+    const now = clock.now();
+    if (before.folders.some((folder) => !isQuiet(folder, now))) return undefined;
     const result = await work(before);
     const after = await lookAt(rules.root, names).catch(() => undefined);
     const same = after !== undefined && isSame(before, after);
@@ -130,6 +133,11 @@ async function lookAt(root: string, names: readonly string[]): Promise<Chain> {
   }
   if (entry.isDirectory()) folders.push(entry);
   return { folders, entry };
+}
+
+/** Whether a change from now on would show in the folder's change time. */
+function isQuiet({ ctimeNs, ctimeMs }: BigIntStats, now: number): boolean {
+  return now - Number(ctimeMs) >= QUIET_MS + (ctimeNs % SECOND_NS === 0n ? 1000 : 0);
 }
 
 function isSame(a: Chain, b: Chain): boolean {

@@ -1,0 +1,69 @@
+import type { Access } from "../../lib/guard/decision.ts";
+
+/** One row of the tool tables of DESIGN.md section 8. */
+export interface ToolRow {
+  readonly access: Access;
+  readonly enabled: "always" | "when configured";
+  /** Input fields in the order of the table; a name with `?` is optional */
+  readonly fields: readonly string[];
+  /** The field that a plain text is, where the tool has a text form */
+  readonly textField?: string;
+  /** An input that is fine by its schema */
+  readonly sample: Readonly<Record<string, unknown>>;
+}
+
+export const TOOLS: Readonly<Record<string, ToolRow>> = {
+  read_file: {
+    access: "read",
+    enabled: "always",
+    fields: ["path", "start_line?", "line_count?"],
+    textField: "path",
+    sample: { path: "notes.txt", start_line: 1, line_count: 2 },
+  },
+  glob_search: {
+    access: "read",
+    enabled: "always",
+    fields: ["pattern", "path?", "limit?"],
+    textField: "pattern",
+    sample: { pattern: "**/*.ts", path: "src", limit: 5 },
+  },
+  content_search: {
+    access: "read",
+    enabled: "always",
+    fields: ["pattern", "path?", "glob?", "case_insensitive?", "limit?"],
+    textField: "pattern",
+    sample: { pattern: "gate", path: "src", glob: "*.ts", case_insensitive: true, limit: 5 },
+  },
+  memory_store: {
+    access: "state",
+    enabled: "always",
+    fields: ["key", "value", "namespace?", "tags?"],
+    sample: { key: "colour", value: "green", namespace: "facts", tags: ["door"] },
+  },
+  memory_recall: {
+    access: "read",
+    enabled: "always",
+    fields: ["query?", "key?", "namespace?", "limit?"],
+    textField: "query",
+    sample: { query: "door", namespace: "facts", limit: 5 },
+  },
+  memory_forget: {
+    access: "state",
+    enabled: "always",
+    fields: ["key", "namespace?"],
+    textField: "key",
+    sample: { key: "colour", namespace: "facts" },
+  },
+  task_plan: {
+    access: "state",
+    enabled: "always",
+    fields: ["op", "tasks?", "title?", "id?", "status?"],
+    sample: { op: "create", tasks: ["Open the gate"] },
+  },
+  cli_discovery: {
+    access: "read",
+    enabled: "always",
+    fields: ["op", "command?"],
+    sample: { op: "check_command", command: "ls" },
+  },
+};

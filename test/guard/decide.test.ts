@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { type AutonomyRules, decide, type DecideInput } from "../../lib/guard/decide.ts";
+import type { Access, Effects } from "../../lib/guard/decision.ts";
+import { LEVELS, parseLevel } from "../../lib/guard/level.ts";
+
+const ACCESSES: readonly Access[] = ["read", "state", "write", "network"];
+const WORKSPACE = {
+  root: "/home/me/work",
+  fileRoot: "/home/me/work",
+  home: "/home/me",
+  ownPaths: ["/home/me/.local/share/postern"],
+};
+
+function ask(
+  change: Partial<AutonomyRules> & {
+    tool?: string;
+    access?: Access;
+    effects?: Effects;
+    workspace?: DecideInput["workspace"];
+  },
+) {
+  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, ...autonomy } = change;
+  return decide({
+    tool,
+    access,
+    effects,
+    workspace,
+    autonomy: { level: "supervised", forbidden_paths: [], auto_approve: [], always_ask: [], ...autonomy },
+  });
+}
+
+test("the level table is the contract's", () => {
+  const table = {
+    read_only: ["allow", "deny", "deny", "deny"],
+    supervised: ["allow", "allow", "ask", "ask"],
+    full: ["allow", "allow", "allow", "allow"],
+  };
+  for (const level of LEVELS) {
+    assert.deepEqual(ACCESSES.map((access) => ask({ level, access }).kind), table[level], level);
+  }
+});
+
+test("a level is read without case, - and _; an unknown one denies everything", () => {
+  for (const text of ["read_only", "ReadOnly", "READ-ONLY", "readonly"]) {
+    assert.equal(parseLevel(text), "read_only", text);
+  }
+  assert.equal(ask({ level: "FULL" }).kind, "allow");
+  for (const access of ACCESSES) assert.equal(ask({ level: "yolo", access, auto_approve: ["shell"] }).kind, "deny");
+});
+
+test("auto_approve turns an ask into an allow, always_ask an allow into an ask and wins", () => {
+  assert.equal(ask({ auto_approve: ["shell"] }).kind, "allow");
+  assert.equal(ask({ auto_approve: ["shel"] }).kind, "ask");
+  assert.equal(ask({ level: "full", always_ask: ["shell"] }).kind, "ask");
+  assert.equal(ask({ auto_approve: ["shell"], always_ask: ["shell"] }).kind, "ask");
+  assert.equal(ask({ access: "read", tool: "read_file", always_ask: ["read_file"] }).kind, "ask");
+});
+
+test("the specification's names mean our tools in the lists", () => {
+  for (
+    const [alias, tool] of [["glob", "glob_search"], ["search", "content_search"], [
+      "memory_read",
+      "memory_recall",
+    ]] as const
+  ) {
+    assert.equal(ask({ access: "read", tool, always_ask: [alias] }).kind, "ask", alias);
+    assert.equal(ask({ tool, auto_approve: [alias] }).kind, "allow", alias);
+  }
+});
+
+test("forbidden paths are denied at every level, the longest match deciding", () => {
+  const paths = (path: string, workspace = WORKSPACE) =>
+    ask({ level: "full", effects: { paths: [path] }, workspace }).kind;
+  for (const path of ["/etc/passwd", "/etc", "/ETC/passwd", "../../../etc/x", "/root/x", "/proc/1/mem", "/sys/x"]) {
+    assert.equal(paths(path), "deny", path);
+  }
+  for (const path of ["../.ssh/config", "/home/me/.aws/x", "/home/me/.gnupg", "../.local/share/postern/postern.db"]) {
+    assert.equal(paths(path), "deny", path);
+  }
+  for (const path of ["a.txt", "etc/passwd", "/etcetera", "../.sshx"]) assert.equal(paths(path), "allow", path);
+  const checkout = { ...WORKSPACE, root: "/root/checkout", fileRoot: "/root/checkout" };
+  assert.equal(paths("a.txt", checkout), "allow");
+  assert.equal(paths("../x", checkout), "deny");
+  assert.equal(paths("a.txt", { ...WORKSPACE, root: "/root", fileRoot: "/root" }), "deny");
+});
+
+test("a user's forbidden paths add to the built-in ones", () => {
+  const forbidden_paths = ["~/private", "secrets"];
+  assert.equal(ask({ level: "full", forbidden_paths, effects: { paths: ["../private/x"] } }).kind, "deny");
+  assert.equal(ask({ level: "full", forbidden_paths, effects: { paths: ["secrets/x"] } }).kind, "deny");
+  assert.equal(ask({ level: "full", forbidden_paths, effects: { paths: ["/etc/x"] } }).kind, "deny");
+});
+
+test("each refusal names its rule and the smallest change that flips it", () => {
+  const cases = [
+    [ask({}), "level:supervised/write", /add "shell" to \[autonomy\] auto_approve/],
+    [ask({ level: "read_only" }), "level:read_only/write", /set \[autonomy\] level = "supervised"/],
+    [ask({ always_ask: ["shell"] }), "always_ask:shell", /remove it there/],
+    [ask({ level: "x" }), "level:unknown", /read_only, supervised or full/],
+    [ask({ effects: { paths: ["/etc/x"] } }), "forbidden_path:/etc", /only a workspace inside it/],
+    [ask({ forbidden_paths: ["p"], effects: { paths: ["p/x"] } }), "forbidden_path:/home/me/work/p", /remove it from/],
+  ] as const;
+  for (const [decision, rule, reason] of cases) {
+    assert.ok(decision.kind !== "allow");
+    assert.equal(decision.rule, rule);
+    assert.match(decision.reason, reason);
+  }
+});
+
+test("no list turns a deny into anything else, and no write passes for a read", () => {
+  const tool = fc.constantFrom("shell", "read_file", "glob_search", "mcp__a__b");
+  const names = fc.array(fc.constantFrom("shell", "read_file", "glob", "glob_search", "*", "mcp__a__b"), {
+    maxLength: 5,
+  });
+  const path = fc.constantFrom("a.txt", "/etc/passwd", "../.ssh/id", "x/../../y");
+  const input = fc.record({
+    tool,
+    access: fc.constantFrom(...ACCESSES),
+    level: fc.constantFrom(...LEVELS),
+    auto_approve: names,
+    always_ask: names,
+    effects: fc.record({ paths: fc.array(path, { maxLength: 2 }) }),
+  });
+  fc.assert(
+    fc.property(input, (change) => {
+      const plain = ask({ ...change, auto_approve: [], always_ask: [] });
+      const listed = ask(change);
+      if (plain.kind === "deny") assert.equal(listed.kind, "deny");
+      else assert.notEqual(listed.kind, "deny");
+      if (change.level === "read_only" && change.access !== "read") assert.equal(listed.kind, "deny");
+      if (
+        change.level === "supervised" && (change.access === "write" || change.access === "network") &&
+        listed.kind === "allow"
+      ) {
+        assert.ok(change.auto_approve.length > 0);
+      }
+    }),
+    { numRuns: 200 },
+  );
+});

@@ -1,0 +1,26 @@
+import { renameSync } from "node:fs";
+import { join } from "node:path";
+import { workerData } from "node:worker_threads";
+
+/** What a swapper is told. */
+export interface SwapOrder {
+  readonly folder: string;
+  /** The name that is swapped */
+  readonly target: string;
+  /** Names that take its place in turn */
+  readonly candidates: readonly string[];
+  /** Milliseconds each stays there */
+  readonly pauseMs: number;
+  /** The swapper ends when the first element is not 0 */
+  readonly stop: Int32Array<SharedArrayBuffer>;
+}
+
+// Runs as a worker, so that it swaps in the middle of the reader's work. Its data is given by startSwapper
+const { folder, target, candidates, pauseMs, stop } = workerData as SwapOrder;
+while (Atomics.load(stop, 0) === 0) {
+  for (const candidate of candidates) {
+    renameSync(join(folder, candidate), join(folder, target));
+    Atomics.wait(stop, 0, 0, pauseMs);
+    renameSync(join(folder, target), join(folder, candidate));
+  }
+}

@@ -1,0 +1,111 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import type { Clock } from "../../lib/base/clock.ts";
+import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
+import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
+import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { createMemory } from "../../lib/memory/memory.ts";
+import { createPlans } from "../../lib/memory/plans.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createFiles } from "../../lib/system/files/create_files.ts";
+import type { FilesVariant } from "../../lib/system/files/files.ts";
+import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+
+/** Changes to the default configuration, section by section. */
+export interface ConfigChanges {
+  readonly autonomy?: Partial<Config["autonomy"]>;
+  readonly read_file?: Partial<Config["security"]["read_file"]>;
+}
+
+/** A real door over the built-in tools, a workspace and a store in memory. */
+export interface ToolBench {
+  readonly door: ToolDoor;
+  readonly metrics: Metrics;
+  readonly redactor: Redactor;
+  readonly logged: readonly LogRecord[];
+  /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
+  call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
+  /** From now on */
+  configure(changes: ConfigChanges): void;
+}
+
+export interface ToolBenchOptions {
+  readonly root: string;
+  readonly config?: ConfigChanges;
+  readonly tools?: readonly Tool[];
+  readonly clock?: Clock;
+  readonly variant?: FilesVariant;
+  readonly timeoutMs?: number;
+}
+
+export function createToolBench(options: ToolBenchOptions): ToolBench {
+  const clock = options.clock ?? systemClock;
+  const metrics = createMetrics();
+  const redactor = createRedactor();
+  const logged: LogRecord[] = [];
+  const store = createMemoryStore();
+  let config = changed(options.config ?? {});
+  const door = createToolDoor({
+    tools: options.tools ?? BUILTIN_TOOLS,
+    services: {
+      files: createFiles({
+        clock: systemClock,
+        home: "/home/nobody",
+        ownPaths: [],
+        ...(options.variant === undefined ? {} : { variant: options.variant }),
+      }),
+      memory: createMemory({ store, clock }),
+      plans: createPlans({ store, clock }),
+      commands: createCommandLookup(),
+    },
+    config: () => config,
+    workspaceRoot: options.root,
+    home: "/home/nobody",
+    ownPaths: [],
+    clock,
+    log: createLogger({
+      level: "debug",
+      now: () => clock.now(),
+      sink: (record) => void logged.push(record),
+      redact: redactor.redact,
+    }),
+    metrics,
+    redact: redactor.redact,
+    ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
+  });
+  let calls = 0;
+  return {
+    door,
+    metrics,
+    redactor,
+    logged,
+    call: (name, input, more) =>
+      door.call({
+        name,
+        input: typeof input === "string" ? input : JSON.stringify(input),
+        runId: "run_1",
+        callId: `call_${++calls}`,
+        caller: { via: "agent", tokenId: null, scopes: [] },
+        depth: 0,
+        signal: new AbortController().signal,
+        approver: async ({ reason }) => ({ decision: "deny", reason }),
+        ...more,
+      }),
+    configure(changes) {
+      config = changed(changes);
+    },
+  };
+}
+
+function changed({ autonomy, read_file }: ConfigChanges): Config {
+  const config = defaultConfig();
+  return {
+    ...config,
+    autonomy: { ...config.autonomy, ...autonomy },
+    security: { ...config.security, read_file: { ...config.security.read_file, ...read_file } },
+  };
+}

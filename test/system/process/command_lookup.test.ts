@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { chmodSync, symlinkSync } from "node:fs";
+import { test } from "node:test";
+import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+test("finds executable files in the order of the search path, and nothing else", () =>
+  withWorkspace({ "one/run": "", "two/run": "", "two/plain": "", "one/folder/x": "" }, async (workspace) => {
+    for (const path of ["one/run", "two/run"]) chmodSync(workspace.path(path), 0o755);
+    symlinkSync("run", workspace.path("two", "linked"));
+    const lookup = createCommandLookup([workspace.path("none"), workspace.path("one"), workspace.path("two")]);
+    assert.equal(await lookup.find("run"), workspace.path("one", "run"));
+    assert.equal(await lookup.find("linked"), workspace.path("two", "linked"));
+    for (const name of ["plain", "folder", "none", "", ".", "..", "../one/run", "one/run", "a\0b", "x".repeat(300)]) {
+      assert.equal(await lookup.find(name), undefined, name.slice(0, 20));
+    }
+  }));
+
+test("the fixed search path has the usual commands", async () => {
+  assert.match(await createCommandLookup().find("ls") ?? "", /^\/.*\/ls$/);
+});
