@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { httpError } from "./error_codes.ts";
+import { invalidRequest } from "./invalid_request.ts";
 
 /**
  * A parsed JSON value through a schema. Takes the value over: `null` of optional fields is removed from it.
@@ -10,13 +10,8 @@ import { httpError } from "./error_codes.ts";
 export function checkBody<S extends v.GenericSchema>(schema: S, value: unknown, ignored: string[]): v.InferOutput<S> {
   tidy(schema as unknown as Shape, value, "", ignored);
   const result = v.safeParse(schema, value, { abortEarly: true });
-  if (result.success) return result.output;
-  const issue = result.issues[0];
-  const param = pathOf(issue.path ?? []);
-  const place = param === "" ? "the request body" : `"${param}"`;
-  throw httpError("invalid_request", `Cannot accept ${place}: ${reasonOf(issue)}`, {
-    param: param === "" ? null : param,
-  });
+  if (!result.success) throw invalidRequest(result.issues);
+  return result.output;
 }
 
 /** The parts of valibot's schema objects that are walked. */
@@ -74,31 +69,4 @@ function fittingOption(shape: Shape, value: object): Shape | undefined {
       entry.type !== "literal" || (value as Record<string, unknown>)[key] === (entry as { literal?: unknown }).literal
     );
   });
-}
-
-function pathOf(path: readonly { readonly key?: unknown }[]): string {
-  let text = "";
-  for (const { key } of path) {
-    text += typeof key === "number" ? `[${key}]` : text === "" ? String(key) : `.${String(key)}`;
-  }
-  return text.slice(0, 200);
-}
-
-const MAX_EXPECTED_LENGTH = 300;
-
-/** Only what the schema says and the kind of the value: `received` and the default messages quote the value itself. */
-function reasonOf(issue: v.BaseIssue<unknown>): string {
-  if (issue.input === undefined && issue.kind === "schema") return "it is missing";
-  if (issue.expected === null) return issue.message.startsWith("Invalid ") ? "its value is not valid" : issue.message;
-  const expected = issue.expected.length > MAX_EXPECTED_LENGTH
-    ? `${issue.expected.slice(0, MAX_EXPECTED_LENGTH)}...`
-    : issue.expected;
-  return issue.kind === "schema" ? `expected ${expected}, got ${kindOf(issue.input)}` : `expected ${expected}`;
-}
-
-function kindOf(value: unknown): string {
-  if (value === null) return "null";
-  if (Array.isArray(value)) return "an array";
-  if (typeof value === "object") return "an object";
-  return typeof value === "string" ? "another string" : `a ${typeof value}`;
 }

@@ -1,5 +1,6 @@
 import type { BaseIssue } from "valibot";
-import { HttpError } from "../../lib/base/errors.ts";
+import type { HttpError } from "../../lib/base/errors.ts";
+import { httpError } from "./error_codes.ts";
 
 /**
  * The 400 for a body that its schema refused: `param` and the message name the field at fault, as
@@ -9,27 +10,36 @@ import { HttpError } from "../../lib/base/errors.ts";
  */
 export function invalidRequest(issues: readonly [BaseIssue<unknown>, ...BaseIssue<unknown>[]]): HttpError {
   const { path, issue } = deepest(issues[0], "");
-  const message = `Cannot read ${path === "" ? "the body" : `"${path}"`}: ${reasonOf(issue)}`;
-  return new HttpError("invalid_request", message, {
-    status: 400,
-    type: "invalid_request_error",
-    param: path === "" ? null : path,
-  });
+  const param = path === "" ? null : path.slice(0, MAX_PARAM_LENGTH);
+  const place = param === null ? "the request body" : `"${param}"`;
+  return httpError("invalid_request", `Cannot accept ${place}: ${reasonOf(issue)}`, { param });
 }
 
+const MAX_PARAM_LENGTH = 200;
+const MAX_EXPECTED_LENGTH = 300;
+
+/** Only what the schema says and the kind of the value: `received` and the default messages quote the value itself. */
 function reasonOf(issue: BaseIssue<unknown>): string {
+  const expected = expectedOf(issue);
   if (issue.kind === "schema") {
-    if (issue.input === undefined || issue.received === "undefined") return "it is missing";
-    const expected = (issue.expected ?? "another value").replace(/^\((.*)\)$/s, "$1").replaceAll(" | ", " or ")
-      .toLowerCase();
-    return `expected ${expected}, got ${
-      issue.input === null ? "null" : Array.isArray(issue.input) ? "array" : typeof issue.input
-    }`;
+    return issue.input === undefined ? "it is missing" : `expected ${expected}, got ${kindOf(issue.input)}`;
   }
-  if (issue.type === "integer") return "expected a whole number";
-  // A message of our own schemas, or a bound as ">=1"
+  // A message of our own schemas
   if (!issue.message.startsWith("Invalid")) return issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
-  return `expected ${issue.expected ?? "another value"}`;
+  return issue.type === "integer" ? "expected a whole number" : `expected ${expected}`;
+}
+
+/** As "string or array", "\"auto\" or \"none\"", ">=1". */
+function expectedOf(issue: BaseIssue<unknown>): string {
+  const words = (issue.expected ?? "another value").replace(/^\((.*)\)$/s, "$1").replaceAll(" | ", " or ");
+  return words.length > MAX_EXPECTED_LENGTH ? `${words.slice(0, MAX_EXPECTED_LENGTH)}...` : words;
+}
+
+function kindOf(value: unknown): string {
+  if (value === null) return "null";
+  if (Array.isArray(value)) return "an array";
+  if (typeof value === "object") return "an object";
+  return typeof value === "string" ? "another string" : `a ${typeof value}`;
 }
 
 interface Fault {
