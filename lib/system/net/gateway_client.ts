@@ -1,0 +1,126 @@
+import { request as send } from "node:http";
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+
+/** The reply of a gateway. `body` is its JSON, undefined where there was none. */
+export interface GatewayReply {
+  readonly status: number;
+  readonly body: unknown;
+}
+
+export interface GatewayRequest {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** With the query */
+  readonly path: string;
+  readonly body?: unknown;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Text frames from a socket; ends when the gateway closes it. */
+export interface GatewaySocket {
+  send(text: string): void;
+  frames(): AsyncIterable<string>;
+  close(): void;
+}
+
+/** Speaks to a running gateway on this machine. */
+export interface GatewayClient {
+  /** @throws {GatewayClientError} no or a broken answer; {CancelError} on abort */
+  request(request: GatewayRequest): Promise<GatewayReply>;
+  /** Opens a WebSocket. @param path with the query. @throws {GatewayClientError} the handshake was refused */
+  openSocket(path: string): Promise<GatewaySocket>;
+}
+
+export interface GatewayClientOptions {
+  /** As `http://127.0.0.1:42617/` */
+  readonly address: string;
+  readonly token: string;
+  readonly clock: Clock;
+  /** Milliseconds for one whole request. Default 600,000 */
+  readonly timeoutMs?: number;
+}
+
+/** The gateway did not answer as one. */
+export class GatewayClientError extends Error {
+  override readonly name = "GatewayClientError";
+}
+
+const TIMEOUT_MS = 600_000;
+const MAX_REPLY_BYTES = 67_108_864;
+const MAX_WAITING_FRAMES = 100_000;
+
+/** A client for one gateway; nothing is kept open between requests. */
+export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
+  return {
+    request: (request) => exchange(request, options),
+    openSocket: (path) => openSocket(new URL(path, options.address.replace(/^http/, "ws"))),
+  };
+}
+
+async function exchange(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayReply> {
+  const timeout = options.clock.timeoutSignal(options.timeoutMs ?? TIMEOUT_MS);
+  const signal = request.signal === undefined ? timeout.signal : AbortSignal.any([timeout.signal, request.signal]);
+  try {
+    const { status, text } = await transfer(request, { ...options, signal });
+    return { status, body: text === "" ? undefined : JSON.parse(text) };
+  } catch (cause) {
+    if (signal.aborted) throw cancelError(signal);
+    const reason = cause instanceof SyntaxError ? "the answer is not JSON" : (cause as Error).message;
+    throw new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
+  } finally {
+    timeout.clear();
+  }
+}
+
+function transfer(
+  { method, path, body }: GatewayRequest,
+  options: GatewayClientOptions & { readonly signal: AbortSignal },
+): Promise<{ readonly status: number; readonly text: string }> {
+  const payload = body === undefined ? undefined : JSON.stringify(body);
+  return new Promise((resolve, reject) => {
+    const headers = {
+      authorization: `Bearer ${options.token}`,
+      ...(payload === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
+    };
+    const outgoing = send(new URL(path, options.address), { method, headers, signal: options.signal, agent: false }, (incoming) => {
+      const parts: Buffer[] = [];
+      let bytes = 0;
+      incoming.on("data", (part: Buffer) => {
+        bytes += part.length;
+        if (bytes > MAX_REPLY_BYTES) outgoing.destroy(new Error(`the answer is larger than ${MAX_REPLY_BYTES} bytes`));
+        else parts.push(part);
+      });
+      incoming.on("end", () => resolve({ status: incoming.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }));
+      incoming.on("error", reject);
+    });
+    outgoing.on("error", reject);
+    outgoing.end(payload);
+  });
+}
+
+function openSocket(url: URL): Promise<GatewaySocket> {
+  const socket = new WebSocket(url);
+  const waiting: string[] = [];
+  let wake: (() => void) | undefined;
+  let open = true;
+  socket.addEventListener("message", ({ data }) => {
+    if (waiting.length >= MAX_WAITING_FRAMES) return socket.close();
+    waiting.push(String(data));
+    wake?.();
+  });
+  socket.addEventListener("close", () => {
+    open = false;
+    wake?.();
+  });
+  async function* frames(): AsyncIterable<string> {
+    for (;;) {
+      for (let frame = waiting.shift(); frame !== undefined; frame = waiting.shift()) yield frame;
+      if (!open) return;
+      await new Promise<void>((resolve) => (wake = resolve));
+    }
+  }
+  return new Promise((resolve, reject) => {
+    socket.addEventListener("open", () => resolve({ send: (text) => socket.send(text), frames, close: () => socket.close() }));
+    socket.addEventListener("error", () => reject(new GatewayClientError(`Cannot open a socket to ${url.origin}: it was refused`)));
+  });
+}

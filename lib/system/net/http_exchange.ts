@@ -1,0 +1,256 @@
+import type { Dispatcher } from "undici";
+import { type CancelError, cancelError } from "../../base/cancel.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
+import { ProviderError } from "../../base/errors.ts";
+import { describeNetworkError } from "./network_error.ts";
+import type { ProviderHttpRequest } from "./provider_client.ts";
+
+/** A reply whose head has arrived; its body is read in the pieces the network delivers. */
+export interface HttpExchange {
+  readonly status: number;
+  header(name: string): string | undefined;
+  /**
+   * All bytes that have arrived since the last call, waiting for the first; undefined at the end.
+   * @throws {ProviderError} broken off or silent for too long; {CancelError} on abort
+   */
+  read(): Promise<Uint8Array | undefined>;
+  /** The rest of the body as text, cut after `maxBytes` (the connection is then given up). Broken UTF-8 becomes U+FFFD */
+  text(maxBytes: number): Promise<{ readonly text: string; readonly cut: boolean }>;
+  /** Breaks the reply off at once, unless it has ended. Never throws */
+  release(): void;
+  /** Nothing of worth follows: lets the body end within a second, so that its connection is kept, else breaks it off. Never throws */
+  drain(): void;
+}
+
+export interface ExchangeContext {
+  readonly provider: string;
+  readonly origin: string;
+  readonly clock: Clock;
+}
+
+/** Above this many unread bytes the socket is paused; it goes on once they are read. */
+const MAX_QUEUED_BYTES = 262_144;
+/** How long and how far a reply is followed after its last useful byte. */
+const DRAIN_MS = 1_000;
+const MAX_DRAINED_BYTES = 65_536;
+
+/** Sends one request; resolves when the reply's head is there. Errors as in `ProviderClient.send`. */
+export function startExchange(
+  dispatcher: Dispatcher,
+  request: ProviderHttpRequest,
+  context: ExchangeContext,
+): Promise<HttpExchange> {
+  if (request.signal.aborted) return Promise.reject(cancelError(request.signal));
+  return new Promise((resolve, reject) => {
+    const exchange = new Exchange(request, context, { resolve, reject });
+    const { origin } = context;
+    const { method, path, headers, body } = request;
+    dispatcher.dispatch({ origin, method, path, headers, body: body ?? null }, exchange);
+  });
+}
+
+interface Waiter<T> {
+  readonly resolve: (value: T) => void;
+  readonly reject: (error: Error) => void;
+}
+
+class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
+  status = 0;
+  #headers: Record<string, string | string[] | undefined> = {};
+  #controller: Dispatcher.DispatchController | undefined;
+  #head: Waiter<HttpExchange> | undefined;
+  #reader: Waiter<Uint8Array | undefined> | undefined;
+  #queue: Uint8Array[] = [];
+  #queuedBytes = 0;
+  #failure: Error | undefined;
+  #ended = false;
+  #released = false;
+  #drainedBytes = 0;
+  /** Time by the monotonic clock since which somebody waits for the network; undefined while nobody does */
+  #waitingSince: number | undefined;
+  #timer: Timer;
+  readonly #request: ProviderHttpRequest;
+  readonly #context: ExchangeContext;
+  readonly #onAbort: () => void;
+
+  constructor(request: ProviderHttpRequest, context: ExchangeContext, head: Waiter<HttpExchange>) {
+    this.#request = request;
+    this.#context = context;
+    this.#head = head;
+    this.#onAbort = () => this.#fail(cancelError(request.signal));
+    request.signal.addEventListener("abort", this.#onAbort, { once: true });
+    this.#waitingSince = context.clock.monotonic();
+    this.#timer = context.clock.after(request.timeoutMs, () => this.#checkSilence(request.timeoutMs));
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#headers[name];
+    return Array.isArray(value) ? value[0] : value;
+  }
+
+  read(): Promise<Uint8Array | undefined> {
+    if (this.#queue.length > 0) return Promise.resolve(this.#take());
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    if (this.#ended || this.#released) return Promise.resolve(undefined);
+    this.#waitingSince = this.#context.clock.monotonic();
+    return new Promise((resolve, reject) => {
+      this.#reader = { resolve, reject };
+    });
+  }
+
+  async text(maxBytes: number): Promise<{ readonly text: string; readonly cut: boolean }> {
+    const parts: Uint8Array[] = [];
+    let bytes = 0;
+    while (bytes <= maxBytes) {
+      const part = await this.read();
+      if (part === undefined) return { text: Buffer.concat(parts).toString("utf8"), cut: false };
+      parts.push(part);
+      bytes += part.length;
+    }
+    this.release();
+    return { text: Buffer.concat(parts).subarray(0, maxBytes).toString("utf8"), cut: true };
+  }
+
+  release(): void {
+    if (!this.#letGo()) return;
+    this.#controller?.abort(new Error("The reply is not wanted any more"));
+  }
+
+  drain(): void {
+    if (!this.#letGo()) return;
+    this.#drainedBytes = 0;
+    if (this.#controller?.paused) this.#controller.resume();
+    this.#timer = this.#context.clock.after(
+      DRAIN_MS,
+      () => this.#controller?.abort(new Error("The reply does not end")),
+    );
+  }
+
+  /** @returns whether the body is still on its way */
+  #letGo(): boolean {
+    if (this.#released) return false;
+    this.#released = true;
+    this.#queue = [];
+    if (this.#ended || this.#failure !== undefined) return false;
+    this.#settle();
+    return true;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    this.#controller = controller;
+    if (this.#failure !== undefined) controller.abort(this.#failure);
+  }
+
+  onResponseStart(
+    _: Dispatcher.DispatchController,
+    status: number,
+    headers: Record<string, string | string[] | undefined>,
+  ) {
+    if (status < 200 || this.#failure !== undefined) return;
+    this.status = status;
+    this.#headers = headers;
+    this.#waitingSince = undefined;
+    const refusal = this.#refuseHead();
+    if (refusal !== undefined) return this.#fail(refusal);
+    this.#head?.resolve(this);
+    this.#head = undefined;
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Uint8Array): void {
+    if (this.#released) {
+      this.#drainedBytes += chunk.length;
+      if (this.#drainedBytes > MAX_DRAINED_BYTES) controller.abort(new Error("The reply does not end"));
+      return;
+    }
+    if (this.#failure !== undefined) return;
+    const reader = this.#reader;
+    if (reader !== undefined) {
+      this.#reader = undefined;
+      this.#waitingSince = undefined;
+      return reader.resolve(chunk);
+    }
+    this.#queue.push(chunk);
+    this.#queuedBytes += chunk.length;
+    if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
+  }
+
+  onResponseEnd(): void {
+    if (this.#failure !== undefined) return;
+    this.#ended = true;
+    this.#settle();
+    this.#reader?.resolve(undefined);
+    this.#reader = undefined;
+  }
+
+  onResponseError(_: unknown, error: Error): void {
+    if (this.#released) return this.#timer.clear();
+    const { provider, origin } = this.#context;
+    const place = this.status === 0 ? "before its reply" : "in the middle of its reply";
+    this.#fail(
+      new ProviderError("provider_error", `Cannot read from "${origin}": ${describeNetworkError(error)} ${place}`, {
+        provider,
+        retryable: true,
+        cause: error,
+      }),
+    );
+  }
+
+  #take(): Uint8Array {
+    const queue = this.#queue;
+    this.#queue = [];
+    this.#queuedBytes = 0;
+    if (this.#controller?.paused) this.#controller.resume();
+    // The caller checked that there is one
+    return queue.length === 1 ? queue[0] as Uint8Array : Buffer.concat(queue);
+  }
+
+  #refuseHead(): ProviderError | undefined {
+    const { provider, origin } = this.#context;
+    const { status } = this;
+    const problem = status >= 300 && status < 400
+      ? `it redirects (${status}) to "${this.header("location") ?? ""}", and redirects are not followed`
+      : isPlain(this.header("content-encoding"))
+      ? undefined
+      : `its reply is compressed ("${this.header("content-encoding")}"), which was not asked for`;
+    if (problem === undefined) return undefined;
+    return new ProviderError("provider_error", `Cannot use the reply of "${origin}": ${problem}`, { provider, status });
+  }
+
+  #checkSilence(timeoutMs: number): void {
+    const { clock, provider, origin } = this.#context;
+    const silentMs = this.#waitingSince === undefined ? 0 : clock.monotonic() - this.#waitingSince;
+    if (silentMs < timeoutMs) {
+      this.#timer = clock.after(timeoutMs - silentMs, () => this.#checkSilence(timeoutMs));
+      return;
+    }
+    const what = this.status === 0 ? "no reply" : "no further part of its reply";
+    this.#fail(
+      new ProviderError("provider_timeout", `Gave up on "${origin}": ${what} within ${timeoutMs / 1000} s`, {
+        provider,
+        retryable: this.status === 0,
+      }),
+    );
+  }
+
+  /** Ends everything with this error; what waits is told first, then the socket goes. */
+  #fail(error: ProviderError | CancelError): void {
+    if (this.#failure !== undefined || this.#ended || this.#released) return;
+    this.#failure = error;
+    this.#queue = [];
+    this.#settle();
+    this.#head?.reject(error);
+    this.#reader?.reject(error);
+    this.#head = undefined;
+    this.#reader = undefined;
+    this.#controller?.abort(error);
+  }
+
+  #settle(): void {
+    this.#timer.clear();
+    this.#request.signal.removeEventListener("abort", this.#onAbort);
+  }
+}
+
+function isPlain(encoding: string | undefined): boolean {
+  return encoding === undefined || encoding === "" || encoding === "identity";
+}

@@ -1,0 +1,91 @@
+import type { Dispatcher } from "undici";
+import type { Clock } from "../../base/clock.ts";
+import { type HttpExchange, startExchange } from "./http_exchange.ts";
+import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
+
+/** One request to a provider. */
+export interface ProviderHttpRequest {
+  readonly method: "GET" | "POST";
+  /** Path and query, as `/v1/chat/completions` */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string;
+  /** Ends the request at once, in whatever state it is; the reply then throws CancelError */
+  readonly signal: AbortSignal;
+  /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
+  readonly timeoutMs: number;
+}
+
+/** HTTP to one origin over kept-alive connections. */
+export interface ProviderClient {
+  /** As `https://api.openai.com` */
+  readonly origin: string;
+  /**
+   * Sends and waits for the reply's head. Redirects are an error, never followed.
+   * @throws {ProviderError} `provider_error` (refused, reset, unknown host, redirect), `provider_timeout`; {CancelError} on abort
+   */
+  send(request: ProviderHttpRequest): Promise<HttpExchange>;
+  /** Ends all connections, also those in use */
+  close(): Promise<void>;
+}
+
+export interface ProviderClientOptions {
+  /** Name of the provider, for errors */
+  readonly provider: string;
+  readonly origin: string;
+}
+
+/** Makes the client of an origin; nothing is opened or loaded before the first request. */
+export type ProviderClientFactory = (options: ProviderClientOptions) => ProviderClient;
+
+/** Idle connections are dropped well before common servers drop them, so that no request meets a dying one. Milliseconds */
+const KEEP_ALIVE_MS = 4_000;
+const CONNECT_TIMEOUT_MS = 30_000;
+/** A reply's head above this is refused (undici's own default is the same) */
+const MAX_HEADER_BYTES = 16_384;
+
+/**
+ * Clients over undici, one pool of connections per origin, through a proxy where `[proxy]` names one (never for loopback).
+ * Source: DEPENDENCIES "upstream HTTP"; DESIGN.md section 3 (no redirects)
+ */
+export function createProviderClients(
+  { clock, proxy }: { readonly clock: Clock; readonly proxy?: ProxySettings | undefined },
+): ProviderClientFactory {
+  const proxyFor = createProxyRules(proxy);
+  return ({ provider, origin }) => {
+    let dispatcher: Promise<Dispatcher> | undefined;
+    let ready: Dispatcher | undefined;
+    let closed = false;
+    const open = async () => {
+      const opened = await createDispatcher(origin, proxyFor(origin));
+      if (closed) await opened.destroy();
+      return ready = opened;
+    };
+    return {
+      origin,
+      async send(request) {
+        const connections = ready ?? await (dispatcher ??= open());
+        return startExchange(connections, request, { provider, origin, clock });
+      },
+      async close() {
+        closed = true;
+        if (dispatcher !== undefined) await (await dispatcher).destroy();
+      },
+    };
+  };
+}
+
+async function createDispatcher(origin: string, proxy: string | undefined): Promise<Dispatcher> {
+  const { Pool, ProxyAgent } = await import("undici");
+  // Time limits are kept by the exchange and its clock, so undici's own are off
+  const options = {
+    connections: null,
+    pipelining: 1,
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    maxHeaderSize: MAX_HEADER_BYTES,
+    connect: { timeout: CONNECT_TIMEOUT_MS },
+  };
+  return proxy === undefined ? new Pool(origin, options) : new ProxyAgent({ ...options, uri: proxy });
+}
