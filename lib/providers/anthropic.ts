@@ -1,0 +1,47 @@
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+import { createAnthropicDecoder } from "./anthropic_decoder.ts";
+import { toAnthropicRequest } from "./anthropic_request.ts";
+import type { Provider, ProviderRequest } from "./provider.ts";
+import { createTurnStream } from "./turn_stream.ts";
+import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
+
+const VERSION = "2023-06-01";
+
+/**
+ * A provider that speaks the Messages API, always streamed. Parameters the vendor has nothing for are named in a notice.
+ * Source: https://docs.anthropic.com/en/api/messages
+ */
+export function createAnthropic(settings: UpstreamSettings): Provider {
+  const { upstream, client } = settings;
+  const headers: Record<string, string> = {
+    accept: "application/json",
+    "anthropic-version": VERSION,
+    "content-type": "application/json",
+    ...(upstream.key === undefined ? {} : { "x-api-key": upstream.key }),
+  };
+  const stream = (request: ProviderRequest, signal: AbortSignal) => {
+    const { body, ignored } = toAnthropicRequest(request, upstream.name);
+    return createTurnStream({
+      upstream,
+      open: () => sendUpstream(settings, { path: "/messages", headers, body, signal }),
+      decoder: createAnthropicDecoder(upstream, ignored.map(toNotice)),
+    });
+  };
+  return {
+    name: upstream.name,
+    stream: (request, { signal }) => ({
+      // The request is built when it is asked for, so that a refused content part is an error of the stream
+      [Symbol.asyncIterator]: () => stream(request, signal)[Symbol.asyncIterator](),
+    }),
+    listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
+    close: () => client.close(),
+  };
+}
+
+function toNotice(name: string): ProviderEvent {
+  return {
+    type: "notice",
+    code: "parameter_ignored",
+    message: `The provider has nothing for the parameter "${name}": left out`,
+  };
+}

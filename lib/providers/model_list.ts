@@ -1,0 +1,54 @@
+import type { Clock } from "../base/clock.ts";
+import type { ModelEntry } from "../base/records/model.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Provider } from "./provider.ts";
+
+/** The models of one provider, kept for a minute. */
+export interface ModelList {
+  /** Never throws: the old list when the provider fails or `signal` aborts, an empty one when there is none */
+  read(signal: AbortSignal): Promise<readonly ModelEntry[]>;
+}
+
+const KEPT_MS = 60_000;
+const TIMEOUT_MS = 10_000;
+
+/** A cache over `listModels` with a single flight: callers at the same time share one request, which none of them can cancel. */
+export function createModelList(
+  provider: Provider,
+  { clock, log }: { readonly clock: Clock; readonly log: Logger },
+): ModelList {
+  let kept: readonly ModelEntry[] = [];
+  let freshUntil = Number.NEGATIVE_INFINITY;
+  let flight: Promise<void> | undefined;
+
+  const refresh = async () => {
+    const timeout = clock.timeoutSignal(TIMEOUT_MS);
+    try {
+      kept = await provider.listModels(timeout.signal);
+    } catch (error) {
+      log.warn(`Cannot list the models of provider "${provider.name}": the last list stays`, { error });
+    } finally {
+      timeout.clear();
+      freshUntil = clock.monotonic() + KEPT_MS;
+      flight = undefined;
+    }
+  };
+  return {
+    async read(signal) {
+      if (clock.monotonic() >= freshUntil) await firstOf(flight ??= refresh(), signal);
+      return kept;
+    },
+  };
+}
+
+function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    const settle = () => {
+      signal.removeEventListener("abort", settle);
+      resolve();
+    };
+    signal.addEventListener("abort", settle, { once: true });
+    work.then(settle);
+  });
+}

@@ -1,0 +1,59 @@
+import { ProviderError } from "../base/errors.ts";
+import { createOpenAiDecoder } from "./openai_decoder.ts";
+import { toOpenAiRequest } from "./openai_request.ts";
+import type { Provider, ProviderRequest } from "./provider.ts";
+import { createTurnStream } from "./turn_stream.ts";
+import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
+
+export interface OpenAiCompatibleOptions extends UpstreamSettings {
+  /** The vendor takes `max_completion_tokens` only. Default false */
+  readonly renameMaxTokens?: boolean;
+}
+
+/**
+ * A provider that speaks the chat-completions format: OpenAI, OpenRouter, Ollama, LM Studio, llama.cpp, vLLM, SGLang and others.
+ * Always streams. A server that refuses `stream_options` is asked again without, and from then on never with it.
+ * Source: https://platform.openai.com/docs/api-reference/chat
+ */
+export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provider {
+  const { upstream, client, nextId, renameMaxTokens = false } = options;
+  const headers: Record<string, string> = { accept: "text/event-stream", "content-type": "application/json" };
+  const listHeaders: Record<string, string> = { accept: "application/json" };
+  if (upstream.key !== undefined) listHeaders["authorization"] = headers["authorization"] = `Bearer ${upstream.key}`;
+  let includeUsage = true;
+
+  const open = async (request: ProviderRequest, signal: AbortSignal) => {
+    const asked = includeUsage;
+    const send = (includeUsage: boolean) =>
+      sendUpstream(options, {
+        path: "/chat/completions",
+        headers,
+        body: toOpenAiRequest(request, { includeUsage, renameMaxTokens }),
+        signal,
+      });
+    try {
+      return await send(asked);
+    } catch (error) {
+      if (!asked || !refusesStreamOptions(error)) throw error;
+      const exchange = await send(false);
+      includeUsage = false;
+      return exchange;
+    }
+  };
+  return {
+    name: upstream.name,
+    stream: (request, { signal }) =>
+      createTurnStream({
+        upstream,
+        open: () => open(request, signal),
+        decoder: createOpenAiDecoder({ upstream, nextId }),
+      }),
+    listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),
+    close: () => client.close(),
+  };
+}
+
+function refusesStreamOptions(error: unknown): boolean {
+  if (!(error instanceof ProviderError) || error.code !== "provider_rejected") return false;
+  return error.param?.startsWith("stream_options") === true || /stream_options|include_usage/.test(error.message);
+}

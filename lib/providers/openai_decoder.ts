@@ -1,0 +1,192 @@
+import type { FinishReason } from "../base/records/agent_event.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+import type { Usage } from "../base/records/usage.ts";
+import { createDeltaTemplate } from "./delta_template.ts";
+import { isRecord, type JsonRecord, stringOf, usageOf } from "./json_reading.ts";
+import { createToolCallAssembly } from "./tool_call_assembly.ts";
+import type { TurnDecoder } from "./turn_decoder.ts";
+import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
+
+export interface OpenAiDecoderOptions {
+  readonly upstream: Upstream;
+  readonly nextId: () => string;
+  /** Cut known chunks out of the text in place of parsing them. Default true; false is for the test that both agree */
+  readonly fastScan?: boolean;
+}
+
+const REASONS: Readonly<Record<string, FinishReason>> = {
+  stop: "stop",
+  eos: "stop",
+  eos_token: "stop",
+  end_turn: "stop",
+  stop_sequence: "stop",
+  length: "length",
+  max_tokens: "length",
+  tool_calls: "tool_calls",
+  function_call: "tool_calls",
+  tool_use: "tool_calls",
+  content_filter: "content_filter",
+};
+
+/**
+ * Decodes one turn of the chat-completions format, streamed or whole, with the quirks of local servers mended and reported as
+ * notices, each once a turn.
+ */
+export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenAiDecoderOptions): TurnDecoder {
+  const noticed = new Set<string>();
+  let reason: string | undefined;
+  let usage: Usage | undefined;
+  let model: string | undefined;
+  let empty = true;
+  let events = 0;
+
+  const notice = (code: string, message: string, out: ProviderEvent[]) => {
+    if (noticed.has(code)) return;
+    noticed.add(code);
+    out.push({ type: "notice", code, message });
+  };
+  const calls = createToolCallAssembly({ nextId, notice });
+  const template = createDeltaTemplate(readSingleDelta);
+
+  const choice = (choices: unknown, out: ProviderEvent[]) => {
+    const first = Array.isArray(choices) ? choices[0] : undefined;
+    if (!isRecord(first)) return;
+    const delta = isRecord(first["delta"]) ? first["delta"] : first["message"];
+    if (isRecord(delta)) {
+      const before = out.length;
+      readText(delta, out);
+      if (out.some((event, i) => i >= before && event.type !== "reasoning_delta")) empty = false;
+      const toolCalls = delta["tool_calls"];
+      if (Array.isArray(toolCalls)) { for (const call of toolCalls) calls.push(call, out); }
+      if (isRecord(delta["function_call"])) calls.push({ index: 0, function: delta["function_call"] }, out);
+    }
+    const given = stringOf(first["finish_reason"]);
+    if (given === "error") throw toUpstreamError(upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
+    reason = given ?? reason;
+  };
+  const chunk = (parsed: unknown, out: ProviderEvent[]) => {
+    if (!isRecord(parsed)) throw brokenReply(upstream, "its stream contains something that is no object");
+    const { error } = parsed;
+    if ((error !== undefined && error !== null) || parsed["object"] === "error") {
+      throw toUpstreamError(upstream, { status: 200, body: JSON.stringify(parsed) });
+    }
+    model ??= stringOf(parsed["model"]);
+    usage = usageOf(parsed["usage"]) ?? usage;
+    choice(parsed["choices"], out);
+  };
+  const finish = (out: ProviderEvent[]) => {
+    const count = calls.end(out);
+    out.push({
+      type: "finish",
+      finish_reason: finishReason(count, out),
+      usage,
+      ...(model === undefined ? {} : { model }),
+    });
+  };
+  const finishReason = (count: number, out: ProviderEvent[]): FinishReason => {
+    if (empty && count === 0) notice("empty_reply", "The provider's reply has neither text nor a tool call", out);
+    if (usage === undefined) notice("usage_missing", "The provider did not report its token usage", out);
+    const known = reason === undefined ? undefined : REASONS[reason];
+    if (reason === undefined) notice("finish_reason_missing", "The provider gave no finish reason", out);
+    else if (known === undefined) {
+      notice("finish_reason_unknown", `The provider gave the finish reason "${reason}"`, out);
+    }
+    if (known === "tool_calls" && count === 0) {
+      notice("tool_call_lost", "The provider announced tool calls and sent none", out);
+      return "stop";
+    }
+    if (count > 0 && known === "stop") {
+      notice("finish_reason_mended", `The provider sent tool calls with the finish reason "stop"`, out);
+      return "tool_calls";
+    }
+    return known ?? (count > 0 ? "tool_calls" : "stop");
+  };
+  const decoder: TurnDecoder = {
+    push(data, out) {
+      events++;
+      const scanned = fastScan ? template.scan(data) : undefined;
+      if (scanned !== undefined) {
+        if (scanned.type === "text_delta") empty = false;
+        out.push(scanned);
+        return false;
+      }
+      if (data === "") return false;
+      if (data.trim() === "[DONE]") {
+        if (reason === undefined && empty && calls.count === 0) throw brokenReply(upstream, "its stream is empty");
+        finish(out);
+        return true;
+      }
+      for (const parsed of parseData(data, upstream)) {
+        const before = out.length;
+        chunk(parsed, out);
+        const only = out.length === before + 1 ? out[before] : undefined;
+        if (fastScan && only !== undefined && readSingleDelta(parsed) !== undefined) template.learn(data, only);
+      }
+      return false;
+    },
+    end(rest, out) {
+      try {
+        if (rest !== undefined && decoder.push(rest, out)) return;
+      } catch (error) {
+        // Half an event after the finish reason takes nothing away
+        if (reason === undefined || !(error instanceof Error && error.cause instanceof SyntaxError)) throw error;
+      }
+      if (reason === undefined) {
+        throw brokenReply(upstream, events === 0 ? "it is empty" : "its stream ended before the reply was complete");
+      }
+      finish(out);
+    },
+    whole(body, out) {
+      const [parsed] = parseData(body, upstream);
+      chunk(parsed, out);
+      if (reason === undefined && empty && calls.count === 0) throw brokenReply(upstream, "it holds no message");
+      finish(out);
+    },
+  };
+  return decoder;
+}
+
+/** The single text or reasoning delta of a chunk that says nothing else; the template's proof. */
+function readSingleDelta(parsed: unknown): ProviderEvent | undefined {
+  if (!isRecord(parsed) || (parsed["usage"] ?? parsed["error"] ?? undefined) !== undefined) return undefined;
+  if (parsed["object"] === "error") return undefined;
+  const choices = parsed["choices"];
+  const first = Array.isArray(choices) && choices.length === 1 ? choices[0] : undefined;
+  if (!isRecord(first) || !isRecord(first["delta"]) || stringOf(first["finish_reason"]) !== undefined) return undefined;
+  const delta = first["delta"];
+  if ((delta["tool_calls"] ?? delta["function_call"] ?? undefined) !== undefined) return undefined;
+  const out: ProviderEvent[] = [];
+  readText(delta, out);
+  return out.length === 1 ? out[0] : undefined;
+}
+
+function readText(delta: JsonRecord, out: ProviderEvent[]): void {
+  const reasoning = stringOf(delta["reasoning_content"]) ?? stringOf(delta["reasoning"]);
+  if (reasoning !== undefined) out.push({ type: "reasoning_delta", delta: reasoning });
+  const { content } = delta;
+  if (typeof content === "string") {
+    if (content !== "") out.push({ type: "text_delta", delta: content });
+  } else if (Array.isArray(content)) {
+    for (const part of content) {
+      const text = isRecord(part) ? stringOf(part["text"]) : undefined;
+      if (text !== undefined) out.push({ type: "text_delta", delta: text });
+    }
+  }
+  const refusal = stringOf(delta["refusal"]);
+  if (refusal !== undefined) out.push({ type: "refusal_delta", delta: refusal });
+}
+
+/** The JSON of an event; a server that leaves out the empty line between events gives one value a line. */
+function parseData(data: string, upstream: Upstream): unknown[] {
+  try {
+    return [JSON.parse(data)];
+  } catch (cause) {
+    const lines = data.split("\n").filter((line) => line !== "" && line !== "[DONE]");
+    try {
+      if (lines.length > 1) return lines.map((line) => JSON.parse(line));
+    } catch {
+      // The first failure is the one to report
+    }
+    throw brokenReply(upstream, "it contains something that is no JSON", cause);
+  }
+}

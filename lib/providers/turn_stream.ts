@@ -1,0 +1,115 @@
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+import type { HttpExchange } from "../system/net/http_exchange.ts";
+import { createSseDecoder } from "./sse_decoder.ts";
+import type { TurnDecoder } from "./turn_decoder.ts";
+import { brokenReply } from "./upstream_error.ts";
+
+export interface TurnStreamOptions {
+  readonly upstream: { readonly name: string };
+  /** Sends the request; the reply's status is good. Called once, by the first `next()` */
+  readonly open: () => Promise<HttpExchange>;
+  readonly decoder: TurnDecoder;
+}
+
+/** Longest event of a stream */
+const MAX_EVENT_BYTES = 4 * 1024 * 1024;
+/** Longest reply that comes whole in place of a stream */
+const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
+const BRACE = 0x7b;
+
+/**
+ * One turn as arrays of events, one per network read. Written as a bare iterator, since each level of generators costs more than
+ * decoding does. Leaving early breaks the upstream request off at once; events that came before an error are given first.
+ */
+export function createTurnStream(options: TurnStreamOptions): AsyncIterable<readonly ProviderEvent[]> {
+  return { [Symbol.asyncIterator]: () => new TurnIterator(options) };
+}
+
+type Result = IteratorResult<readonly ProviderEvent[], undefined>;
+const DONE: Result = { done: true, value: undefined };
+
+class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined> {
+  #exchange: HttpExchange | undefined;
+  #failure: unknown;
+  #failed = false;
+  #done = false;
+  readonly #options: TurnStreamOptions;
+  readonly #sse = createSseDecoder({ maxBytes: MAX_EVENT_BYTES });
+
+  constructor(options: TurnStreamOptions) {
+    this.#options = options;
+  }
+
+  async next(): Promise<Result> {
+    if (this.#failed) this.#throw();
+    if (this.#done) return DONE;
+    const events: ProviderEvent[] = [];
+    try {
+      const exchange = this.#exchange ?? await this.#open(events);
+      while (!this.#done && events.length === 0) {
+        const bytes = await exchange.read();
+        if (bytes === undefined) this.#end(events);
+        else this.#decode(bytes, events);
+      }
+    } catch (error) {
+      this.#exchange?.release();
+      this.#failed = true;
+      this.#failure = error instanceof RangeError ? brokenReply(this.#options.upstream, error.message, error) : error;
+      if (events.length === 0) this.#throw();
+    }
+    return events.length === 0 ? DONE : { done: false, value: events };
+  }
+
+  return(): Promise<Result> {
+    this.#done = true;
+    this.#exchange?.release();
+    return Promise.resolve(DONE);
+  }
+
+  #throw(): never {
+    this.#failed = false;
+    this.#done = true;
+    throw this.#failure;
+  }
+
+  async #open(events: ProviderEvent[]): Promise<HttpExchange> {
+    const exchange = this.#exchange = await this.#options.open();
+    const type = exchange.header("content-type") ?? "";
+    if (type.startsWith("text/event-stream")) return exchange;
+    if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
+    const first = await exchange.read();
+    if (first === undefined) this.#end(events);
+    else if (first.find((byte) => byte > 32) === BRACE) await this.#whole(exchange, first, events);
+    else this.#decode(first, events);
+    return exchange;
+  }
+
+  async #whole(exchange: HttpExchange, first: Uint8Array, events: ProviderEvent[]): Promise<void> {
+    const { upstream, decoder } = this.#options;
+    const parts = [first];
+    for (let bytes = first.length;;) {
+      const part = await exchange.read();
+      if (part === undefined) break;
+      parts.push(part);
+      if ((bytes += part.length) > MAX_WHOLE_BYTES) {
+        throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
+      }
+    }
+    decoder.whole(Buffer.concat(parts).toString("utf8"), events);
+    this.#done = true;
+  }
+
+  #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
+    for (const data of this.#sse.push(bytes)) {
+      if (!this.#options.decoder.push(data, events)) continue;
+      this.#done = true;
+      this.#exchange?.drain();
+      return;
+    }
+  }
+
+  #end(events: ProviderEvent[]): void {
+    this.#options.decoder.end(this.#sse.end(), events);
+    this.#done = true;
+  }
+}
