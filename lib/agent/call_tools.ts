@@ -5,16 +5,10 @@ import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { AgentApprover } from "./agent_run.ts";
 import type { TurnCall } from "./model_turn.ts";
 import { wrapUntrusted } from "./untrusted_envelope.ts";
-
-/** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
-export type AgentApprover = (
-  request: ApprovalRequest,
-  signal: AbortSignal,
-  emit: (body: AgentEventBody) => void,
-) => Promise<ApprovalAnswer>;
 
 export interface CallToolsOptions {
   readonly tools: ToolDoor;

@@ -1,11 +1,13 @@
 import type { Clock } from "../base/clock.ts";
 import type { Message } from "../base/records/message.ts";
+import { inputBytes } from "./estimate_tokens.ts";
 
 /** Ids of client calls made in a run that also had tools of the agent: only these can have lost company. */
 export const SHARED_CALL_PREFIX = "call_pst_";
 
 const KEEP_MS = 15 * 60 * 1000;
 const MAX_TURNS = 256;
+const MAX_BYTES = 64 * 1024 * 1024;
 const GONE =
   "[Postern] The gateway no longer keeps the rest of this turn: if tools of its own were called in it, their results are lost; " +
   "call them again where they matter.";
@@ -13,7 +15,7 @@ const UNANSWERED = "No result was given for this call.";
 
 /** What runs left behind that ended with a call to the client's tools (DESIGN.md section 3, "Two kinds of tools"). */
 export interface SuspendedTurns {
-  /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns */
+  /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB */
   keep(callIds: readonly string[], messages: readonly Message[]): void;
   /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[];
@@ -22,6 +24,7 @@ export interface SuspendedTurns {
 interface Kept {
   readonly callIds: readonly string[];
   readonly messages: readonly Message[];
+  readonly bytes: number;
   readonly until: number;
 }
 
@@ -29,8 +32,9 @@ interface Kept {
 export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): SuspendedTurns {
   const byCall = new Map<string, Kept>();
   const turns = new Set<Kept>();
+  let bytes = 0;
   const forget = (kept: Kept) => {
-    turns.delete(kept);
+    if (turns.delete(kept)) bytes -= kept.bytes;
     for (const id of kept.callIds) byCall.delete(id);
   };
   const find = (id: string): Kept | undefined => {
@@ -41,12 +45,13 @@ export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): Suspended
   };
   return {
     keep(callIds, messages) {
-      const kept = { callIds, messages, until: clock.monotonic() + KEEP_MS };
+      const kept = { callIds, messages, bytes: inputBytes(messages, []), until: clock.monotonic() + KEEP_MS };
       turns.add(kept);
+      bytes += kept.bytes;
       for (const id of callIds) byCall.set(id, kept);
       // Sets keep their order: the first is the oldest
       for (const oldest of turns) {
-        if (turns.size <= MAX_TURNS && oldest.until > clock.monotonic()) break;
+        if (turns.size <= MAX_TURNS && bytes <= MAX_BYTES && oldest.until > clock.monotonic()) break;
         forget(oldest);
       }
     },

@@ -1,0 +1,87 @@
+import type { CancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import type { ProviderError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { Caller } from "../base/records/caller.ts";
+import type { Message } from "../base/records/message.ts";
+import type { RunKind } from "../base/records/run.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+import type { Tool } from "../tools/runtime/tool.ts";
+import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { SuspendedTurns } from "./suspended_turns.ts";
+
+/** Bounds of one run; the values of `[agent]` and `[budget]`. */
+export interface AgentLimits {
+  /** Turns in which the model may call tools; one more without tools follows */
+  readonly maxIterations: number;
+  readonly maxToolCalls: number;
+  readonly parallelTools: boolean;
+  /** 0: unlimited */
+  readonly contextWindowTokens: number;
+  /** 0: unlimited */
+  readonly tokensPerRun: number;
+}
+
+/** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
+export type AgentApprover = (
+  request: ApprovalRequest,
+  signal: AbortSignal,
+  emit: (body: AgentEventBody) => void,
+) => Promise<ApprovalAnswer>;
+
+/** How a run ended. */
+export interface AgentOutcome {
+  readonly terminal: Extract<AgentEvent, { type: "done" | "error" }>;
+  /** What the run adds to its conversation: assistant messages and tool results, in order */
+  readonly added: readonly Message[];
+  /** A ProviderError before the first delta: the reader gets it thrown instead of the terminal event */
+  readonly refused: ProviderError | undefined;
+}
+
+/** Where a run is written down. */
+export interface AgentJournal {
+  /** Takes every event in order, before the reader gets it; must be cheap. Absent: nothing is kept */
+  record?(events: readonly AgentEvent[]): void;
+  /** The call's tool_start was recorded and its effect is next: resolves when that is durable */
+  beforeEffect(callId: string): Promise<void>;
+  /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here */
+  end(outcome: AgentOutcome): Promise<void>;
+}
+
+/** Everything one run of the agent needs. */
+export interface AgentRun {
+  readonly id: string;
+  readonly kind: RunKind;
+  /** As shown; `providerModel` is what the provider is asked for */
+  readonly model: string;
+  readonly provider: Provider;
+  readonly providerModel: string;
+  readonly conversationId: string | null;
+  readonly parentId: string | null;
+  readonly caller: Caller;
+  readonly depth: number;
+  readonly requestId: string | undefined;
+  /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
+  readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
+  /** The agent's own tools the model is told of; empty for a plain model gateway */
+  readonly agentTools: readonly Tool[];
+  readonly clientTools: readonly ToolDeclaration[];
+  readonly toolChoice: ToolChoice | undefined;
+  readonly parallelToolCalls: boolean | undefined;
+  readonly parameters: ModelParameters;
+  readonly limits: AgentLimits;
+  readonly signal: AbortSignal;
+  /** Stops the work when the reader leaves */
+  readonly abort: (error: CancelError) => void;
+  readonly tools: ToolDoor;
+  readonly approve: AgentApprover;
+  readonly suspended: SuspendedTurns;
+  readonly journal: AgentJournal;
+  readonly clock: Clock;
+  /** ISO 8601 of now; see createIsoTime */
+  readonly time: () => string;
+  readonly random: Random;
+  readonly log: Logger;
+}
