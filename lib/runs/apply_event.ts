@@ -83,7 +83,9 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
 }
 
 /** The status a run ends with by its terminal event. */
-export function endStatus(event: { readonly type: "done" } | { readonly type: "error"; readonly code: string }): RunStatus {
+export function endStatus(
+  event: { readonly type: "done" } | { readonly type: "error"; readonly code: string },
+): RunStatus {
   if (event.type === "done") return "completed";
   if (event.code === "cancelled" || event.code === "client_gone" || event.code === "shutdown") return "cancelled";
   return event.code === "needs_review" ? "needs_review" : "failed";

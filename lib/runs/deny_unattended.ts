@@ -1,4 +1,4 @@
-import type { AgentApprover } from "../agent/call_tools.ts";
+import type { AgentApprover } from "../agent/agent_run.ts";
 
 /**
  * Answers every ask at once with a denial that says what would allow the call: for runs that nobody follows who may approve.

@@ -43,19 +43,21 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   let inFlight: PackedEvents | undefined;
   let ending: readonly AgentEvent[] = [];
   let active = false;
-  let accepted: Promise<void> | undefined;
+  let known = false;
+  /** A finished turn is there to be written, with whatever comes next */
+  let due = false;
   let durableSeq = 0;
   let tail: Promise<void> = Promise.resolve();
 
-  const accept = () => accepted ??= runs.accept(options.state, options.input());
   const write = async (writes: readonly Write[] = []) => {
-    await accept();
     if (packer.count === 0) return;
     const events = packer.take();
     const started = effects;
     inFlight = events;
     effects = [];
-    await runs.append(runId, durableSeq, events, { effects: started, writes });
+    const create = known ? undefined : { state: options.state, input: options.input() };
+    await runs.append(runId, durableSeq, events, { effects: started, writes, create });
+    known = true;
     durableSeq += events.count;
     inFlight = undefined;
     options.onChange?.();
@@ -78,7 +80,8 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
       }
       packer.add(events);
       options.onChange?.();
-      if (active && isStep(last)) void commit();
+      if (active && (due || isStep(last))) void commit();
+      due = last.type === "turn_end";
     },
     effect: (callId) => void effects.push(callId),
     activate() {
@@ -87,7 +90,10 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     get active() {
       return active;
     },
-    accept,
+    async accept() {
+      await runs.accept(options.state, options.input());
+      known = true;
+    },
     commit,
     finish: (writes) =>
       inTurn(() => {
@@ -109,11 +115,10 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   };
 }
 
-/** What is worth a record of its own. */
+/** What is recorded as soon as it happens. A finished turn waits for what follows it, which is often the end. */
 function isStep(event: AgentEvent): boolean {
   switch (event.type) {
     case "run_start":
-    case "turn_end":
     case "tool_start":
     case "tool_end":
     case "approval_needed":

@@ -1,5 +1,5 @@
 import type { AgentEvent } from "../base/records/agent_event.ts";
-import { isEnded, type Run, type RunStatus } from "../base/records/run.ts";
+import type { Run, RunStatus } from "../base/records/run.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, type PackedEvents, unpackEvents } from "./pack_events.ts";
@@ -22,6 +22,8 @@ export interface AppendOptions {
   readonly effects?: readonly string[];
   /** Written in the same transaction */
   readonly writes?: readonly Write[];
+  /** Makes the run known, for one that was not accepted before */
+  readonly create?: { readonly state: RunState; readonly input: RunInput } | undefined;
 }
 
 /** The journal: every recorded run, its events and the fold of them. */
@@ -107,17 +109,12 @@ export function createRunStore(store: Store): RunStore {
 
   return {
     async accept(state, input) {
-      const runId = state.run.id;
-      const written = await store.batch([
-        { op: "insert", collection: RUNS, key: runId, body: toRecord({ state, seq: 0, records: 0 }) },
-        { op: "insert", collection: RUN_INPUTS, key: runId, body: input },
-        { op: "insert", collection: OPEN_RUNS, key: runId, body: { v: 1 } },
-      ]);
-      if (!written) throw new JournalError(`Cannot record run "${runId}": the id is taken`);
-      heads.set(runId, { state, seq: 0, records: 0 });
+      const head = { state, seq: 0, records: 0 };
+      if (!(await store.batch(creation(head, input)))) throw taken(state.run.id);
+      heads.set(state.run.id, head);
     },
-    async append(runId, expectedSeq, events, { effects = [], writes = [] } = {}) {
-      const head = await headOf(runId);
+    async append(runId, expectedSeq, events, { effects = [], writes = [], create } = {}) {
+      const head = create === undefined ? await headOf(runId) : { state: create.state, seq: 0, records: 0 };
       if (head.seq !== expectedSeq || events.seq !== expectedSeq + 1) {
         throw new JournalError(
           `Cannot write to run "${runId}": its journal ends at ${head.seq}, not at ${expectedSeq}`,
@@ -129,16 +126,17 @@ export function createRunStore(store: Store): RunStore {
         records: head.records + 1,
       };
       const body: JournalRecord = { v: 1, ...events, ...(effects.length === 0 ? {} : { effects: [...effects] }) };
-      const over = isEnded(next.state.run.status) || next.state.run.status === "needs_review";
+      const over = !isAtWork(next.state.run.status);
+      heads.delete(runId);
       const written = await store.batch([
+        ...(create === undefined ? [] : creation(head, create.input)),
         { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
         { op: "put", collection: RUNS, key: runId, body: toRecord(next) },
         ...(over ? [{ op: "delete" as const, collection: OPEN_RUNS, key: runId }] : []),
         ...writes,
       ]);
-      if (!written) throw new JournalError(`Cannot write to run "${runId}": another writer changed its records`);
-      if (over) heads.delete(runId);
-      else heads.set(runId, next);
+      if (!written) throw taken(runId);
+      if (!over) heads.set(runId, next);
     },
     async *replay(runId, afterSeq) {
       for await (const packed of records(runId)) {
@@ -180,6 +178,23 @@ export function createRunStore(store: Store): RunStore {
       return page.map((stored) => stored.key);
     },
   };
+}
+
+function creation(head: Head, input: RunInput): readonly Write[] {
+  const key = head.state.run.id;
+  return [
+    { op: "insert", collection: RUNS, key, body: toRecord(head) },
+    { op: "insert", collection: RUN_INPUTS, key, body: input },
+    { op: "insert", collection: OPEN_RUNS, key, body: { v: 1 } },
+  ];
+}
+
+function taken(runId: string): JournalError {
+  return new JournalError(`Cannot write to run "${runId}": its records were changed by another writer`);
+}
+
+function isAtWork(status: RunStatus): boolean {
+  return status === "queued" || status === "running" || status === "waiting_for_approval";
 }
 
 function toRecord({ state, seq, records }: Head): RunRecord {

@@ -1,6 +1,6 @@
-import type { AgentApprover } from "../agent/call_tools.ts";
+import type { AgentApprover, AgentJournal, AgentLimits, AgentRun } from "../agent/agent_run.ts";
 import { createIsoTime } from "../agent/event_stamp.ts";
-import { type AgentJournal, type AgentLimits, type AgentRun, runAgent } from "../agent/run_agent.ts";
+import { runAgent } from "../agent/run_agent.ts";
 import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
 import { CancelError, cancelError } from "../base/cancel.ts";
@@ -103,6 +103,10 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           active.delete(entry.id);
           work.place.leave();
           if (!suspends) ended.with(status).add();
+          if (terminal.type === "error" && status === "failed") {
+            const { code, message } = terminal;
+            log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+          }
           if (active.size === 0) onIdle();
         }
       },
@@ -122,7 +126,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const asked = request.model ?? "";
       const model = asked === "" ? `${resolved.provider.name}/${resolved.model}` : asked;
       const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
-      const agentTools = request.agentTools === "none" ? [] : tools.enabled(settings.tools);
+      const agentTools = request.agentTools === "none" || settings.maxToolCalls === 0
+        ? []
+        : tools.enabled(settings.tools);
       const prompt = request.agentTools === "none"
         ? null
         : systemPrompt({ hasTools: agentTools.length > 0, extra: settings.systemPrompt });
