@@ -4,3 +4,8 @@ export function isLoopbackName(name: string): boolean {
 }
 
 const LOOPBACK_V4 = /^127(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}$/;
+
+/** Whether a peer's address is this machine's, IPv4 written as IPv6 (`::ffff:127.0.0.1`) included. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && isLoopbackName(address.replace(/^::ffff:/i, ""));
+}

@@ -93,7 +93,12 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     seen.route = match.route.path;
     const ticket = handshake ? context.query.get("ticket") : null;
     context.params = match.params;
-    context.identity = checkAccess(request, match.route, { services, settings, ticket });
+    context.identity = checkAccess(request, match.route, {
+      services,
+      settings,
+      ticket,
+      remoteAddress: context.remoteAddress,
+    });
     if (settings.identities !== undefined && !isProbe(path)) {
       takeSlot(settings.identities, context.identity?.tokenId ?? context.remoteAddress ?? "unknown", limited);
     }

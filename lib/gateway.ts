@@ -15,6 +15,7 @@ import { namedEnvironment } from "./config/named_environment.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
+import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
@@ -23,6 +24,7 @@ import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
+import { createProviderClients } from "./system/net/provider_client.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
@@ -228,9 +230,10 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
   const providers = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
-    proxy: config.proxy,
-    environment: parts.environment,
-    addSecret: parts.addSecret,
+    env: parts.environment,
+    offline: createOfflineProvider(),
+    net: createProviderClients({ clock, proxy: config.proxy }),
+    onSecret: parts.addSecret,
     clock,
     random,
     log,

@@ -2,6 +2,7 @@ import type { Identity } from "../../lib/access/identity.ts";
 import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
+import { isLoopbackAddress } from "../loopback.ts";
 import type { Route } from "../route.ts";
 import { httpError } from "../wire/error_codes.ts";
 
@@ -13,6 +14,8 @@ export interface AccessOptions {
   readonly settings: GatewaySettings;
   /** Of the query of a WebSocket handshake; null elsewhere */
   readonly ticket: string | null;
+  /** Address of the peer; the command line's token counts from this machine only */
+  readonly remoteAddress: string | undefined;
 }
 
 /**
@@ -32,10 +35,10 @@ export function checkAccess(request: Request, route: Route, options: AccessOptio
 
 const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
 
-function identify(request: Request, { services, settings, ticket }: AccessOptions): Identity {
+function identify(request: Request, { services, settings, ticket, remoteAddress }: AccessOptions): Identity {
   const token = BEARER.exec(request.headers.get("authorization") ?? "")?.[1];
   if (token !== undefined) {
-    const identity = services.tokens.verify(token);
+    const identity = services.tokens.verify(token, isLoopbackAddress(remoteAddress) ? "loopback" : "other");
     if (identity !== undefined) return identity;
   } else if (ticket !== null) {
     const identity = services.tickets.take(ticket);

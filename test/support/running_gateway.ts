@@ -1,0 +1,117 @@
+import { join } from "node:path";
+import { serveGateway } from "../../cli/serve.ts";
+import {
+  createScriptedProvider,
+  createScriptedProviders,
+  type Script,
+  type ScriptedProvider,
+} from "../../fixtures/scripted_provider.ts";
+import type { LogRecord } from "../../lib/base/telemetry/log.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import type { Config } from "../../lib/config/config.ts";
+import { validateConfig } from "../../lib/config/validate_config.ts";
+import { createServices, type GatewayServices } from "../../lib/gateway.ts";
+import { withTemporaryFolder } from "./temporary_folder.ts";
+import { withWorkspace, type Workspace } from "./workspace.ts";
+
+/** A gateway on 127.0.0.1, on a free port, with a workspace and a data directory of its own. */
+export interface RunningGateway {
+  /** Without a slash at the end */
+  readonly url: string;
+  /** An admin token */
+  readonly token: string;
+  readonly port: number;
+  readonly services: GatewayServices;
+  readonly workspace: Workspace;
+  readonly dataDir: string;
+  /** What the model was asked; empty when the configured providers are used */
+  readonly provider: ScriptedProvider;
+  readonly log: readonly LogRecord[];
+  /** fetch with the token; a body that is no string is sent as JSON */
+  call(
+    path: string,
+    init?: {
+      readonly method?: string;
+      readonly headers?: Record<string, string>;
+      readonly body?: unknown;
+      readonly signal?: AbortSignal;
+    },
+  ): Promise<Response>;
+  /** Ends the server as a signal would */
+  drain(graceMs: number): Promise<void>;
+}
+
+export interface RunningGatewayOptions {
+  /** Tables and keys of postern.toml */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** What the model answers; undefined: the configured providers, `offline` unless the config says otherwise */
+  readonly script?: Script;
+  /** Files of the workspace */
+  readonly files?: Readonly<Record<string, string>>;
+  readonly environment?: Readonly<Record<string, string>>;
+  readonly agent?: boolean;
+}
+
+const TOKEN = "test-token-of-the-environment-0123456789";
+
+/** The configuration of these tables. @throws {Error} with every finding */
+export function configOf(tables: Readonly<Record<string, unknown>>): Config {
+  const result = validateConfig([tables]);
+  if ("findings" in result) throw new Error(JSON.stringify(result.findings));
+  return result.config;
+}
+
+/** Runs `use` with a gateway that is drained, closed and removed afterwards. */
+export async function withRunningGateway(
+  options: RunningGatewayOptions,
+  use: (gateway: RunningGateway) => Promise<void>,
+): Promise<void> {
+  await withWorkspace(options.files ?? {}, (workspace) =>
+    withTemporaryFolder(async (folder) => {
+      const dataDir = join(folder, "data");
+      const log: LogRecord[] = [];
+      const provider = createScriptedProvider(options.script ?? []);
+      const services = await createServices({
+        config: configOf({ provider: { kind: "offline" }, ...options.config }),
+        dataDir,
+        workspaceRoot: workspace.root,
+        home: folder,
+        environment: { POSTERN_TOKEN: TOKEN, ...options.environment },
+        version: VERSION,
+        ...(options.agent === undefined ? {} : { agent: options.agent }),
+        logSink: (record) => void log.push(record),
+        ...(options.script === undefined ? {} : { providers: createScriptedProviders(provider) }),
+      });
+      const server = await serveGateway({ services, host: "127.0.0.1", port: 0 });
+      const url = server.url.replace(/\/$/, "");
+      try {
+        await use({
+          url,
+          token: TOKEN,
+          port: server.port,
+          services,
+          workspace,
+          dataDir,
+          provider,
+          log,
+          call(path, { method, headers, body, signal } = {}) {
+            const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
+            return fetch(url + path, {
+              method: method ?? (text === undefined ? "GET" : "POST"),
+              headers: {
+                authorization: `Bearer ${TOKEN}`,
+                ...(text === undefined ? {} : { "content-type": "application/json" }),
+                ...headers,
+              },
+              ...(text === undefined ? {} : { body: text }),
+              ...(signal === undefined ? {} : { signal }),
+            });
+          },
+          drain: (graceMs) => server.drain(graceMs),
+        });
+      } finally {
+        await server.drain(0);
+        await services.close();
+      }
+    }));
+}
