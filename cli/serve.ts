@@ -2,6 +2,7 @@ import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
 import { createRouter, type GatewayRouter } from "../handlers/router.ts";
 import { ROUTES } from "../handlers/routes.ts";
 import type { ResponseClass } from "../handlers/route.ts";
+import { socketsOf } from "../handlers/websocket/sockets.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
 import { hardenNodeServer, nodeServerOptions, readNodeBody } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
@@ -130,9 +131,9 @@ async function drain({ services, server, sockets, graceMs, stop }: DrainOptions)
   const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
     if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
   });
-  sockets.closeIdle();
+  socketsOf(services).closeIdle();
   await services.drain(graceMs);
-  sockets.closeAll();
+  socketsOf(services).closeAll();
   const limit = new AbortController();
   await Promise.race([closed, clock.sleep(CLOSE_LIMIT_MS, limit.signal).catch(() => {})]);
   limit.abort();

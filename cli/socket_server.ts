@@ -16,15 +16,9 @@ export interface SocketServer {
   upgradeInFetch(request: ServerRequest): Promise<Response> | undefined;
   /** Node: takes the connection of a handshake over */
   upgradeOnNode: ((request: unknown, socket: unknown, head: unknown) => void) | undefined;
-  /** Closes sockets that do nothing, with 1001 */
-  closeIdle(): void;
-  closeAll(): void;
   /** Ends what did not close */
   terminate(): void;
 }
-
-const GOING_AWAY = 1001;
-const REASON = "The gateway is shutting down";
 
 /** Loads the adapter of the runtime it runs on. */
 export async function createSocketServer(options: SocketServerOptions): Promise<SocketServer> {
@@ -50,7 +44,7 @@ async function onNode(resolve: Resolve, { maxMessageBytes }: SocketServerOptions
   });
   type Upgrade = Parameters<typeof adapter.handleUpgrade>;
   return {
-    ...closers(adapter.peers),
+    terminate: () => terminateAll(adapter.peers),
     upgradeInFetch: () => undefined,
     upgradeOnNode(request, socket, head) {
       // They come from Node's own upgrade event
@@ -69,7 +63,7 @@ async function onDeno(resolve: Resolve, { heartbeatSecs }: SocketServerOptions):
   const { default: denoAdapter } = await import("crossws/adapters/deno");
   const adapter = denoAdapter({ resolve, idleTimeout: heartbeatSecs, getNamespace: () => "gateway" });
   return {
-    ...closers(adapter.peers),
+    terminate: () => terminateAll(adapter.peers),
     upgradeOnNode: undefined,
     upgradeInFetch(request) {
       if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") return undefined;
@@ -78,12 +72,6 @@ async function onDeno(resolve: Resolve, { heartbeatSecs }: SocketServerOptions):
   };
 }
 
-function closers(peers: Peers) {
-  const all = () => [...peers.values()].flatMap((some) => [...some]);
-  return {
-    closeIdle: () =>
-      all().filter((peer) => peer.context["busy"] !== true).forEach((peer) => peer.close(GOING_AWAY, REASON)),
-    closeAll: () => all().forEach((peer) => peer.close(GOING_AWAY, REASON)),
-    terminate: () => all().forEach((peer) => peer.terminate()),
-  };
+function terminateAll(peers: Peers): void {
+  for (const some of peers.values()) for (const peer of [...some]) peer.terminate();
 }

@@ -8,6 +8,7 @@ import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
+import { socketsOf } from "./websocket/sockets.ts";
 
 /** One line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
@@ -93,7 +94,9 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     websocket: { resolve: (request) => router.resolveWebSocket(request) },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {
+      socketsOf(services).closeIdle();
       await services.drain(config.gateway.shutdown_grace_secs * 1000);
+      socketsOf(services).closeAll();
       await services.close();
     },
   };

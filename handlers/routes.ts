@@ -1,4 +1,5 @@
 import { chatRoute, legacyWebhookRoute } from "./chat.ts";
+import { chatSocketRoute } from "./chat_socket.ts";
 import { completionsRoute } from "./completions.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
 import { healthRoute, liveRoute } from "./health.ts";
@@ -24,6 +25,7 @@ export const ROUTES: readonly Route[] = [
   webhookRoute,
   chatRoute,
   completionsRoute,
+  chatSocketRoute,
   modelsRoute,
   modelRoute,
   legacyWebhookRoute,

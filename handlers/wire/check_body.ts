@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { httpError } from "./error_codes.ts";
 import { invalidRequest } from "./invalid_request.ts";
 
 /**
@@ -31,6 +32,7 @@ function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): vo
   if (value === null || typeof value !== "object") return;
   if (shape.wrapped !== undefined) return tidy(shape.wrapped, value, path, ignored);
   if (shape.entries !== undefined) {
+    if (Array.isArray(value)) throw notAnObject(path);
     return tidyObject(shape, shape.entries, value as Record<string, unknown>, path, ignored);
   }
   if (shape.item !== undefined && Array.isArray(value)) {
@@ -69,4 +71,11 @@ function fittingOption(shape: Shape, value: object): Shape | undefined {
       entry.type !== "literal" || (value as Record<string, unknown>)[key] === (entry as { literal?: unknown }).literal
     );
   });
+}
+
+/** valibot takes an array for an object. */
+function notAnObject(path: string) {
+  const place = path === "" ? "the request body" : `"${path}"`;
+  const param = path === "" ? null : path;
+  return httpError("invalid_request", `Cannot accept ${place}: expected an object, got an array`, { param });
 }

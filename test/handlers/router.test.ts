@@ -1,13 +1,296 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRouter } from "../../handlers/router.ts";
-import { ROUTES } from "../../handlers/routes.ts";
-import { createFakeServices } from "../support/fake_services.ts";
+import type { Route } from "../../handlers/route.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import { createTestRouter, errorOf, RESPONSE_CLASSES } from "../support/test_router.ts";
 
-test("GET /health answers ok", async () => {
-  const router = createRouter({ services: createFakeServices(), routes: ROUTES });
-  const reply = await router.fetch(new Request("http://gateway.test/health"));
-  assert.equal(reply.status, 200);
-  assert.equal((await reply.json() as { status: string }).status, "ok");
-  assert.match(reply.headers.get("x-request-id") ?? "", /^req_/);
+const route = (path: string, handler: Route["handler"], method: Route["method"] = "GET"): Route => ({
+  method,
+  path,
+  access: "public",
+  summary: "",
+  reply: { status: 200, type: "text/plain" },
+  ...(method === "POST" ? { idempotency: "honoured" as const } : {}),
+  handler,
+});
+
+for (const [name, ResponseClass] of RESPONSE_CLASSES) {
+  test(`${name}: an ordinary reply carries the request id, the limits and Vary`, async () => {
+    const { send } = createTestRouter({ Response: ResponseClass });
+    const reply = await send("GET", "/health");
+    assert.equal(reply.status, 200);
+    assert.equal(reply.headers.get("content-type"), "application/json");
+    assert.equal(reply.headers.get("vary"), "Origin");
+    assert.equal(reply.headers.get("x-ratelimit-limit-requests"), "600");
+    assert.equal(reply.headers.get("x-ratelimit-remaining-requests"), "599");
+    assert.match(reply.headers.get("x-ratelimit-reset-requests") ?? "", /^\d+s$/);
+    assert.match(reply.headers.get("x-request-id") ?? "", /^req_[0-9a-v]{24}$/);
+    assert.deepEqual(await reply.json(), { status: "ok", version: "0.0.0-test", uptime_seconds: 0 });
+  });
+
+  test(`${name}: HEAD answers as GET, without a body`, async () => {
+    const { send } = createTestRouter({ Response: ResponseClass });
+    for (const path of ["/health", "/metrics", "/openapi.json", "/v1/models", "/v1/tools/read_file"]) {
+      const reply = await send("HEAD", path);
+      assert.equal(reply.status, 200, path);
+      assert.equal(reply.body, null);
+      assert.equal(reply.headers.get("content-type"), (await send("GET", path)).headers.get("content-type"));
+    }
+    assert.equal((await send("HEAD", "/nothing")).status, 404);
+  });
+
+  test(`${name}: a reply the handler built by itself keeps its own headers and gets the gateway's`, async () => {
+    const handler = () =>
+      new ResponseClass("mine", { status: 202, headers: { "x-own": "1", "content-type": "text/mine" } });
+    const { send } = createTestRouter({ Response: ResponseClass, routes: [route("/own", handler)] });
+    const reply = await send("GET", "/own", { headers: { "x-request-id": "abc" } });
+    assert.equal(reply.status, 202);
+    assert.equal(reply.headers.get("x-own"), "1");
+    assert.equal(reply.headers.get("content-type"), "text/mine");
+    assert.equal(reply.headers.get("x-request-id"), "abc");
+    assert.equal(await reply.text(), "mine");
+  });
+
+  test(`${name}: a bug is 500 with a fixed sentence, the cause goes to the log under the request id`, async () => {
+    for (
+      const handler of [() => {
+        throw new Error("secret cause");
+      }, () => Promise.reject(new Error("secret cause"))]
+    ) {
+      const { send, services } = createTestRouter({ Response: ResponseClass, routes: [route("/bug", handler)] });
+      const reply = await send("GET", "/bug");
+      assert.equal(reply.status, 500);
+      const error = await errorOf(reply);
+      assert.equal(error.code, "internal_error");
+      assert.doesNotMatch(error.message, /secret/);
+      const line = services.logged.find(({ level }) => level === "error");
+      assert.equal(line?.fields["request_id"], reply.headers.get("x-request-id"));
+      assert.match(JSON.stringify(line?.fields["error"]), /secret cause/);
+    }
+  });
+}
+
+test("a client's request id of 1-128 safe characters is echoed, any other is replaced", async () => {
+  const { send } = createTestRouter();
+  for (const id of ["a", "A-1_b.c:d", "x".repeat(128)]) {
+    assert.equal((await send("GET", "/health", { headers: { "x-request-id": id } })).headers.get("x-request-id"), id);
+  }
+  for (const id of ["", "x".repeat(129), "a b", "a,b", '"', "é"]) {
+    assert.match(
+      (await send("GET", "/health", { headers: { "x-request-id": id } })).headers.get("x-request-id") ?? "",
+      /^req_/,
+      id,
+    );
+  }
+});
+
+test("an unknown path is 404, a wrong method 405 with Allow, in the one error shape", async () => {
+  const { send } = createTestRouter();
+  const missing = await send("GET", "/v1/nothing");
+  assert.equal(missing.status, 404);
+  assert.deepEqual(Object.keys(await missing.json() as object), ["error"]);
+  const cases = [
+    ["POST", "/health", "GET, HEAD, OPTIONS"],
+    ["GET", "/v1/chat/completions", "POST, OPTIONS"],
+    ["PUT", "/v1/tokens", "GET, POST, DELETE, HEAD, OPTIONS"],
+    ["POST", "/v1/tokens/abc", "GET, DELETE, HEAD, OPTIONS"],
+    ["DELETE", "/v1/tools/read_file/call", "POST, OPTIONS"],
+    ["POST", "/ws/chat", "GET, HEAD, OPTIONS"],
+  ] as const;
+  for (const [method, path, allow] of cases) {
+    const reply = await send(method, path);
+    assert.equal(reply.status, 405, path);
+    assert.equal(reply.headers.get("allow"), allow);
+    assert.equal((await errorOf(reply)).code, "method_not_allowed");
+  }
+});
+
+test("tricks with slashes, dots, case and encoding never reach a route", async () => {
+  const { router } = createTestRouter();
+  const paths = [
+    "//health",
+    "/health/",
+    "/v1//models",
+    "/HEALTH",
+    "/Health",
+    "/%68ealth",
+    "/health%2f",
+    "/v1%2Fmodels",
+    "/v1/tools/..%2ftokens/x",
+    "/v1/tools//call",
+    "/./health",
+    "/v1/../health",
+    "/v1/tools/../tokens",
+    "/v1/tools/%2e%2e/tokens",
+    "/v1/tools/.%2E/tokens",
+    "/health;a=b",
+    "/health%00",
+    "/health%20",
+    "/\\health",
+    "/v1\\models",
+    "/health\u00e9",
+    "/.",
+    "/..",
+    "/%2e",
+    "/v1/models/",
+    "/v1/tokens/a/b",
+  ];
+  const headers = new Headers({ host: "gateway.test", authorization: "Bearer token_admin" });
+  for (const path of paths) {
+    // As a server hands it over: the global Request would repair the path first
+    const request = {
+      method: "GET",
+      url: `http://gateway.test${path}`,
+      headers,
+      signal: new AbortController().signal,
+      body: null,
+    };
+    const reply = await router.fetch(request as unknown as Request);
+    assert.equal(reply.status, 404, path);
+  }
+});
+
+test("a parameter is decoded; one that is not percent-encoded UTF-8 text is 400", async () => {
+  const { send } = createTestRouter({
+    routes: [route("/v1/things/:id", (_request, { params }) => new Response(params["id"]))],
+  });
+  assert.equal(await (await send("GET", "/v1/things/a%2Fb%20%C3%A9")).text(), "a/b é");
+  for (const bad of ["%ff", "%", "%zz", "a%00b", "%0d%0a", "%c3%28"]) {
+    const reply = await send("GET", `/v1/things/${bad}`);
+    assert.equal(reply.status, 400, bad);
+    assert.deepEqual([(await errorOf(reply)).code], ["invalid_request"]);
+  }
+});
+
+test("under a base path only paths below it are routes, and the query reaches the handler", async () => {
+  const echo = route("/echo", (_request, { path, query }) => new Response(`${path} ${query.get("a")}`));
+  const { send } = createTestRouter({ basePath: "/gw", routes: [echo] });
+  assert.equal(await (await send("GET", "/gw/echo?a=1#x")).text(), "/echo 1");
+  for (const path of ["/echo", "/gwecho", "/gw/gw/echo", "/other/echo", "/GW/echo"]) {
+    assert.equal((await send("GET", path)).status, 404, path);
+  }
+});
+
+test("the dashboard under a mount without the slash at its end redirects to it", async () => {
+  const { send } = createTestRouter({ basePath: "/apps/gw" });
+  const reply = await send("GET", "/apps/gw");
+  assert.equal(reply.status, 308);
+  assert.equal(reply.headers.get("location"), "gw/");
+  const page = await send("GET", "/apps/gw/");
+  assert.equal(page.status, 200);
+  assert.match(page.headers.get("content-security-policy") ?? "", /default-src 'none'/);
+});
+
+test("the signal aborts with client_gone while the handler works, and never after the reply", async () => {
+  const reasons: unknown[] = [];
+  let held: AbortSignal | undefined;
+  const slow = route(
+    "/slow",
+    (_request, { signal }) =>
+      new Promise((_resolve, reject) =>
+        signal.addEventListener("abort", () => {
+          reasons.push(signal.reason.reason);
+          reject(signal.reason);
+        })
+      ),
+  );
+  const fast = route("/fast", (_request, { signal }) => {
+    held = signal;
+    return new Response("done");
+  });
+  const { send } = createTestRouter({ routes: [slow, fast] });
+  const client = new AbortController();
+  const pending = send("GET", "/slow", { signal: client.signal });
+  client.abort();
+  assert.equal((await pending).status, 408);
+  assert.deepEqual(reasons, ["client_gone"]);
+  const second = new AbortController();
+  await send("GET", "/fast", { signal: second.signal });
+  second.abort();
+  assert.equal(held?.aborted, false);
+});
+
+test("a handler that outlives request_timeout_secs is aborted with timeout, and no timer is left behind", async () => {
+  const slow = route(
+    "/slow",
+    (_request, { signal }) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+  );
+  const { send, services } = createTestRouter({ routes: [slow], gateway: { request_timeout_secs: 5 } });
+  const pending = send("GET", "/slow");
+  await services.clock.advance(5000);
+  const reply = await pending;
+  assert.equal(reply.status, 504);
+  assert.equal((await errorOf(reply)).code, "provider_timeout");
+  assert.equal(services.clock.pending(), 0);
+});
+
+test("while draining every reply says connection: close, and /health is 503", async () => {
+  const { send, services } = createTestRouter();
+  assert.equal((await send("GET", "/health")).headers.get("connection"), null);
+  services.enter("draining");
+  const reply = await send("GET", "/health");
+  assert.equal(reply.status, 503);
+  assert.equal(reply.headers.get("connection"), "close");
+  assert.equal((await reply.json() as { status: string }).status, "draining");
+  services.enter("degraded");
+  assert.equal((await send("GET", "/health")).status, 200);
+});
+
+test("metrics and the access log see every outcome under the route's template", async () => {
+  const { send, services } = createTestRouter({ gateway: { rate_limit_max: 8 } });
+  const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+  await send("GET", "/v1/tools/read_file", {
+    headers: { traceparent, "x-request-id": "r1" },
+    remoteAddress: "10.0.0.1",
+  });
+  await send("GET", "/v1/tools/secret-name");
+  await send("GET", "/v1/tools/x", { token: null });
+  await send("GET", "/../../etc/passwd");
+  await send("POST", "/v1/ping", { body: "{" });
+  await send("OPTIONS", "/v1/ping");
+  await send("FROBNICATE", "/health");
+  for (let i = 0; i < 5; i++) await send("GET", "/v1/models");
+  const text = await (await send("GET", "/metrics")).text();
+  for (
+    const line of [
+      'postern_http_requests_total{method="GET",route="/v1/tools/:name",status="200"} 1',
+      'postern_http_requests_total{method="GET",route="/v1/tools/:name",status="404"} 1',
+      'postern_http_requests_total{method="GET",route="/v1/tools/:name",status="401"} 1',
+      'postern_http_requests_total{method="GET",route="unmatched",status="404"} 1',
+      'postern_http_requests_total{method="POST",route="/v1/ping",status="400"} 1',
+      'postern_http_requests_total{method="OPTIONS",route="preflight",status="204"} 1',
+      'postern_http_requests_total{method="other",route="unmatched",status="405"} 1',
+      "postern_http_requests_in_flight 1",
+      'postern_http_request_duration_seconds_count{route="/v1/ping"} 1',
+    ]
+  ) assert.ok(text.includes(`${line}\n`), `${line} in\n${text}`);
+  assert.match(text, /postern_rate_limited_total 2\n/);
+  assert.doesNotMatch(text, /secret-name|passwd/);
+  const [first] = services.logged.filter(({ message }) => message === "Request");
+  const { duration_ms, ...fields } = first?.fields ?? {};
+  assert.equal(typeof duration_ms, "number");
+  assert.deepEqual(fields, {
+    request_id: "r1",
+    method: "GET",
+    route: "/v1/tools/:name",
+    status: 200,
+    token_id: "admin",
+    remote_address: "10.0.0.1",
+    traceparent,
+  });
+  assert.equal(services.logged.at(-1)?.level, "debug");
+});
+
+test("the headers of a thrown error reach the client", async () => {
+  const fail = () => {
+    throw new HttpError("overloaded", "Cannot take it", {
+      status: 503,
+      type: "api_error",
+      headers: { "Retry-After": "7" },
+    });
+  };
+  const reply = await createTestRouter({ routes: [route("/fail", fail)] }).send("GET", "/fail");
+  assert.equal(reply.status, 503);
+  assert.equal(reply.headers.get("retry-after"), "7");
 });

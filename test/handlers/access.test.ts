@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createTestRouter, errorOf } from "../support/test_router.ts";
+
+test("a bearer route without a usable token is 401 with WWW-Authenticate, and says whether one was given", async () => {
+  const { send } = createTestRouter();
+  const cases = [
+    [{}, "auth_required"],
+    [{ authorization: "Basic dXNlcjpwYXNz" }, "auth_required"],
+    [{ authorization: "Bearer" }, "auth_required"],
+    [{ authorization: "Bearer a b" }, "auth_required"],
+    [{ authorization: "token_admin" }, "auth_required"],
+    [{ authorization: "Bearer token_wrong" }, "auth_invalid"],
+    [{ authorization: `Bearer ${"x".repeat(5000)}` }, "auth_invalid"],
+  ] as const;
+  for (const [headers, code] of cases) {
+    const reply = await send("POST", "/v1/ping", { token: null, headers });
+    assert.equal(reply.status, 401, JSON.stringify(headers));
+    assert.equal(reply.headers.get("www-authenticate"), "Bearer");
+    const error = await errorOf(reply);
+    assert.deepEqual([error.code, error.type], [code, "authentication_error"]);
+    assert.doesNotMatch(error.message, /xxxx|wrong/);
+  }
+  assert.equal(
+    (await send("POST", "/v1/ping", { token: null, headers: { authorization: "bearer  token_chat " } })).status,
+    200,
+  );
+});
+
+test("a token without the route's scope is 403 insufficient_scope; admin has all", async () => {
+  const { send } = createTestRouter();
+  const routes = [["POST", "/v1/ping", "chat"], ["GET", "/v1/tools", "tools"], ["GET", "/v1/tokens", "admin"]] as const;
+  for (const [method, path, scope] of routes) {
+    for (const token of ["chat", "runs", "tools", "approve", "admin"]) {
+      const reply = await send(method, path, { token: `token_${token}` });
+      if (token === scope || token === "admin") assert.equal(reply.status, 200, `${path} ${token}`);
+      else assert.equal((await errorOf(reply)).code, "insufficient_scope", `${path} ${token}`);
+    }
+  }
+});
+
+test("require_pairing = false opens the bearer routes on a loopback bind only", async () => {
+  const open = createTestRouter({ gateway: { require_pairing: false } });
+  assert.equal((await open.send("POST", "/v1/ping", { token: null })).status, 200);
+  assert.equal((await open.send("POST", "/v1/ping", { token: "sk-anything" })).status, 200);
+  assert.equal((await open.send("GET", "/v1/tokens", { token: null })).status, 200);
+  assert.equal((await open.send("GET", "/v1/tokens", { token: "token_chat" })).status, 403);
+  assert.equal(
+    (await open.send("POST", "/v1/ping", { token: null, headers: { origin: "http://evil.com" } })).status,
+    403,
+  );
+  for (const host of ["0.0.0.0", "::", "192.168.1.5", "gateway.example"]) {
+    const bound = createTestRouter({ gateway: { require_pairing: false, host } });
+    assert.equal((await bound.send("POST", "/v1/ping", { token: null })).status, 401, host);
+  }
+});
+
+test("a change of the configuration counts from the next request on", async () => {
+  const { send, services } = createTestRouter();
+  assert.equal((await send("POST", "/v1/ping", { token: null })).status, 401);
+  services.configure({ require_pairing: false });
+  assert.equal((await send("POST", "/v1/ping", { token: null })).status, 200);
+});
