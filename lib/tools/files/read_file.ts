@@ -51,7 +51,7 @@ export const readFile = defineTool({
       if (!part.cut) return { output: body, isError: false, data };
       const onward = next === undefined
         ? "a larger [security.read_file] max_read_bytes shows more"
-        : `go on with "start_line": ${next}, the line it was cut in`;
+        : `go on with "start_line": ${next}, where it was cut`;
       return {
         output: `${body}\n[Cut after ${part.bytes.length} of ${file.size} bytes: ${onward}]`,
         isError: false,

@@ -186,6 +186,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
           ...(approvalId === undefined ? {} : { approvalId }),
         });
       }
+      if (request.signal.aborted) throw cancelError(request.signal);
       await request.onStart?.(prepared);
       const ended = await run(tool, prepared, request);
       calls.with(label, ended.outcome).add();

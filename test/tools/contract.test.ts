@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Validator } from "@cfworker/json-schema";
+import fc from "fast-check";
+import { ToolError } from "../../lib/base/errors.ts";
+import { defaultConfig } from "../../lib/config/config.ts";
+import type { JsonSchema, ObjectJsonSchema } from "../../lib/base/records/json_schema.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { TOOLS } from "../contract/tools.ts";
+
+test("the tools are those of the table", () => {
+  assert.deepEqual(BUILTIN_TOOLS.map((tool) => tool.name).sort(), Object.keys(TOOLS).sort());
+});
+
+test("with the default configuration exactly the tools that are always enabled are on", () => {
+  const config = defaultConfig();
+  const on = BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(config)).map((tool) => tool.name);
+  assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled === "always").sort());
+});
+
+for (const tool of BUILTIN_TOOLS) {
+  const row = TOOLS[tool.name];
+  if (row === undefined) continue;
+  const schema = schemaOf(tool);
+  const optional = row.fields.filter((field) => field.endsWith("?")).map((field) => field.slice(0, -1));
+  const required = row.fields.filter((field) => !field.endsWith("?"));
+  const refusal = (input: unknown): ToolError => {
+    try {
+      tool.prepare(typeof input === "string" ? input : JSON.stringify(input));
+    } catch (error) {
+      assert.ok(error instanceof ToolError, String(error));
+      assert.match(error.message, /^[A-Z].*[^.]$/s);
+      assert.ok(error.message.length < 1000, "the message repeats the input");
+      return error;
+    }
+    throw new assert.AssertionError({ message: `${tool.name} accepts ${JSON.stringify(input).slice(0, 100)}` });
+  };
+
+  test(`${tool.name}: access, fields and text form are the table's`, () => {
+    assert.equal(tool.access, row.access);
+    assert.equal(tool.enabled === "always", row.enabled === "always");
+    assert.equal(tool.enabled === "always", tool.enabledBy === undefined);
+    assert.deepEqual(Object.keys(schema.properties), [...row.fields.map((field) => field.replace("?", ""))]);
+    assert.deepEqual([...schema.required ?? []].sort(), [...required].sort());
+    const prepared = tool.prepare(JSON.stringify(row.sample));
+    assert.equal(prepared.access, row.access);
+    assert.deepEqual(prepared.input, row.sample);
+    assert.match(prepared.digest, /^[0-9a-f]{64}$/);
+    if (row.textField !== undefined) {
+      assert.equal(row.textField, Object.keys(schema.properties)[0]);
+      assert.deepEqual(tool.prepare("plain text").input, { [row.textField]: "plain text" });
+    }
+  });
+
+  test(`${tool.name}: the schema is one that OpenAI, Anthropic and a validator take`, () => {
+    assert.match(tool.name, /^[a-z][a-z0-9_]{0,63}$/);
+    assert.ok(tool.description.length >= 20 && tool.description.length <= 1024);
+    assert.equal(schema.type, "object");
+    assert.equal(schema.additionalProperties, false);
+    for (const keyword of ["anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "$schema"]) {
+      assert.ok(!(keyword in schema), keyword);
+    }
+    eachProperty(schema, (property, name) => assert.equal(typeof property.description, "string", name));
+    // The validator's own schema type is wider than ours
+    const validator = new Validator(JSON.parse(JSON.stringify(schema)), "2020-12");
+    assert.equal(validator.validate(row.sample).valid, true);
+    assert.equal(validator.validate({ ...row.sample, unknown: 1 }).valid, false);
+    for (const field of required) assert.equal(validator.validate(without(row.sample, field)).valid, false, field);
+  });
+
+  test(`${tool.name}: bad input is a clear ToolError that names the field`, () => {
+    const first = Object.keys(schema.properties)[0] ?? "";
+    assert.match(refusal("").message, new RegExp(`"${first}"`));
+    const huge = refusal("x".repeat(10_000_000));
+    assert.equal(huge.code, "input_too_large");
+    assert.match(huge.message, new RegExp(`"${required[0] ?? first}"`));
+    assert.equal(refusal(`{"${first}":"${"x".repeat(10_000_000)}"}`).code, "input_too_large");
+    const deep = refusal(`{"${first}":${"[".repeat(5000)}${"]".repeat(5000)}}`);
+    assert.match(deep.message, new RegExp(`"${first}" is nested deeper`));
+    assert.match(refusal({ ...row.sample, colour: 1 }).message, /"colour" is not one of its fields: they are "/);
+    for (const field of Object.keys(schema.properties)) {
+      assert.match(refusal({ ...row.sample, [field]: { no: 1 } }).message, new RegExp(`"${field}"`), field);
+    }
+    for (const field of required) {
+      assert.match(refusal(without(row.sample, field)).message, new RegExp(`"${field}" is missing`), field);
+      assert.match(refusal({ ...row.sample, [field]: null }).message, new RegExp(`"${field}"`), field);
+    }
+    if (row.textField === undefined) {
+      for (const input of ["text", "[1]", '"text"', "{", "null", "1"]) {
+        assert.equal(refusal(input).code, "invalid_input", input);
+      }
+    }
+  });
+
+  test(`${tool.name}: null means absent in an optional field, and the order of fields changes nothing`, () => {
+    const nulls = Object.fromEntries(optional.map((field) => [field, null]));
+    const plain = Object.fromEntries(required.map((field) => [field, row.sample[field]]));
+    const accepted = attempt(tool, JSON.stringify(plain));
+    assert.equal(attempt(tool, JSON.stringify({ ...plain, ...nulls })), accepted);
+    const reversed = Object.fromEntries(Object.entries(row.sample).reverse());
+    assert.equal(tool.prepare(JSON.stringify(reversed)).digest, tool.prepare(JSON.stringify(row.sample)).digest);
+    assert.equal(
+      tool.prepare(`  ${JSON.stringify(row.sample)}\n`).digest,
+      tool.prepare(JSON.stringify(row.sample)).digest,
+    );
+  });
+
+  test(`${tool.name}: any input is a prepared call or a ToolError`, () => {
+    fc.assert(
+      fc.property(
+        fc.oneof(
+          fc.string(),
+          fc.json(),
+          fc.dictionary(fc.constantFrom(...Object.keys(schema.properties)), fc.jsonValue()),
+        ),
+        (input) => {
+          try {
+            const prepared = tool.prepare(typeof input === "string" ? input : JSON.stringify(input));
+            assert.equal(prepared.access, row.access);
+          } catch (error) {
+            assert.ok(error instanceof ToolError, String(error));
+          }
+        },
+      ),
+      { numRuns: 100 },
+    );
+  });
+
+  if ("op" in schema.properties) {
+    test(`${tool.name}: operation and action mean op`, () => {
+      const { op, ...rest } = row.sample;
+      for (const alias of ["operation", "action"]) {
+        const prepared = tool.prepare(JSON.stringify({ [alias]: op, ...rest }));
+        assert.equal(prepared.digest, tool.prepare(JSON.stringify(row.sample)).digest);
+      }
+      assert.match(refusal({ op: "explode" }).message, /"op" must be one of "/);
+    });
+  }
+}
+
+function schemaOf(tool: Tool): ObjectJsonSchema {
+  assert.ok(tool.inputSchema !== undefined);
+  return tool.inputSchema;
+}
+
+function eachProperty(schema: JsonSchema, visit: (property: JsonSchema, name: string) => void): void {
+  const { properties, items } = schema as { properties?: Record<string, JsonSchema>; items?: JsonSchema };
+  for (const [name, property] of Object.entries(properties ?? {})) {
+    visit(property, name);
+    eachProperty(property, visit);
+  }
+  if (items !== undefined) eachProperty(items, visit);
+}
+
+function without(sample: Readonly<Record<string, unknown>>, field: string): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(sample).filter(([name]) => name !== field));
+}
+
+/** The digest of a call, or the message it is refused with. */
+function attempt(tool: Tool, input: string): string {
+  try {
+    return tool.prepare(input).digest;
+  } catch (error) {
+    return String(error);
+  }
+}

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createToolBench } from "../../support/tool_bench.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+const FILES = {
+  "a.ts": "const gate = 1;\r\nopen(gate);\n",
+  "src/b.ts": "The Gate\nno\ngate",
+  "src/c.md": "gate",
+  "bin": new Uint8Array([103, 97, 116, 101, 0]),
+  "dist/d.js": "gate",
+  ".gitignore": "dist\n",
+  ".env": "gate",
+};
+
+test("finds lines as path:line: text, without ignored, binary and sensitive files", () =>
+  withWorkspace(FILES, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const output = async (input: unknown) => (await call("content_search", input)).result.output;
+    assert.equal(
+      await output("gate"),
+      "a.ts:1: const gate = 1;\na.ts:2: open(gate);\nsrc/b.ts:3: gate\nsrc/c.md:1: gate",
+    );
+    assert.equal(await output({ pattern: "^gate$", glob: "*.ts" }), "src/b.ts:3: gate");
+    assert.equal(await output({ pattern: "THE gate", case_insensitive: true }), "src/b.ts:1: The Gate");
+    assert.equal(await output({ pattern: "gate", path: "src", glob: "**/*.md" }), "src/c.md:1: gate");
+    assert.equal(await output({ pattern: "g.te", path: "src/c.md" }), "src/c.md:1: gate");
+    assert.equal(await output("nowhere"), "No line matches in 4 files");
+    assert.equal(await output({ pattern: "gate", path: "none" }), 'Cannot open "none": it does not exist');
+  }));
+
+test("gives matches as data, and stops at its limit", () =>
+  withWorkspace(FILES, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const { output, data } = (await call("content_search", { pattern: "gate", limit: 2 })).result;
+    assert.match(
+      output,
+      /^a\.ts:1: .*\na\.ts:2: .*\n\[The first 2 matches: narrow the pattern, path or glob, or raise limit\]$/,
+    );
+    assert.deepEqual(data, {
+      matches: [{ path: "a.ts", line: 1, text: "const gate = 1;" }, { path: "a.ts", line: 2, text: "open(gate);" }],
+      files: 3,
+      truncated: true,
+    });
+    assert.deepEqual((await call("content_search", { pattern: "gate", limit: 4 })).result.data, {
+      matches: [
+        { path: "a.ts", line: 1, text: "const gate = 1;" },
+        { path: "a.ts", line: 2, text: "open(gate);" },
+        { path: "src/b.ts", line: 3, text: "gate" },
+        { path: "src/c.md", line: 1, text: "gate" },
+      ],
+      files: 4,
+      truncated: false,
+    });
+  }));
+
+test("shows a long line around its match", () =>
+  withWorkspace({ "a.txt": `${"x".repeat(1000)}needle${"y".repeat(1000)}` }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const { output } = (await call("content_search", "needle")).result;
+    assert.match(output, /^a\.txt:1: \.\.\.x{100}needley{194}\.\.\.$/);
+  }));
+
+test("refuses patterns that do not parse or grow too large, and paths that lead outside", () =>
+  withWorkspace(FILES, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    for (const pattern of ["[", "(", "a**", "\\1", "(?=x)", "(a{100}){100}", "(x{1000}|y{1000}){2}"]) {
+      const { result } = await call("content_search", { pattern });
+      assert.equal(result.isError, true, pattern);
+      assert.match(result.output, /"pattern"/, pattern);
+    }
+    for (
+      const input of [{ pattern: "x", path: ".." }, { pattern: "x", glob: "../*" }, {
+        pattern: "x",
+        path: "/etc/passwd",
+      }]
+    ) {
+      assert.equal((await call("content_search", input)).result.isError, true, JSON.stringify(input));
+    }
+  }));
+
+test("no pattern makes it hang, and the event loop goes on turning", () =>
+  withWorkspace({ "a.txt": `${"ab".repeat(20_000)}\n${"a".repeat(40_000)}\n`.repeat(20) }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const started = systemClock.monotonic();
+    for (const pattern of ["(a+)+$x", "(a|aa)+!", "(.*)*(.*)*c", "(a?){200}a{200}c", "(a|b)*a(a|b){300}c"]) {
+      await call("content_search", { pattern });
+    }
+    assert.ok(systemClock.monotonic() - started < 5000);
+  }));
+
+test("hears a cancellation in the middle of a file", () =>
+  withWorkspace({ "a.txt": "line of text\n".repeat(300_000) }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const controller = new AbortController();
+    const started = systemClock.monotonic();
+    const calling = call("content_search", "(x|y)+z", { signal: controller.signal });
+    systemClock.after(20, () => controller.abort(new CancelError("client_gone")));
+    // A fast machine may be done by then
+    const ended = await calling.then(() => "done", (error: unknown) => (error as CancelError).reason);
+    assert.ok(ended === "client_gone" || systemClock.monotonic() - started < 25, ended);
+  }));
