@@ -1,30 +1,29 @@
-import type { AgentApprover, AgentJournal, AgentLimits, AgentRun } from "../agent/agent_run.ts";
+import type { AgentApprover, AgentLimits, AgentRun } from "../agent/agent_run.ts";
 import { createIsoTime } from "../agent/event_stamp.ts";
 import { runAgent } from "../agent/run_agent.ts";
 import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
 import { CancelError, cancelError } from "../base/cancel.ts";
-import { canonicalDigest } from "../base/canonical_json.ts";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Message } from "../base/records/message.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
-import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
-import { createRunState, endStatus } from "./apply_event.ts";
+import { createRunState } from "./apply_event.ts";
+import { assembleMessages } from "./assemble_messages.ts";
 import { createConversations } from "./conversations.ts";
 import { denyUnattended } from "./deny_unattended.ts";
 import { recoverRuns } from "./recover_runs.ts";
-import { createRunQueue, type QueuePlace, type RunLimits } from "./run_queue.ts";
-import { createRunRecorder, type RunRecorder } from "./run_recorder.ts";
-import type { RunInput } from "./run_records.ts";
-import type { RunRequest, RunSupervisor } from "./run_request.ts";
+import { createRunJournal } from "./run_journal.ts";
+import { createRunQueue, type RunLimits } from "./run_queue.ts";
+import { createRunRecorder } from "./run_recorder.ts";
+import type { RunSupervisor } from "./run_request.ts";
 import { createRunStore } from "./run_store.ts";
+import { toRunInput } from "./to_run_input.ts";
 
 /** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
 export interface AgentSettings extends AgentLimits {
@@ -70,48 +69,6 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", () => active.size);
   let draining = false;
   let onIdle = () => {};
-
-  const journalFor = (entry: ActiveRun, work: Work): AgentJournal => {
-    const { recorder, request } = work;
-    return {
-      ...(recorder === undefined ? {} : { record: recorder.record }),
-      beforeEffect(callId) {
-        entry.hadEffect = true;
-        if (recorder === undefined) return Promise.resolve();
-        recorder.activate();
-        recorder.effect(callId);
-        return recorder.commit();
-      },
-      async end({ terminal, added, refused }) {
-        entry.refused = refused;
-        // Durable work that a shutdown stops keeps an open journal: the next start finds it
-        const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-        let status = endStatus(terminal);
-        try {
-          if (suspends || !recorder?.active) return;
-          const { conversationId } = entry;
-          const said = refused === undefined && (terminal.type === "done" || added.length > 0);
-          const messages = [...request.messages.filter((message) => !isInstruction(message)), ...added];
-          const writes = conversationId === null || !said
-            ? []
-            : await conversations.writes(conversationId, { runId: entry.id, messages, time: terminal.time });
-          await recorder.finish(writes);
-        } catch (error) {
-          status = "failed";
-          throw error;
-        } finally {
-          active.delete(entry.id);
-          work.place.leave();
-          if (!suspends) ended.with(status).add();
-          if (terminal.type === "error" && status === "failed") {
-            const { code, message } = terminal;
-            log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
-          }
-          if (active.size === 0) onIdle();
-        }
-      },
-    };
-  };
 
   return {
     async start(request) {
@@ -166,7 +123,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         ? createRunRecorder({
           runs,
           state,
-          input: () => toInput(request, { prompt, agentTools, depth }),
+          input: () => toRunInput(request, { prompt, agentTools, depth }),
           ...(request.durable ? { onChange: () => changed() } : {}),
         })
         : undefined;
@@ -175,13 +132,13 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         if (controller.signal.aborted) throw cancelError(controller.signal);
         if (place.ready && conversationId === null) {
           startedAt = time();
-          return assemble(prompt, [], suspended.splice(request.messages));
+          return assembleMessages({ prompt, history: [], messages: suspended.splice(request.messages) });
         }
         return (async () => {
           await place.wait(controller.signal);
           startedAt = time();
           const history = conversationId === null ? [] : await conversations.history(conversationId);
-          const messages = assemble(prompt, history, suspended.splice(request.messages));
+          const messages = assembleMessages({ prompt, history, messages: suspended.splice(request.messages) });
           return conversationId === null ? messages : answerAllCalls(messages);
         })();
       };
@@ -209,7 +166,19 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         approve: options.approverOf?.({ id, durable: request.durable, canApprove: request.canApprove }) ??
           denyUnattended,
         suspended,
-        journal: journalFor(entry, { request, place, recorder }),
+        journal: createRunJournal({
+          entry,
+          request,
+          recorder,
+          conversations,
+          log,
+          onEnd(status) {
+            active.delete(id);
+            place.leave();
+            if (status !== undefined) ended.with(status).add();
+            if (active.size === 0) onIdle();
+          },
+        }),
         clock,
         time,
         random,
@@ -254,54 +223,5 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       for (const entry of active.values()) entry.abort(new CancelError("shutdown"));
       await wait(SETTLE_MS);
     },
-  };
-}
-
-interface Work {
-  readonly request: RunRequest;
-  readonly place: QueuePlace;
-  readonly recorder: RunRecorder | undefined;
-}
-
-function isInstruction(message: Message): boolean {
-  return message.role === "system" || message.role === "developer";
-}
-
-/** System prompt, the client's instructions, the conversation so far, the client's messages. */
-function assemble(
-  prompt: string | null,
-  history: readonly Message[],
-  messages: readonly Message[],
-): readonly Message[] {
-  if (prompt === null && history.length === 0) return messages;
-  const first: Message[] = prompt === null ? [] : [{ role: "system", content: prompt }];
-  if (history.length === 0) return [...first, ...messages];
-  return [
-    ...first,
-    ...messages.filter(isInstruction),
-    ...history,
-    ...messages.filter((message) => !isInstruction(message)),
-  ];
-}
-
-function toInput(
-  request: RunRequest,
-  pinned: { readonly prompt: string | null; readonly agentTools: readonly Tool[]; readonly depth: number },
-): RunInput {
-  const { caller, toolChoice, parallelToolCalls } = request;
-  return {
-    v: 1,
-    messages: [...request.messages],
-    system_prompt: pinned.prompt,
-    parameters: { ...request.parameters },
-    ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
-    ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
-    tools: pinned.agentTools.map((tool) => ({ name: tool.name, digest: canonicalDigest(tool.inputSchema ?? null) })),
-    client_tools: request.clientTools.map((tool) => ({ ...tool })),
-    agent_tools: request.agentTools,
-    durable: request.durable,
-    caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
-    depth: pinned.depth,
-    request_id: request.requestId ?? null,
   };
 }

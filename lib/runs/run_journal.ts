@@ -1,0 +1,62 @@
+import type { AgentJournal } from "../agent/agent_run.ts";
+import type { RunStatus } from "../base/records/run.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { ActiveRun } from "./active_run.ts";
+import { endStatus } from "./apply_event.ts";
+import { withoutInstructions } from "./assemble_messages.ts";
+import type { Conversations } from "./conversations.ts";
+import type { RunRecorder } from "./run_recorder.ts";
+import type { RunRequest } from "./run_request.ts";
+
+export interface RunJournalOptions {
+  readonly entry: ActiveRun;
+  readonly request: RunRequest;
+  /** undefined for a run that can have nothing to record */
+  readonly recorder: RunRecorder | undefined;
+  readonly conversations: Conversations;
+  readonly log: Logger;
+  /** Told once, when the run is over and written; undefined: suspended, the next start finds its journal open */
+  readonly onEnd: (status: RunStatus | undefined) => void;
+}
+
+/** The agent's view of the journal: recorded from the first effect on, ended in one transaction with the conversation. */
+export function createRunJournal(
+  { entry, request, recorder, conversations, log, onEnd }: RunJournalOptions,
+): AgentJournal {
+  return {
+    ...(recorder === undefined ? {} : { record: recorder.record }),
+    beforeEffect(callId) {
+      entry.hadEffect = true;
+      if (recorder === undefined) return Promise.resolve();
+      recorder.activate();
+      recorder.effect(callId);
+      return recorder.commit();
+    },
+    async end({ terminal, added, refused }) {
+      entry.refused = refused;
+      const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
+      let status = suspends ? undefined : endStatus(terminal);
+      try {
+        if (suspends || !recorder?.active) return;
+        const { id, conversationId } = entry;
+        // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
+        const said = refused === undefined && (terminal.type === "done" || added.length > 0);
+        const messages = [...withoutInstructions(request.messages), ...added];
+        await recorder.finish(
+          conversationId === null || !said
+            ? []
+            : await conversations.writes(conversationId, { runId: id, messages, time: terminal.time }),
+        );
+      } catch (error) {
+        status = "failed";
+        throw error;
+      } finally {
+        if (terminal.type === "error" && status === "failed") {
+          const { code, message } = terminal;
+          log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+        }
+        onEnd(status);
+      }
+    },
+  };
+}

@@ -1,0 +1,27 @@
+import { canonicalDigest } from "../base/canonical_json.ts";
+import type { Tool } from "../tools/runtime/tool.ts";
+import type { RunInput } from "./run_records.ts";
+import type { RunRequest } from "./run_request.ts";
+
+/** What a run was started with, pinned for its journal (DESIGN.md section 7). */
+export function toRunInput(
+  request: RunRequest,
+  pinned: { readonly prompt: string | null; readonly agentTools: readonly Tool[]; readonly depth: number },
+): RunInput {
+  const { caller, toolChoice, parallelToolCalls } = request;
+  return {
+    v: 1,
+    messages: [...request.messages],
+    system_prompt: pinned.prompt,
+    parameters: { ...request.parameters },
+    ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+    ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+    tools: pinned.agentTools.map((tool) => ({ name: tool.name, digest: canonicalDigest(tool.inputSchema ?? null) })),
+    client_tools: request.clientTools.map((tool) => ({ ...tool })),
+    agent_tools: request.agentTools,
+    durable: request.durable,
+    caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
+    depth: pinned.depth,
+    request_id: request.requestId ?? null,
+  };
+}
