@@ -1,0 +1,101 @@
+import type { TestContext } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import type { Clock } from "../../../lib/base/clock.ts";
+import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { createMetrics, type Metrics } from "../../../lib/base/telemetry/metrics.ts";
+import { createProviders, type CreateProvidersOptions } from "../../../lib/providers/create_providers.ts";
+import type { Provider, ProviderRequest, Providers } from "../../../lib/providers/provider.ts";
+import type { ProviderSettings } from "../../../lib/providers/provider_settings.ts";
+import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
+import { createScriptedProvider } from "../../../fixtures/scripted_provider.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+
+export const KEY = "sk-very-secret-key-0123456789";
+
+/** Settings of one provider with the defaults of the configuration, but no retries. */
+export function settings(changes: Partial<ProviderSettings> = {}): ProviderSettings {
+  return {
+    kind: "openai_compatible",
+    model: "upstream-model",
+    base_url: "",
+    api_key_env: "",
+    api_key_file: "",
+    timeout_secs: 120,
+    max_retries: 0,
+    fallback: [],
+    ...changes,
+  };
+}
+
+export interface Setup {
+  readonly providers: Providers;
+  readonly metrics: Metrics;
+}
+
+/** Providers that are closed when the test ends. */
+export async function setUp(
+  context: Pick<TestContext, "after">,
+  provider: Partial<ProviderSettings>,
+  changes: Partial<CreateProvidersOptions> & { readonly clock?: Clock } = {},
+): Promise<Setup> {
+  const clock = changes.clock ?? systemClock;
+  const metrics = createMetrics();
+  const providers = await createProviders({
+    provider: settings(provider),
+    providers: {},
+    env: {},
+    random: createSeededRandom(),
+    log: SILENT,
+    metrics,
+    offline: createScriptedProvider(() => "offline says hello", { name: "offline", models: ["assistant"] }),
+    net: createProviderClients({ clock }),
+    localOrigins: [],
+    ...changes,
+    clock,
+  });
+  context.after(() => providers.close());
+  return { providers, metrics };
+}
+
+export const REQUEST: ProviderRequest = {
+  model: "upstream-model",
+  messages: [{ role: "user", content: "Hello" }],
+  tools: [],
+  parameters: {},
+};
+
+/** A signal that nobody aborts. */
+export const NEVER: AbortSignal = new AbortController().signal;
+
+/** All events of a turn; an error is thrown. */
+export async function collect(
+  provider: Provider,
+  request: Partial<ProviderRequest> = {},
+  signal: AbortSignal = NEVER,
+): Promise<ProviderEvent[]> {
+  const events: ProviderEvent[] = [];
+  for await (const batch of provider.stream({ ...REQUEST, ...request }, { signal })) events.push(...batch);
+  return events;
+}
+
+/** The text of a turn's events. */
+export function textOf(events: readonly ProviderEvent[]): string {
+  return events.map((event) => (event.type === "text_delta" ? event.delta : "")).join("");
+}
+
+/** Codes of a turn's notices, in order. */
+export function noticesOf(events: readonly ProviderEvent[]): string[] {
+  return events.flatMap((event) => (event.type === "notice" ? [event.code] : []));
+}
+
+/** The calls of a turn, put together from their deltas. */
+export function callsOf(events: readonly ProviderEvent[]): { id: string | undefined; name: string | undefined; arguments: string }[] {
+  const calls: { id: string | undefined; name: string | undefined; arguments: string }[] = [];
+  for (const event of events) {
+    if (event.type !== "tool_call_delta") continue;
+    const call = calls[event.index] ??= { id: event.call_id, name: event.name, arguments: "" };
+    call.arguments += event.arguments_delta;
+  }
+  return calls;
+}
