@@ -108,3 +108,9 @@ test("a call of a kept turn that the client leaves unanswered gets a result that
   await readAll(await runs.start(ask("", { messages, clientTools: [WEATHER] })));
   assert.match(String(provider.requests[1]?.messages.at(-1)?.content), /No result was given/);
 });
+
+test("a call that was cut off by the token limit keeps finish_reason length", async () => {
+  const { runs } = supervised([{ toolCalls: [{ name: "weather", arguments: '{"ci' }], finishReason: "length" }]);
+  const events = await readAll(await runs.start(ask("Go", { agentTools: "none", clientTools: [WEATHER] })));
+  assert.equal(only(events, "done").finish_reason, "length");
+});

@@ -260,6 +260,12 @@ describe("tool calls of the agent", () => {
 });
 
 describe("limits", () => {
+  test("max_tool_calls of 0 offers the model no tool of the agent", async () => {
+    const { runs, provider } = supervised(["Hello"], { tools: [{ name: "look" }], agent: { maxToolCalls: 0 } });
+    await readAll(await runs.start(ask("Go")));
+    assert.deepEqual(provider.requests[0]?.tools, []);
+  });
+
   test("max_iterations ends with one last turn without tools", async () => {
     let n = 0;
     const { runs, provider, door } = supervised(
