@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AST } from "toml-eslint-parser";
 import { ConfigError } from "../base/errors.ts";
-import { writeAtomically } from "./atomic_file.ts";
+import { writeAtomically } from "../base/write_atomically.ts";
 import { setAt } from "./environment_layer.ts";
 import { readText } from "./find_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";

@@ -47,7 +47,7 @@ export interface LoadedConfig {
 export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
   const environment = environmentLayer(options.env);
   const outside = dataDirOutside(options, environment.table);
-  const file = await findConfig(options, { config: options.flags.config, dataDir: outside ?? userDataDir(options) });
+  const { file } = await locateConfig(options);
   const fromFile = file === undefined ? {} : parseToml(file.text, file.path);
   const flags = flagLayer(options.flags);
   const result = validateConfig([fromFile, environment.table, flags]);
@@ -68,6 +68,22 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
       ...sourcesOf(flags, "flag"),
     ]),
   };
+}
+
+/**
+ * The file that `loadConfig` would read, not looked into, and the directory of the list of accepted files.
+ * @throws {ConfigError} as findConfig
+ */
+export async function locateConfig(
+  options: LoadOptions,
+): Promise<{ readonly file: FoundConfig | undefined; readonly trustDir: string }> {
+  const trustDir = trustDirectory(options);
+  return { file: await findConfig(options, { config: options.flags.config, dataDir: trustDir }), trustDir };
+}
+
+/** Where the list of accepted files is: the data directory as flags and environment say, whatever the file says. */
+export function trustDirectory(options: LoadOptions): string {
+  return dataDirOutside(options, environmentLayer(options.env).table) ?? userDataDir(options);
 }
 
 /**

@@ -80,19 +80,29 @@ function transfer(
   return new Promise((resolve, reject) => {
     const headers = {
       authorization: `Bearer ${options.token}`,
-      ...(payload === undefined ? {} : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
+      ...(payload === undefined
+        ? {}
+        : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
     };
-    const outgoing = send(new URL(path, options.address), { method, headers, signal: options.signal, agent: false }, (incoming) => {
-      const parts: Buffer[] = [];
-      let bytes = 0;
-      incoming.on("data", (part: Buffer) => {
-        bytes += part.length;
-        if (bytes > MAX_REPLY_BYTES) outgoing.destroy(new Error(`the answer is larger than ${MAX_REPLY_BYTES} bytes`));
-        else parts.push(part);
-      });
-      incoming.on("end", () => resolve({ status: incoming.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }));
-      incoming.on("error", reject);
-    });
+    const outgoing = send(
+      new URL(path, options.address),
+      { method, headers, signal: options.signal, agent: false },
+      (incoming) => {
+        const parts: Buffer[] = [];
+        let bytes = 0;
+        incoming.on("data", (part: Buffer) => {
+          bytes += part.length;
+          if (bytes > MAX_REPLY_BYTES) {
+            outgoing.destroy(new Error(`the answer is larger than ${MAX_REPLY_BYTES} bytes`));
+          } else parts.push(part);
+        });
+        incoming.on(
+          "end",
+          () => resolve({ status: incoming.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
+        );
+        incoming.on("error", reject);
+      },
+    );
     outgoing.on("error", reject);
     outgoing.end(payload);
   });
@@ -120,7 +130,13 @@ function openSocket(url: URL): Promise<GatewaySocket> {
     }
   }
   return new Promise((resolve, reject) => {
-    socket.addEventListener("open", () => resolve({ send: (text) => socket.send(text), frames, close: () => socket.close() }));
-    socket.addEventListener("error", () => reject(new GatewayClientError(`Cannot open a socket to ${url.origin}: it was refused`)));
+    socket.addEventListener(
+      "open",
+      () => resolve({ send: (text) => socket.send(text), frames, close: () => socket.close() }),
+    );
+    socket.addEventListener(
+      "error",
+      () => reject(new GatewayClientError(`Cannot open a socket to ${url.origin}: it was refused`)),
+    );
   });
 }

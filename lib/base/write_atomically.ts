@@ -1,6 +1,6 @@
-import { randomUUID } from "node:crypto";
 import { mkdir, open, realpath, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { createSystemRandom } from "./random.ts";
 
 const NEW_FILE_MODE = 0o600;
 
@@ -13,7 +13,7 @@ export async function writeAtomically(path: string, text: string): Promise<void>
   const mode = await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
   const folder = dirname(target);
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  const temporary = join(folder, `.${randomUUID()}.tmp`);
+  const temporary = join(folder, createSystemRandom().id(".tmp_"));
   try {
     const file = await open(temporary, "wx", NEW_FILE_MODE);
     try {

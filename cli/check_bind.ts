@@ -1,0 +1,22 @@
+import { isLoopbackName } from "../handlers/loopback.ts";
+import { ConfigError } from "../lib/base/errors.ts";
+import type { Config } from "../lib/config/config.ts";
+
+/**
+ * Refuses an address that other machines can reach unless the user allowed it and tokens are asked for (DESIGN.md section 5).
+ * @param options.hasEnvironmentToken whether POSTERN_TOKEN is set
+ * @throws {ConfigError} `public_bind`
+ */
+export function checkBind({ gateway }: Config, options: { readonly hasEnvironmentToken: boolean }): void {
+  if (isLoopbackName(gateway.host.toLowerCase())) return;
+  const refuse = (reason: string) =>
+    new ConfigError("public_bind", `Cannot listen on "${gateway.host}": ${reason}`, { key: "gateway.host" });
+  if (!gateway.allow_public_bind) {
+    throw refuse(
+      "other machines could reach it; set gateway.allow_public_bind = true if that is what you want, or use 127.0.0.1",
+    );
+  }
+  if (!gateway.require_pairing && !options.hasEnvironmentToken) {
+    throw refuse("it would be open to everyone; set gateway.require_pairing = true or give POSTERN_TOKEN");
+  }
+}

@@ -1,0 +1,114 @@
+import { type ChatEvent, type ChatSession, openChatSession } from "../chat_session.ts";
+import { CommandError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { reachGateway } from "../reach_gateway.ts";
+import { harmless, harmlessLine } from "../terminal_text.ts";
+
+const MAX_SHOWN_INPUT = 200;
+
+/**
+ * `postern chat`: at a terminal a conversation until Ctrl-D; with a message, or one piped in, a single reply. The answer goes to
+ * stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply. With --json one event a line.
+ */
+export const chatCommand = defineCliCommand({
+  args: {
+    "...message": {
+      type: "positional",
+      required: false,
+      description: "One message; without it standard input or the terminal is read",
+    },
+    model: { type: "string", valueHint: "name", description: "Model, as provider/model (default: the configured one)" },
+    conversation: { type: "string", valueHint: "id", description: "Go on with this conversation" },
+  },
+  example: 'postern chat "What is in this folder?"',
+  async run(context, args) {
+    const message = args._.length > 0 ? args._.join(" ") : await context.io.readStdin();
+    if (message?.trim() === "") throw new CommandError("Cannot chat: the message is empty");
+    const gateway = await reachGateway(context, { agent: true });
+    try {
+      const session = await openChatSession(gateway, { model: args.model, conversationId: args.conversation });
+      try {
+        if (message !== undefined) return await showReply(context, session, message);
+        return await converse(context, session);
+      } finally {
+        session.close();
+      }
+    } finally {
+      await gateway.close();
+    }
+  },
+});
+
+async function converse(context: CommandContext, session: ChatSession): Promise<number> {
+  context.say("Ctrl-C stops a reply, Ctrl-D ends the chat.");
+  for (;;) {
+    const line = await context.io.ask("> ");
+    if (line === undefined) return EXIT.ok;
+    if (line.trim() !== "") await showReply(context, session, line);
+  }
+}
+
+async function showReply(context: CommandContext, session: ChatSession, message: string): Promise<number> {
+  const ignore = context.io.onInterrupt(() => session.cancel());
+  const reply = createReplyView(context);
+  try {
+    let failed = false;
+    for await (const event of session.send(message)) {
+      reply.show(event);
+      failed ||= event.type === "error";
+    }
+    return failed ? EXIT.failed : EXIT.ok;
+  } finally {
+    reply.end();
+    ignore();
+  }
+}
+
+function createReplyView({ io, flags }: CommandContext): { show(event: ChatEvent): void; end(): void } {
+  let atLineStart = true;
+  const text = (part: string) => {
+    io.stdout(io.isTerminal.stdout ? harmless(part) : part);
+    if (part !== "") atLineStart = part.endsWith("\n");
+  };
+  const end = () => {
+    if (!atLineStart) io.stdout("\n");
+    atLineStart = true;
+  };
+  const aside = (line: string) => {
+    // On a terminal both streams meet: what is told aside begins a line of its own
+    if (io.isTerminal.stdout) end();
+    io.stderr(`${harmlessLine(line)}\n`);
+  };
+  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
+  return {
+    show(event) {
+      switch (event.type) {
+        case "text_delta":
+        case "refusal_delta":
+          return text(event.delta);
+        case "tool_start":
+          return aside(`[tool] ${event.tool} ${shorten(JSON.stringify(event.input) ?? "")}`);
+        case "tool_end":
+          return aside(
+            `[tool] ${event.tool} ${
+              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+            }`,
+          );
+        case "approval_needed":
+          return aside(`[approval] ${event.tool} needs your word: ${event.reason}`);
+        case "notice":
+          return aside(`[notice] ${event.message}`);
+        case "error":
+          return aside(`[error] ${event.message}`);
+        default:
+          return;
+      }
+    },
+    end,
+  };
+}
+
+function shorten(text: string): string {
+  return text.length <= MAX_SHOWN_INPUT ? text : `${text.slice(0, MAX_SHOWN_INPUT)}...`;
+}

@@ -1,0 +1,109 @@
+import { toKeyText } from "../../lib/config/key_path.ts";
+import { parseKeyText } from "../../lib/config/key_path.ts";
+import { maskSecrets } from "../../lib/config/secrets.ts";
+import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
+import { toTomlKey, toTomlValue } from "../../lib/config/to_toml_value.ts";
+import { UsageError } from "../cli_error.ts";
+import { defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+
+/** `postern config show`: the values in use as TOML, secrets masked; says which are not defaults and where they came from. */
+export const configShowCommand = defineCliCommand({
+  args: {},
+  example: "postern config show",
+  async run(context) {
+    const { config, file, sources } = await context.loadConfig();
+    const { given: _, ...values } = config;
+    const shown = maskSecrets(values);
+    const lines = tomlLines(shown, (key) => (sources.has(key) ? `  # ${sources.get(key)}` : ""));
+    const heading = `# File: ${file?.path ?? "none, all defaults"}`;
+    context.print(
+      { file: file?.path ?? null, config: shown, sources: Object.fromEntries(sources) },
+      [heading, ...lines].join("\n"),
+    );
+    return EXIT.ok;
+  },
+});
+
+/** `postern config get <key>`: one value, a text as it is. */
+export const configGetCommand = defineCliCommand({
+  args: { key: { type: "positional", required: true, description: "The key, as gateway.port" } },
+  example: "postern config get gateway.port",
+  async run(context, { key }) {
+    const path = readKey(key);
+    const { config } = await context.loadConfig();
+    let value: unknown = maskSecrets(config);
+    for (const part of path) value = (value as Record<string, unknown> | undefined)?.[part];
+    if (value === undefined) throw new UsageError(`Cannot get "${key}": it is not set`);
+    context.print(
+      value,
+      typeof value === "string" ? value : isTable(value) ? tomlLines(value).join("\n") : toTomlValue(value),
+    );
+    return EXIT.ok;
+  },
+});
+
+/** `postern config check`: exit 0, or 78 with everything that is wrong. */
+export const configCheckCommand = defineCliCommand({
+  args: {},
+  example: "postern config check",
+  async run(context) {
+    const { file } = await context.loadConfig();
+    context.print(
+      { ok: true, file: file?.path ?? null },
+      file === undefined ? "No configuration file: all defaults" : `${file.path} is fine`,
+    );
+    return EXIT.ok;
+  },
+});
+
+/** `postern config schema`: JSON Schema for editors. */
+export const configSchemaCommand = defineCliCommand({
+  args: {},
+  example: "postern config schema > postern.schema.json",
+  async run(context) {
+    const { configJsonSchema } = await import("../../lib/config/json_schema.ts");
+    const schema = configJsonSchema();
+    context.print(schema, JSON.stringify(schema, null, 2));
+    return EXIT.ok;
+  },
+});
+
+/** The parts of a key the schema knows. @throws {UsageError} with the nearest key */
+export function readKey(text: string): readonly string[] {
+  const path = parseKeyText(text);
+  if (path !== undefined && schemaAt(path.map(toPart)) !== undefined) return path;
+  const meant = path === undefined ? undefined : nearestKey(path);
+  throw new UsageError(
+    `Cannot use "${text}": there is no such key${meant === undefined ? "" : `; did you mean "${meant}"?`}`,
+  );
+}
+
+function toPart(part: string): string | number {
+  return /^\d+$/.test(part) ? Number(part) : part;
+}
+
+type Table = Readonly<Record<string, unknown>>;
+
+/** A table as TOML: its own keys first, then the tables in it under their headers. */
+function tomlLines(
+  table: Table,
+  comment: (key: string) => string = () => "",
+  path: readonly string[] = [],
+): readonly string[] {
+  const entries = Object.entries(table);
+  const own = entries.filter(([, value]) => !isTable(value));
+  const lines = own.map(([key, value]) =>
+    `${toTomlKey(key)} = ${toTomlValue(value)}${comment(toKeyText([...path, key]))}`
+  );
+  const header = path.length > 0 && lines.length > 0 ? ["", `[${path.map(toTomlKey).join(".")}]`] : [];
+  return [
+    ...header,
+    ...lines,
+    ...entries.flatMap(([key, value]) => (isTable(value) ? tomlLines(value, comment, [...path, key]) : [])),
+  ];
+}
+
+function isTable(value: unknown): value is Table {
+  return value !== null && typeof value === "object" && !Array.isArray(value);
+}

@@ -1,0 +1,25 @@
+import type { ModelEntry } from "../../lib/base/records/model.ts";
+import { defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { reachGateway } from "../reach_gateway.ts";
+import { toTable } from "../to_table.ts";
+
+/** `postern models`: what the configured providers really serve. */
+export const modelsCommand = defineCliCommand({
+  args: {},
+  example: "postern models",
+  async run(context) {
+    const gateway = await reachGateway(context, { agent: true });
+    try {
+      const { data } = await gateway.request({ method: "GET", path: "/v1/models" }) as { data: readonly ModelEntry[] };
+      const none = "No model can be used: no provider answers; see [provider] in postern.toml";
+      context.print(
+        data,
+        data.length === 0 ? none : toTable(["MODEL", "PROVIDER"], data.map((model) => [model.id, model.owned_by])),
+      );
+      return EXIT.ok;
+    } finally {
+      await gateway.close();
+    }
+  },
+});

@@ -1,0 +1,111 @@
+import type { TokenRecord } from "../../lib/access/identity.ts";
+import { SCOPES } from "../../lib/base/records/caller.ts";
+import { UsageError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { toTable } from "../to_table.ts";
+
+/** `postern token list` */
+export const tokenListCommand = defineCliCommand({
+  args: {},
+  example: "postern token list",
+  run: (context) =>
+    withGateway(context, async (gateway) => {
+      const { data } = await gateway.request({ method: "GET", path: "/v1/tokens" }) as { data: readonly TokenRecord[] };
+      const rows = data.map((
+        token,
+      ) => [
+        token.id,
+        token.label,
+        token.scopes.join(","),
+        token.created_at,
+        token.expires_at ?? "never",
+        token.last_used_at ?? "never",
+      ]);
+      const none = "No token is stored. Make one with: postern token create --label my-script";
+      context.print(
+        data,
+        rows.length === 0 ? none : toTable(["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "LAST USED"], rows),
+      );
+    }),
+});
+
+/** `postern token create`: the only moment the token is shown. */
+export const tokenCreateCommand = defineCliCommand({
+  args: {
+    scope: {
+      type: "string",
+      valueHint: "list",
+      description: `What it may do, joined by commas: ${SCOPES.join(", ")} (default: chat)`,
+    },
+    ttl: {
+      type: "string",
+      valueHint: "time",
+      description: "How long it lives, as 90s, 15m, 12h or 30d (default: for ever)",
+    },
+    label: { type: "string", valueHint: "text", description: "What it is for" },
+  },
+  example: "postern token create --scope chat,tools --ttl 30d --label my-script",
+  run: (context, args) =>
+    withGateway(context, async (gateway) => {
+      const { scope, ttl, label } = args;
+      const body = {
+        ...(scope === undefined ? {} : { scopes: parseScopes(scope) }),
+        ...(ttl === undefined ? {} : { ttl_seconds: parseTtl(ttl) }),
+        ...(label === undefined ? {} : { label }),
+      };
+      const token = await gateway.request({ method: "POST", path: "/v1/tokens", body }) as TokenRecord & {
+        token: string;
+      };
+      context.print(token, token.token);
+      if (!context.flags.json) {
+        context.say(`Token ${token.id}, scopes ${token.scopes.join(", ")}. It is shown this once only.`);
+      }
+    }),
+});
+
+/** `postern token revoke <id>` or `--all`; it stops working at once. */
+export const tokenRevokeCommand = defineCliCommand({
+  args: {
+    id: { type: "positional", required: false, description: "Id of the token, from postern token list" },
+    all: { type: "boolean", description: "Revoke every stored token" },
+  },
+  example: "postern token revoke tok_0123456789",
+  run(context, { id, all }) {
+    if ((id === undefined) === (all !== true)) throw new UsageError('Cannot run "token revoke": give one id, or --all');
+    return withGateway(context, async (gateway) => {
+      const path = all === true ? "/v1/tokens" : `/v1/tokens/${encodeURIComponent(String(id))}`;
+      const reply = await gateway.request({ method: "DELETE", path });
+      const count = (reply as { deleted: number | boolean }).deleted;
+      context.print(reply, all === true ? `Revoked ${count} tokens` : `Revoked ${id}`);
+    });
+  },
+});
+
+async function withGateway(context: CommandContext, work: (gateway: ReachedGateway) => Promise<void>): Promise<number> {
+  const gateway = await reachGateway(context, { agent: false });
+  try {
+    await work(gateway);
+    return EXIT.ok;
+  } finally {
+    await gateway.close();
+  }
+}
+
+function parseScopes(text: string): readonly string[] {
+  const scopes = text.split(",").map((scope) => scope.trim());
+  const unknown = scopes.find((scope) => !SCOPES.some((known) => known === scope));
+  if (unknown !== undefined) throw new UsageError(`Cannot use "--scope": "${unknown}" is none of ${SCOPES.join(", ")}`);
+  return scopes;
+}
+
+const UNIT_SECONDS: Readonly<Record<string, number>> = { "": 1, s: 1, m: 60, h: 3600, d: 86_400 };
+
+function parseTtl(text: string): number {
+  const [, amount, unit = ""] = /^([1-9]\d{0,9})([smhd]?)$/.exec(text) ?? [];
+  if (amount === undefined) {
+    throw new UsageError(`Cannot use "--ttl": it must be a time as 90s, 15m, 12h or 30d, not "${text}"`);
+  }
+  return Number(amount) * (UNIT_SECONDS[unit] ?? 1);
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env node
+import { enableCompileCache } from "node:module";
+import { EXIT } from "./exit_codes.ts";
+
+const OLDEST_NODE = [22, 19] as const;
+
+/** Nothing heavy is imported before the version is known: an old Node would end in an error that says nothing. */
+const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
+  process.stderr.write(
+    `Cannot run on Node ${process.versions.node}: Postern needs Node ${
+      OLDEST_NODE.join(".")
+    } or newer; see https://nodejs.org\n`,
+  );
+  process.exit(EXIT.failed);
+}
+enableCompileCache?.();
+
+process.on("unhandledRejection", (reason) => {
+  process.stderr.write(`Internal error: ${reason instanceof Error ? reason.stack : String(reason)}\n`);
+  process.exit(EXIT.internal);
+});
+// The reader has gone, as in `postern tools list | head -1`
+process.stdout.on("error", (error: { code?: string }) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.failed));
+
+const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), import("./process_io.ts")]);
+const code = await runCli(process.argv.slice(2), processIo());
+// What was written before is out once this empty write is
+process.stdout.write("", () => process.exit(code));

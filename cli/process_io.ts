@@ -1,0 +1,63 @@
+import { homedir } from "node:os";
+import type { CliIo } from "./command.ts";
+
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const MAX_INPUT_BYTES = 16_777_216;
+
+/** The real process as commands see it. */
+export function processIo(): CliIo {
+  const history: string[] = [];
+  return {
+    stdout: (text) => void process.stdout.write(text),
+    stderr: (text) => void process.stderr.write(text),
+    readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
+    ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
+    onInterrupt(listener) {
+      for (const signal of SIGNALS) process.on(signal, listener);
+      return () => {
+        for (const signal of SIGNALS) process.removeListener(signal, listener);
+      };
+    },
+    exit: (code) => process.exit(code),
+    env: process.env,
+    cwd: process.cwd(),
+    home: homedir(),
+    isTerminal: { stdout: process.stdout.isTTY === true, stderr: process.stderr.isTTY === true },
+  };
+}
+
+async function readAll(): Promise<string> {
+  const parts: Buffer[] = [];
+  let bytes = 0;
+  for await (const part of process.stdin as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > MAX_INPUT_BYTES) {
+      const { CommandError } = await import("./cli_error.ts");
+      throw new CommandError(`Cannot read standard input: it is larger than ${MAX_INPUT_BYTES} bytes`);
+    }
+    parts.push(part);
+  }
+  return Buffer.concat(parts).toString("utf8");
+}
+
+/** One line, edited with the terminal's keys; an interface a question, so that signals are the command's in between. */
+async function askLine(question: string, history: string[]): Promise<string | undefined> {
+  const { createInterface } = await import("node:readline");
+  const lines = createInterface({
+    input: process.stdin,
+    output: process.stderr,
+    terminal: true,
+    history,
+    removeHistoryDuplicates: true,
+  });
+  try {
+    return await new Promise((resolve) => {
+      lines.on("history", (newest: string[]) => history.splice(0, history.length, ...newest));
+      lines.once("SIGINT", () => resolve(undefined));
+      lines.once("close", () => resolve(undefined));
+      lines.question(question, resolve);
+    });
+  } finally {
+    lines.close();
+  }
+}

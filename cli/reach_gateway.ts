@@ -1,0 +1,114 @@
+import { randomControlToken } from "./control_token.ts";
+import { ConfigError } from "../lib/base/errors.ts";
+import { systemClock } from "../lib/base/clock.ts";
+import type { LoadedConfig } from "../lib/config/load_config.ts";
+import type { GatewayServices } from "../lib/gateway.ts";
+import { type ControlRecord, readControlFile } from "../lib/host/control_file.ts";
+import {
+  createGatewayClient,
+  type GatewayClient,
+  type GatewayReply,
+  type GatewayRequest,
+} from "../lib/system/net/gateway_client.ts";
+import { CommandError } from "./cli_error.ts";
+import type { CommandContext } from "./command.ts";
+
+/** A gateway to work with: the running one, or the same services in this process while nobody else holds the data directory. */
+export interface ReachedGateway {
+  /** JSON of a successful reply. @throws {CommandError} the gateway's own sentence when it refuses */
+  request(request: GatewayRequest): Promise<unknown>;
+  readonly running: { readonly client: GatewayClient; readonly record: ControlRecord } | undefined;
+  readonly services: GatewayServices | undefined;
+  close(): Promise<void>;
+}
+
+export interface ReachOptions {
+  /** Whether the command needs the agent and its providers; without it no local server is looked for */
+  readonly agent: boolean;
+}
+
+const PROBE_TIMEOUT_MS = 2_000;
+
+/**
+ * Reaches the gateway of the data directory (DESIGN.md section 5).
+ * @throws {CommandError} it holds the directory but does not answer, or works in another folder than --workspace says
+ */
+export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {
+  const loaded = await context.loadConfig();
+  const record = await readControlFile(loaded.dataDir);
+  if (record !== undefined && await answers(record)) return reachRunning(record, { context, loaded });
+  return await startHere(context, loaded, options);
+}
+
+/** The JSON of a reply, or its error as an exception. @throws {CommandError} */
+export function expectSuccess({ status, body }: GatewayReply): unknown {
+  if (status < 400) return body;
+  const { message } = (body as { error?: { message?: unknown } } | undefined)?.error ?? {};
+  throw new CommandError(typeof message === "string" ? message : `The gateway answered with status ${status}`);
+}
+
+async function answers(record: ControlRecord): Promise<boolean> {
+  const client = createGatewayClient({ ...record, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
+  return await client.request({ method: "GET", path: "/health/live" }).then(
+    ({ status }) => status === 200,
+    () => false,
+  );
+}
+
+function reachRunning(
+  record: ControlRecord,
+  { context, loaded }: { readonly context: CommandContext; readonly loaded: LoadedConfig },
+): ReachedGateway {
+  if (context.flags.workspace !== undefined && loaded.workspace !== record.workspace) {
+    const wayOut = "stop it, leave --workspace out, or use another --data-dir";
+    throw new CommandError(
+      `Cannot work in "${loaded.workspace}": the running gateway works in "${record.workspace}"; ${wayOut}`,
+    );
+  }
+  const client = createGatewayClient({ ...record, clock: systemClock });
+  return {
+    request: async (request) => expectSuccess(await client.request(request)),
+    running: { client, record },
+    services: undefined,
+    close: () => Promise.resolve(),
+  };
+}
+
+async function startHere(
+  context: CommandContext,
+  loaded: LoadedConfig,
+  { agent }: ReachOptions,
+): Promise<ReachedGateway> {
+  const token = randomControlToken();
+  const [{ createRouter }, { ROUTES }, { startServices }] = await Promise.all([
+    import("../handlers/router.ts"),
+    import("../handlers/routes.ts"),
+    import("./start_services.ts"),
+  ]);
+  const services = await startServices(context, { loaded, agent, controlToken: token, quiet: true }).catch((error) => {
+    if (!(error instanceof ConfigError) || error.code !== "data_dir_locked") throw error;
+    throw new CommandError(
+      `Cannot use "${loaded.dataDir}": a gateway holds it but does not answer; stop it, or give --data-dir`,
+    );
+  });
+  const router = createRouter({ services, routes: ROUTES });
+  return {
+    async request({ method, path, body, signal }) {
+      const request = new Request(new URL(path, "http://127.0.0.1/"), {
+        method,
+        headers: {
+          authorization: `Bearer ${token}`,
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(signal === undefined ? {} : { signal }),
+      });
+      const reply = await router.fetch(request, { remoteAddress: "127.0.0.1" });
+      const text = await reply.text();
+      return expectSuccess({ status: reply.status, body: text === "" ? undefined : JSON.parse(text) });
+    },
+    running: undefined,
+    services,
+    close: () => services.close(),
+  };
+}

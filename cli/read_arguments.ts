@@ -1,0 +1,73 @@
+import { type ArgsDef, parseArgs, type ParsedArgs } from "citty";
+import { nearest } from "../lib/config/nearest.ts";
+import { UsageError } from "./cli_error.ts";
+
+/**
+ * A command's arguments. Unlike citty alone it refuses what the definition does not know: flags, values where none belong,
+ * missing values and positionals too many.
+ * @param verb named in errors
+ * @throws {UsageError} with the nearest flag
+ */
+export function readArguments<A extends ArgsDef>(verb: string, raw: readonly string[], args: A): ParsedArgs<A> {
+  const flags = Object.entries(args).filter(([, arg]) => arg.type !== "positional");
+  const positionals = Object.keys(args).filter((name) => args[name]?.type === "positional");
+  const rest = positionals.find((name) => name.startsWith("..."));
+  const checked: string[] = [];
+  const values: string[] = [];
+  for (let index = 0; index < raw.length; index++) {
+    // The index is below the length
+    const token = raw[index] as string;
+    if (token === "--") {
+      values.push(...raw.slice(index + 1));
+      break;
+    }
+    if (!token.startsWith("-") || token === "-") {
+      values.push(token);
+      continue;
+    }
+    const [name, given] = splitFlag(token);
+    const flag = flags.find(([known]) => known === name)?.[1];
+    if (flag === undefined) throw unknownFlag(verb, token, flags.map(([known]) => known));
+    if (flag.type === "boolean") {
+      if (given !== undefined) throw new UsageError(`Cannot use "--${name}": it takes no value`);
+      checked.push(`--${name}`);
+      continue;
+    }
+    const next = raw[index + 1];
+    const value = given ?? (next === undefined || (next.startsWith("-") && next !== "-") ? undefined : raw[++index]);
+    if (value === undefined) {
+      throw new UsageError(`Cannot use "--${name}": it needs a value, as --${name}=<${flag.valueHint ?? "value"}>`);
+    }
+    if (flag.type === "enum" && !flag.options?.includes(value)) {
+      throw new UsageError(`Cannot use "--${name}": it must be one of ${flag.options?.join(", ")}, not "${value}"`);
+    }
+    checked.push(`--${name}=${value}`);
+  }
+  const required = positionals.filter((name) => args[name]?.required !== false);
+  const missing = required[values.length];
+  if (missing !== undefined) {
+    throw new UsageError(
+      `Cannot run "${verb}": <${missing.replace("...", "")}> is missing; see postern ${verb} --help`,
+    );
+  }
+  const extra = rest === undefined ? values[positionals.length] : undefined;
+  if (extra !== undefined) {
+    throw new UsageError(`Cannot run "${verb}": "${extra}" is one argument too many; see postern ${verb} --help`);
+  }
+  return parseArgs<A>([...checked, "--", ...values], args);
+}
+
+/** The refusal of a flag nobody knows. @param known without dashes */
+export function unknownFlag(verb: string, token: string, known: readonly string[]): UsageError {
+  const [name] = splitFlag(token);
+  const meant = nearest(name, [...known, "config", "data-dir", "workspace", "json", "help", "version"]);
+  const hint = meant === undefined ? `see postern ${verb} --help` : `did you mean --${meant}?`;
+  return new UsageError(`Cannot use "${token.split("=", 1)[0]}": there is no such flag; ${hint}`);
+}
+
+/** Name and value of `--name=value`; the value is undefined in `--name`. */
+export function splitFlag(token: string): readonly [name: string, value: string | undefined] {
+  const bare = token.replace(/^--?/, "");
+  const equals = bare.indexOf("=");
+  return equals < 0 ? [bare, undefined] : [bare.slice(0, equals), bare.slice(equals + 1)];
+}

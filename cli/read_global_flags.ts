@@ -1,0 +1,49 @@
+import { UsageError } from "./cli_error.ts";
+import type { GlobalFlags } from "./command.ts";
+
+const WITH_VALUE: Readonly<Record<string, "config" | "dataDir" | "workspace">> = {
+  "--config": "config",
+  "--data-dir": "dataDir",
+  "--workspace": "workspace",
+};
+
+/** The flags that every command takes, and what is left for the command. */
+export interface GlobalArguments {
+  readonly flags: GlobalFlags;
+  readonly help: boolean;
+  readonly version: boolean;
+  readonly rest: readonly string[];
+}
+
+/** Takes the global flags out of an argument list, wherever they stand before `--`. @throws {UsageError} a flag without its value */
+export function readGlobalFlags(argv: readonly string[]): GlobalArguments {
+  const found: { config?: string; dataDir?: string; workspace?: string } = {};
+  const rest: string[] = [];
+  const seen = new Set<string>();
+  for (let index = 0; index < argv.length; index++) {
+    // The index is below the length
+    const token = argv[index] as string;
+    if (token === "--") {
+      rest.push(...argv.slice(index));
+      break;
+    }
+    const name = token.split("=", 1)[0] ?? "";
+    const key = WITH_VALUE[name];
+    if (key !== undefined) {
+      const value = token.length > name.length ? token.slice(name.length + 1) : argv[++index];
+      if (value === undefined || value === "") throw new UsageError(`Cannot use "${name}": it needs a value`);
+      found[key] = value;
+    } else if (token === "--json" || token === "--help" || token === "-h" || token === "--version") {
+      seen.add(token);
+    } else {
+      rest.push(token);
+    }
+  }
+  const { config, dataDir, workspace } = found;
+  return {
+    flags: { config, dataDir, workspace, json: seen.has("--json") },
+    help: seen.has("--help") || seen.has("-h"),
+    version: seen.has("--version"),
+    rest,
+  };
+}

@@ -1,0 +1,35 @@
+import { ConfigError, HttpError } from "../lib/base/errors.ts";
+import { CommandError, UsageError } from "./cli_error.ts";
+import type { CliIo } from "./command.ts";
+import { EXIT } from "./exit_codes.ts";
+import { harmless } from "./terminal_text.ts";
+
+/** Errors of other rooms whose message is meant for the person at the terminal. */
+const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError"]);
+
+/** Tells a failed command's reason on stderr and gives its exit code. With `json` it is one object. */
+export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo; readonly json: boolean }): number {
+  const code = exitCodeOf(error);
+  const message = code === EXIT.internal ? `Internal error: ${stackOf(error)}` : (error as Error).message;
+  const problems = error instanceof ConfigError ? error.problems : undefined;
+  const report = {
+    error: {
+      message,
+      code: (error as { code?: unknown } | undefined)?.code ?? null,
+      ...(problems === undefined ? {} : { problems }),
+    },
+  };
+  io.stderr(`${json ? JSON.stringify(report) : io.isTerminal.stderr ? harmless(message) : message}\n`);
+  return code;
+}
+
+function exitCodeOf(error: unknown): number {
+  if (error instanceof UsageError) return EXIT.usage;
+  if (error instanceof ConfigError) return EXIT.config;
+  if (error instanceof CommandError || error instanceof HttpError) return EXIT.failed;
+  return error instanceof Error && FOR_PEOPLE.has(error.name) ? EXIT.failed : EXIT.internal;
+}
+
+function stackOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

@@ -1,0 +1,88 @@
+import type { CliIo, CommandContext, GlobalFlags } from "./command.ts";
+import { EXIT } from "./exit_codes.ts";
+import { commandHelpText, helpText } from "./help_text.ts";
+import { readGlobalFlags } from "./read_global_flags.ts";
+import { VERBS } from "./verbs.ts";
+
+/**
+ * Runs one command line and gives its exit code; ends nothing itself. Help and version load no other file.
+ * @param argv without the program's own name
+ */
+export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
+  try {
+    return await dispatch(argv, io);
+  } catch (error) {
+    const { reportFailure } = await import("./report_failure.ts");
+    return reportFailure(error, { io, json: argv.includes("--json") });
+  }
+}
+
+async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
+  const { flags, help, version, rest } = readGlobalFlags(argv);
+  if (version) {
+    const { VERSION } = await import("../lib/base/version.ts");
+    io.stdout(`${VERSION}\n`);
+    return EXIT.ok;
+  }
+  const name = [rest.slice(0, 2).join(" "), rest[0] ?? ""].find((words) => Object.hasOwn(VERBS, words));
+  if (name === undefined) return await withoutVerb(rest, { io, help });
+  // The name was just found in the table
+  const command = await VERBS[name]!.load();
+  if (help) {
+    io.stdout(commandHelpText(name, command));
+    return EXIT.ok;
+  }
+  const { readArguments } = await import("./read_arguments.ts");
+  const args = readArguments(name, rest.slice(name.split(" ").length), command.args);
+  return await command.run(contextOf(io, flags), args);
+}
+
+async function withoutVerb(
+  rest: readonly string[],
+  { io, help }: { readonly io: CliIo; readonly help: boolean },
+): Promise<number> {
+  const [first] = rest;
+  const group = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? first : undefined;
+  if (help || (rest.length === 1 && group !== undefined)) {
+    if (help && first !== undefined && group === undefined) throw await unknownVerb(rest);
+    (help ? io.stdout : io.stderr)(helpText(group));
+    return help ? EXIT.ok : EXIT.usage;
+  }
+  if (first !== undefined) throw await unknownVerb(rest);
+  io.stderr(helpText());
+  return EXIT.usage;
+}
+
+async function unknownVerb(rest: readonly string[]): Promise<Error> {
+  const [{ UsageError }, { nearest }, { unknownFlag }] = await Promise.all([
+    import("./cli_error.ts"),
+    import("../lib/config/nearest.ts"),
+    import("./read_arguments.ts"),
+  ]);
+  const first = rest[0] ?? "";
+  if (first.startsWith("-")) return unknownFlag("", first, []);
+  const names = [...Object.keys(VERBS), ...Object.keys(VERBS).map((name) => name.split(" ", 1)[0] ?? name)];
+  const meant = nearest(rest.slice(0, 2).join(" "), names) ?? nearest(first, names);
+  const hint = meant === undefined ? "see postern --help" : `did you mean postern ${meant}?`;
+  const said = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? rest.slice(0, 2).join(" ") : first;
+  return new UsageError(`Cannot run "${said}": there is no such command; ${hint}`);
+}
+
+function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
+  const { config, dataDir, workspace } = flags;
+  const loadOptions = { flags: { config, dataDir, workspace }, env: io.env, cwd: io.cwd, home: io.home };
+  return {
+    io,
+    flags,
+    loadOptions,
+    async loadConfig(keys = {}) {
+      const { loadConfig } = await import("../lib/config/load_config.ts");
+      return await loadConfig({ ...loadOptions, flags: { ...loadOptions.flags, keys } });
+    },
+    print(data, text) {
+      const shown = flags.json ? JSON.stringify(data, null, 2) : text;
+      io.stdout(shown.endsWith("\n") ? shown : `${shown}\n`);
+    },
+    say: (message) => io.stderr(`${message}\n`),
+  };
+}

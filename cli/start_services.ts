@@ -1,0 +1,35 @@
+import { VERSION } from "../lib/base/version.ts";
+import { prepareDataDir } from "../lib/config/folders.ts";
+import type { LoadedConfig } from "../lib/config/load_config.ts";
+import { createServices, type GatewayServices } from "../lib/gateway.ts";
+import type { CommandContext } from "./command.ts";
+import { createLogSink } from "./log_sink.ts";
+
+export interface StartOptions {
+  readonly loaded: LoadedConfig;
+  readonly agent: boolean;
+  readonly controlToken: string;
+  /** Shows warnings and errors only: for a command that does one thing and ends */
+  readonly quiet: boolean;
+}
+
+/** The gateway's services in this process, logging to stderr. @throws {ConfigError} `data_dir_locked` while another gateway runs */
+export async function startServices({ io }: CommandContext, options: StartOptions): Promise<GatewayServices> {
+  const { loaded, quiet } = options;
+  await prepareDataDir(loaded.dataDir);
+  const sink = createLogSink({ format: loaded.config.logging.format, write: io.stderr });
+  return await createServices({
+    config: loaded.config,
+    dataDir: loaded.dataDir,
+    workspaceRoot: loaded.workspace,
+    configFile: loaded.file?.path,
+    home: io.home,
+    environment: io.env,
+    version: VERSION,
+    agent: options.agent,
+    controlToken: options.controlToken,
+    logSink: (record) => {
+      if (!quiet || record.level === "error" || record.level === "warn") sink(record);
+    },
+  });
+}

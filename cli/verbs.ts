@@ -1,0 +1,58 @@
+import type { Command } from "./command.ts";
+
+export interface Verb {
+  readonly summary: string;
+  readonly load: () => Promise<Command>;
+}
+
+// A command's own argument types are narrower than what the table needs to know
+const verb = (summary: string, load: () => Promise<unknown>): Verb => ({
+  summary,
+  load: load as () => Promise<Command>,
+});
+
+/** Every verb, in the order help shows them. Nothing is loaded before it is used. */
+export const VERBS: Readonly<Record<string, Verb>> = {
+  gateway: verb("Run the gateway in this terminal", async () => (await import("./commands/gateway.ts")).gatewayCommand),
+  chat: verb("Chat with the agent", async () => (await import("./commands/chat.ts")).chatCommand),
+  pair: verb("Print a new pairing code", async () => (await import("./commands/pair.ts")).pairCommand),
+  "token list": verb("List tokens", async () => (await import("./commands/token.ts")).tokenListCommand),
+  "token create": verb("Make a token", async () => (await import("./commands/token.ts")).tokenCreateCommand),
+  "token revoke": verb(
+    "Revoke one token, or all",
+    async () => (await import("./commands/token.ts")).tokenRevokeCommand,
+  ),
+  "tools list": verb(
+    "List tools and why each is on or off",
+    async () => (await import("./commands/tools.ts")).toolsListCommand,
+  ),
+  "tools info": verb("Describe one tool", async () => (await import("./commands/tools.ts")).toolsInfoCommand),
+  "tools schema": verb(
+    "Print a tool's input schema",
+    async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
+  ),
+  "tools call": verb("Call a tool", async () => (await import("./commands/tools_call.ts")).toolsCallCommand),
+  models: verb("List the models that can be used", async () => (await import("./commands/models.ts")).modelsCommand),
+  "config show": verb(
+    "Show the configuration in use",
+    async () => (await import("./commands/config.ts")).configShowCommand,
+  ),
+  "config get": verb("Print one value", async () => (await import("./commands/config.ts")).configGetCommand),
+  "config set": verb(
+    "Change one value in the file",
+    async () => (await import("./commands/config_set.ts")).configSetCommand,
+  ),
+  "config check": verb(
+    "Check the configuration",
+    async () => (await import("./commands/config.ts")).configCheckCommand,
+  ),
+  "config schema": verb(
+    "Print the JSON Schema of postern.toml",
+    async () => (await import("./commands/config.ts")).configSchemaCommand,
+  ),
+  init: verb(
+    "Write a commented postern.toml here and accept it",
+    async () => (await import("./commands/init.ts")).initCommand,
+  ),
+  trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/trust.ts")).trustCommand),
+};
