@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { expandForbidden, FORBIDDEN_PATHS, forbiddenBy } from "../system/files/forbidden_paths.ts";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "../system/files/forbidden_paths.ts";
 import type { Access, Decision, Effects } from "./decision.ts";
 import { type Level, LEVEL_TABLE, parseLevel } from "./level.ts";
 
@@ -86,11 +86,13 @@ export function decide({ tool, access, effects, autonomy, workspace }: DecideInp
 }
 
 function forbiddenPath(effects: Effects, autonomy: AutonomyRules, workspace: DecideWorkspace): Decision | undefined {
+  if (effects.paths === undefined) return undefined;
   const expand = (path: string) => expandForbidden(path, { home: workspace.home, workspaceRoot: workspace.root });
   const fixed = [...FORBIDDEN_PATHS.map(expand), ...workspace.ownPaths];
   const forbidden = [...fixed, ...autonomy.forbidden_paths.map(expand)];
-  for (const path of effects.paths ?? []) {
-    const by = forbiddenBy(resolve(workspace.fileRoot, path), { workspaceRoot: workspace.root, forbidden });
+  const forbiddenBy = createForbiddenBy({ workspaceRoot: workspace.root, forbidden });
+  for (const path of effects.paths) {
+    const by = forbiddenBy(resolve(workspace.fileRoot, path));
     if (by === undefined) continue;
     const change = fixed.includes(by)
       ? "only a workspace inside it makes files there usable"

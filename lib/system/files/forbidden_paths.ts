@@ -4,30 +4,31 @@ import { foldName } from "./sensitive_names.ts";
 /** Refused at every level (DESIGN.md section 7, "Autonomy"), beside the user's and Postern's own. */
 export const FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
+/** The forbidden path that refuses an absolute path without `..`; undefined when none does. */
+export type ForbiddenBy = (path: string) => string | undefined;
+
 /**
- * The forbidden path that refuses `path`, undefined when none does.
- *
  * The longest match decides between workspace and forbidden path: a checkout under `/root` is usable, `/root` itself is not.
  * Names are compared without case.
- * @param path absolute, without `..`
  * @param options.forbidden absolute paths
  */
-export function forbiddenBy(
-  path: string,
+export function createForbiddenBy(
   options: { readonly workspaceRoot: string; readonly forbidden: readonly string[] },
-): string | undefined {
-  const folded = foldPath(path);
+): ForbiddenBy {
   const workspace = foldPath(options.workspaceRoot);
-  let longest = isWithin(folded, workspace) ? workspace.length : -1;
-  let found: string | undefined;
-  for (const forbidden of options.forbidden) {
-    const candidate = foldPath(forbidden);
-    // Of equal length the refusal wins
-    if (!isWithin(folded, candidate) || candidate.length < longest) continue;
-    longest = candidate.length;
-    found = forbidden;
-  }
-  return found;
+  const known = options.forbidden.map((path) => ({ path, folded: foldPath(path) }));
+  return (path) => {
+    const folded = foldPath(path);
+    let longest = isWithin(folded, workspace) ? workspace.length : -1;
+    let found: string | undefined;
+    for (const candidate of known) {
+      // Of equal length the refusal wins
+      if (candidate.folded.length < longest || !isWithin(folded, candidate.folded)) continue;
+      longest = candidate.folded.length;
+      found = candidate.path;
+    }
+    return found;
+  };
 }
 
 /** A forbidden path as it is configured, made absolute: `~/` is the home folder. */

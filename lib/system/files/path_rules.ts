@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import type { FileScope } from "./files.ts";
-import { expandForbidden, FORBIDDEN_PATHS, forbiddenBy } from "./forbidden_paths.ts";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "./forbidden_paths.ts";
 import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
 import { isSensitive } from "./sensitive_names.ts";
@@ -36,13 +36,13 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
     // A forbidden path that does not exist is still forbidden by its name
     ...named.map((path) => realpath(path).catch(() => path)),
   ]);
-  const forbidden = [...new Set([...named, ...forbiddenReal])];
+  const forbiddenBy = createForbiddenBy({ workspaceRoot, forbidden: [...new Set([...named, ...forbiddenReal])] });
   const rootName = basename(root);
   return {
     root,
     namedRoot,
     refusal(names) {
-      const by = forbiddenBy(join(root, ...names), { workspaceRoot, forbidden });
+      const by = forbiddenBy(join(root, ...names));
       const path = shown(names.length === 0 ? "." : names.join("/"));
       if (by !== undefined) {
         return new ToolError("path_forbidden", `Cannot open ${path}: it lies in the forbidden path "${by}"`);

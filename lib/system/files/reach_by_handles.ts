@@ -37,9 +37,9 @@ export async function reachByHandles(names: readonly string[], rules: PathRules)
       const parent = steps.at(-1) as Step; // The root is never popped
       const name = pending.pop();
       if (name === undefined) {
-        steps.pop();
-        const reached = namesOf([...steps, parent]);
+        const reached = namesOf(steps);
         check(rules, reached);
+        steps.pop();
         return { kind: "folder", folder: createFolder(parent.handle, reached, rules) };
       }
       if (name === "" || name === ".") continue;

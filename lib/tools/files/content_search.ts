@@ -15,6 +15,8 @@ const MAX_TOTAL_BYTES = 268_435_456;
 const MAX_LINE = 10_000;
 const MAX_SHOWN_LINE = 300;
 const BINARY_PROBE_BYTES = 8192;
+/** Files read at once */
+const READ_AHEAD = 8;
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 
@@ -69,8 +71,9 @@ export const contentSearch = defineTool({
     const slices = createSlices(context);
     const matches: Match[] = [];
     let bytes = 0;
-    let files = 0;
-    const notices = new Set<string>();
+    let searched = 0;
+    let cutFiles = 0;
+    const notices: string[] = [];
     const walk = context.services.files.walk(path, readScope(context), {
       respectGitignore: true,
       maxEntries: MAX_ENTRIES,
@@ -79,46 +82,60 @@ export const contentSearch = defineTool({
     try {
       let step = await walk.next();
       for (; !step.done && matches.length <= limit && bytes <= MAX_TOTAL_BYTES; step = await walk.next()) {
-        for (const file of step.value) {
-          if (matches.length > limit || bytes > MAX_TOTAL_BYTES) break;
-          if (matchesGlob !== undefined && !matchesGlob(file.below)) continue;
-          const text = await readText(file, context.signal);
-          if (text === undefined) continue;
-          files++;
-          bytes += text.bytes;
-          if (text.cut) notices.add(`[Of ${pathLine(file.path)} only the first ${MAX_FILE_BYTES} bytes were searched]`);
-          // One match more than wanted shows that there are more
-          await searchLines(text.text, { path: file.path, linePattern, matches, limit: limit + 1, slices });
+        const files = matchesGlob === undefined ? step.value : step.value.filter((file) => matchesGlob(file.below));
+        for (let i = 0; i < files.length && matches.length <= limit && bytes <= MAX_TOTAL_BYTES; i += READ_AHEAD) {
+          for (const text of await readTexts(files.slice(i, i + READ_AHEAD), context.signal)) {
+            searched++;
+            bytes += text.bytes;
+            if (text.cut) cutFiles++;
+            // One match more than wanted shows that there are more
+            await searchLines(text, { linePattern, matches, limit: limit + 1, slices });
+          }
         }
       }
       if (step.done && step.value.truncated) {
-        notices.add(`[Not all was searched: there are more than ${MAX_ENTRIES} entries, give a path]`);
+        notices.push(`[Not all was searched: there are more than ${MAX_ENTRIES} entries, give a path]`);
       }
     } finally {
       await walk.return({ truncated: true });
     }
     if (bytes > MAX_TOTAL_BYTES) {
-      notices.add(`[Not all was searched: there are more than ${MAX_TOTAL_BYTES} bytes, give a path or glob]`);
+      notices.push(`[Not all was searched: there are more than ${MAX_TOTAL_BYTES} bytes, give a path or glob]`);
     }
+    if (cutFiles > 0) notices.push(`[Of ${cutFiles} files only the first ${MAX_FILE_BYTES} bytes were searched]`);
     const found = matches.slice(0, limit);
     if (matches.length > limit) {
-      notices.add(`[The first ${limit} matches: narrow the pattern, path or glob, or raise limit]`);
+      notices.push(`[The first ${limit} matches: narrow the pattern, path or glob, or raise limit]`);
     }
     const lines = found.map((match) => `${pathLine(match.path)}:${match.line}: ${match.text}`);
-    const none = `No line matches in ${files} files`;
+    const none = `No line matches in ${searched} files`;
     return {
       output: [...(lines.length === 0 ? [none] : lines), ...notices].join("\n"),
       isError: false,
-      data: { matches: found, files, truncated: notices.size > 0 },
+      data: { matches: found, files: searched, truncated: notices.length > 0 },
     };
   },
 });
 
+interface FileText {
+  readonly path: string;
+  readonly text: string;
+  readonly bytes: number;
+  /** It is longer than what was read */
+  readonly cut: boolean;
+}
+
+/** The texts of a few files at once: most of the time is waiting for the disk. Settles only when every file is closed. */
+async function readTexts(files: readonly WalkedFile[], signal: AbortSignal): Promise<FileText[]> {
+  const settled = await Promise.allSettled(files.map((file) => readText(file, signal)));
+  return settled.flatMap((result) => {
+    if (result.status === "rejected") throw result.reason;
+    return result.value ?? [];
+  });
+}
+
 /** A file's text, undefined when it is binary or cannot be opened. Bytes that are no UTF-8 become U+FFFD. */
-async function readText(
-  file: WalkedFile,
-  signal: AbortSignal,
-): Promise<{ readonly text: string; readonly bytes: number; readonly cut: boolean } | undefined> {
+async function readText(file: WalkedFile, signal: AbortSignal): Promise<FileText | undefined> {
   if (signal.aborted) throw cancelError(signal);
   let open;
   try {
@@ -134,21 +151,24 @@ async function readText(
     if (buffer.subarray(0, probe).includes(0)) return undefined;
     const rest = probe === BINARY_PROBE_BYTES ? await open.read(buffer.subarray(probe), probe) : 0;
     const bytes = buffer.subarray(0, probe + rest);
-    return { text: new TextDecoder().decode(bytes), bytes: bytes.length, cut: open.size > MAX_FILE_BYTES };
+    const text = new TextDecoder().decode(bytes);
+    return { path: file.path, text, bytes: bytes.length, cut: open.size > MAX_FILE_BYTES };
   } finally {
     await open.close();
   }
 }
 
 interface SearchLines {
-  readonly path: string;
   readonly linePattern: LinePattern;
   readonly matches: Match[];
   readonly limit: number;
   readonly slices: Slices;
 }
 
-async function searchLines(text: string, { path, linePattern, matches, limit, slices }: SearchLines): Promise<void> {
+async function searchLines(
+  { path, text }: FileText,
+  { linePattern, matches, limit, slices }: SearchLines,
+): Promise<void> {
   let line = 1;
   for (let start = 0; start < text.length && matches.length < limit; line++) {
     const newline = text.indexOf("\n", start);
