@@ -31,8 +31,8 @@ export interface ModelTurn {
   readonly finish: { readonly reason: FinishReason; readonly usage: Usage | undefined } | undefined;
   /** Bytes/4 of all that was said, for a provider that reports no usage */
   estimate(): number;
-  /** The turn as a message of the history; `calls` may be left out of it */
-  message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage;
+  /** The turn as a message of the history; `calls` may be left out of it. undefined when nothing was said at all */
+  message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage | undefined;
 }
 
 /**
@@ -126,6 +126,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
     },
     message({ provider, calls: withCalls }) {
       const toolCalls = withCalls ? calls.map(toToolCall) : [];
+      if (text === "" && refusal === "" && toolCalls.length === 0) return undefined;
       return {
         role: "assistant",
         content: text === "" ? null : text,
@@ -137,10 +138,20 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
   };
 }
 
-function toToolCall(call: TurnCall): ToolCall {
-  return {
-    id: call.id,
-    type: "function",
-    function: { name: call.name, arguments: call.arguments === "" ? "{}" : call.arguments },
-  };
+/** Vendors and the templates of local servers parse the arguments of the history: a broken or nameless call must not spoil it. */
+function toToolCall({ id, name, arguments: given, owner }: TurnCall): ToolCall {
+  const text = given.trim() === "" ? "{}" : given;
+  const mended = owner === "agent" && !isJsonObject(text)
+    ? JSON.stringify({ invalid_arguments: text.slice(0, 2000) })
+    : text;
+  return { id, type: "function", function: { name: name === "" ? "unknown" : name, arguments: mended } };
+}
+
+function isJsonObject(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
 }

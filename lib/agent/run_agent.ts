@@ -78,7 +78,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const ending: AgentEventBody[] = [{ type: "turn_end", turn: number, usage: turnUsage }];
       if (!mayCall && turn.calls.length > 0) ending.push(IGNORED_CALLS);
       head.push(...note(ending));
-      added.push(turn.message({ provider: run.provider.name, calls: mayCall }));
+      const reply = turn.message({ provider: run.provider.name, calls: mayCall });
+      if (reply !== undefined) added.push(reply);
 
       if (!mayCall || agentCalls.length === 0) {
         const calls = mayCall ? clientCallIds : [];
@@ -185,8 +186,9 @@ function suspend(run: AgentRun, callIds: readonly string[], added: readonly Mess
 
 /** The text of a turn that broke off belongs to the history, its calls do not. */
 function keepPartial(run: AgentRun, turn: ModelTurn | undefined, added: Message[]): void {
-  if (turn === undefined || turn.finish !== undefined || turn.text === "") return;
-  added.push(turn.message({ provider: run.provider.name, calls: false }));
+  if (turn === undefined || turn.finish !== undefined) return;
+  const said = turn.message({ provider: run.provider.name, calls: false });
+  if (said !== undefined) added.push(said);
 }
 
 function brokenReply(provider: string): ProviderError {

@@ -49,6 +49,8 @@ export interface SupervisorOptions {
   ) => AgentApprover;
 }
 
+const RUN_ID = /^run_[0-9a-z]{1,64}$/;
+
 /** Runs that were cancelled at the end of a drain get this long to write their last event. */
 const SETTLE_MS = 2000;
 
@@ -199,6 +201,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     },
 
     async get(id) {
+      if (!RUN_ID.test(id)) return undefined;
       return (await runs.get(id)) ?? active.get(id)?.view();
     },
     list: runs.list,

@@ -178,6 +178,16 @@ describe("tool calls of the agent", () => {
     );
   });
 
+  test("with broken arguments or no name go back to the model in a form that can be parsed", async () => {
+    const { runs, provider } = supervised([{ toolCalls: [{ name: "", arguments: '{"a' }] }, "Sorry"], {
+      tools: [{ name: "look" }],
+    });
+    await readAll(await runs.start(ask("Go")));
+    const assistant = provider.requests[1]?.messages.find((message) => message.role === "assistant");
+    const sent = assistant?.tool_calls?.[0]?.function;
+    assert.deepEqual(sent, { name: "unknown", arguments: '{"invalid_arguments":"{\\"a"}' });
+  });
+
   test("that fail are results, and the run goes on", async () => {
     const fail = () => {
       throw new Error("Disk on fire");

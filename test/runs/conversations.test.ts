@@ -105,6 +105,13 @@ describe("runs of a conversation", () => {
     assert.deepEqual(texts, ["Look", "I will look", "{}", "I see a", "And?"]);
   });
 
+  test("keep no empty reply, which no vendor would take back", async () => {
+    const { runs, provider } = supervised([{}, "Here"]);
+    await readAll(await runs.start(ask("First", { conversationId: "talk" })));
+    await readAll(await runs.start(ask("Second", { conversationId: "talk" })));
+    assert.deepEqual(provider.requests[1]?.messages.slice(1).map((message) => message.content), ["First", "Second"]);
+  });
+
   test("that were refused before the first delta leave it as it was", async () => {
     const { runs, provider } = supervised([{ errorBefore: new Error("Broken") }, "Hello"]);
     await readAll(await runs.start(ask("First", { conversationId: "talk" })));

@@ -176,6 +176,12 @@ describe("attached runs", () => {
   });
 });
 
+test("an id that is none is an unknown run", async () => {
+  const { runs } = supervised([]);
+  for (const id of ["", "run_", "run_\0", "x".repeat(5000)]) assert.equal(await runs.get(id), undefined);
+  assert.equal(await runs.cancel("run_x", "cancelled"), false);
+});
+
 describe("durable runs", () => {
   test("are on disk when accepted and go on though nobody reads them", async () => {
     const store = createMemoryStore();
