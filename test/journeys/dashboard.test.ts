@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
+
+describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchChromium();
+  });
+  after(() => browser.close());
+
+  interface Seen {
+    /** Requests to anywhere but the gateway */
+    readonly outside: string[];
+    /** Console errors, uncaught exceptions and violations of the policy */
+    readonly problems: string[];
+    /** Types of the frames the socket got, in order */
+    readonly frames: string[];
+  }
+
+  async function openPage(gateway: RunningGateway, colorScheme: "light" | "dark"): Promise<{ page: Page; seen: Seen }> {
+    const page = await browser.newPage({ colorScheme });
+    page.setDefaultTimeout(10_000);
+    const seen: Seen = { outside: [], problems: [], frames: [] };
+    page.on("request", (request) => {
+      if (!request.url().startsWith(`${gateway.url}/`) && !request.url().startsWith("data:")) {
+        seen.outside.push(request.url());
+      }
+    });
+    page.on("pageerror", (error) => seen.problems.push(String(error)));
+    page.on("console", (message) => void (message.type() === "error" && seen.problems.push(message.text())));
+    page.on("websocket", (socket) => {
+      if (!socket.url().startsWith(gateway.url.replace("http", "ws"))) seen.outside.push(socket.url());
+      socket.on("framereceived", ({ payload }) => seen.frames.push(JSON.parse(String(payload)).type));
+    });
+    await page.goto(gateway.url);
+    return { page, seen };
+  }
+
+  /** Pairs with a fresh code, by the keyboard. */
+  async function pair(gateway: RunningGateway, page: Page): Promise<void> {
+    await page.waitForSelector("#pair-code");
+    await page.keyboard.type((await gateway.services.pairing.createCode()).code.toLowerCase());
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#nav");
+  }
+
+  /** Presses Tab until the element of this id or text has the focus. */
+  async function tabTo(page: Page, wanted: string): Promise<void> {
+    for (let presses = 0; presses < 40; presses++) {
+      await page.keyboard.press("Tab");
+      if (
+        await page.evaluate(
+          `[document.activeElement.id, document.activeElement.textContent].includes(${JSON.stringify(wanted)})`,
+        )
+      ) return;
+    }
+    assert.fail(`The Tab key does not lead to "${wanted}"`);
+  }
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    test(`by keyboard alone, ${colorScheme}: pair, ask, see tools at work and the reply stream, tools and status`, () =>
+      withRunningGateway({ files: FILES }, async (gateway) => {
+        const { page, seen } = await openPage(gateway, colorScheme);
+        await pair(gateway, page);
+
+        await page.keyboard.type("When are the beans watered?");
+        await page.keyboard.press("Enter");
+        await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
+        await page.locator("#stop").waitFor({ state: "hidden" });
+        const cards = await page.locator(".tool").evaluateAll((all) =>
+          all.map((card) => card.getAttribute("data-state"))
+        );
+        assert.ok(cards.length >= 2 && cards.every((state) => state === "done"), `tool calls: ${cards}`);
+        assert.ok(seen.frames.filter((type) => type === "text_delta").length > 3, "the reply came in pieces");
+        assert.ok(seen.frames.indexOf("tool_start") < seen.frames.indexOf("text_delta"));
+        assert.match(await page.locator(".reply").innerText(), /garden\.md:3/);
+
+        await page.keyboard.type("/read_file garden.md");
+        await page.keyboard.press("Enter");
+        await page.locator(".reply").nth(1).locator("[data-state=done]").waitFor();
+
+        await tabTo(page, "Tools");
+        await page.keyboard.press("Enter");
+        await page.getByRole("heading", { name: "Tools" }).waitFor();
+        await page.locator("#tools-list").getByText("read_file", { exact: true }).waitFor();
+        await tabTo(page, "Status");
+        await page.keyboard.press("Enter");
+        await page.getByText("The gateway is well.").waitFor();
+        await page.locator("#routes").getByText("POST /pair").waitFor();
+        await page.locator("#models").getByText("assistant").waitFor();
+
+        const luminance = await page.evaluate(
+          "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]",
+        );
+        assert.equal(Number(luminance) > 128, colorScheme === "light");
+        await tabTo(page, "sign-out");
+        await page.keyboard.press("Enter");
+        await page.waitForSelector("#pair-code");
+        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+        await page.close();
+      }));
+  }
+
+  test("Escape stops a reply, and the agent's work with it", () =>
+    withRunningGateway({ script: [{ text: "It goes on", hang: "after" }, "A second answer"] }, async (gateway) => {
+      const { page, seen } = await openPage(gateway, "light");
+      await pair(gateway, page);
+      await page.keyboard.type("Tell me a long story");
+      await page.keyboard.press("Enter");
+      await page.locator("#turns").getByText("It goes on").waitFor();
+      await page.keyboard.press("Escape");
+      await page.locator("#turns").getByText("Stopped").waitFor();
+      assert.equal(gateway.provider.aborted, 1);
+      await page.keyboard.type("And now?");
+      await page.keyboard.press("Enter");
+      await page.locator("#turns").getByText("A second answer").waitFor();
+      assert.deepEqual(seen, { ...seen, outside: [], problems: [] });
+      await page.close();
+    }));
+
+  test("a revoked token leads back to pairing", () =>
+    withRunningGateway({ script: [] }, async (gateway) => {
+      const { page } = await openPage(gateway, "dark");
+      await pair(gateway, page);
+      await gateway.services.tokens.revokeAll();
+      await tabTo(page, "Tools");
+      await page.keyboard.press("Enter");
+      await page.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
+      await pair(gateway, page);
+      await page.close();
+    }));
+
+  test("an open gateway asks for no code; one without an agent says what is missing", () =>
+    withRunningGateway({ config: { gateway: { require_pairing: false } }, agent: false }, async (gateway) => {
+      const { page, seen } = await openPage(gateway, "light");
+      await page.waitForSelector("#message");
+      await page.locator("#welcome").getByText("The gateway lists no model").waitFor();
+      assert.deepEqual(seen, { outside: [], problems: [], frames: [] });
+      await page.close();
+    }));
+});
