@@ -24,7 +24,7 @@ export interface UpstreamRefusal {
 
 const MAX_MESSAGE_LENGTH = 500;
 const NO_MODEL =
-  /model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid|not a valid) model/is;
+  /^model: |model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid) model/is;
 
 /**
  * The error of a refusal, by the table of DESIGN.md section 2: 400, 404, 413 and 422 are the caller's (`provider_rejected`,

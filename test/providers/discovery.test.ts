@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { TestContext } from "node:test";
+import { type LocalServerName, startLocalServer } from "../../fixtures/upstream/local_servers.ts";
+import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
+import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { discoverLocalServers } from "../../lib/providers/discovery.ts";
+import { ollamaAddress } from "../../lib/providers/provider_settings.ts";
+import { createProviderClients } from "../../lib/system/net/provider_client.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+
+const net = createProviderClients({ clock: systemClock });
+
+async function originOf(t: TestContext, name: LocalServerName): Promise<string> {
+  const server = await startLocalServer(name);
+  t.after(() => server.close());
+  return server.origin;
+}
+
+for (
+  const [name, software, kind, model] of [
+    ["ollama", "Ollama", "ollama", "nomic-embed-text:latest"],
+    ["lm_studio", "LM Studio", "openai_compatible", "qwen3-8b"],
+    ["llama_cpp", "llama.cpp", "openai_compatible", "gemma.gguf"],
+    ["vllm", "vLLM", "openai_compatible", "meta-llama/Llama-3.1-8B"],
+    ["sglang", "SGLang", "openai_compatible", "Qwen/Qwen3-8B"],
+  ] as const
+) {
+  test(`${software} is known by its answers on any port`, async (t) => {
+    const origin = await originOf(t, name);
+    const [found] = await discoverLocalServers({ net, clock: systemClock, env: {}, origins: [origin] });
+    assert.deepEqual([found?.software, found?.kind, found?.baseUrl, found?.models[0]], [software, kind, `${origin}/v1`, model]);
+  });
+}
+
+test("a server of unknown make that lists models is taken", async (t) => {
+  const upstream = await startOpenAiUpstream();
+  t.after(() => upstream.close());
+  const [found] = await discoverLocalServers({ net, clock: systemClock, env: {}, origins: [upstream.origin] });
+  assert.equal(found?.software, "a model server");
+});
+
+test("a web page, a server without models and a closed port are not taken", async (t) => {
+  const origins = [await originOf(t, "web_app"), await originOf(t, "empty"), "http://127.0.0.1:9"];
+  assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
+});
+
+test("the order is that of the places, OLLAMA_HOST first", async (t) => {
+  const [vllm, lmStudio, ollama] = [await originOf(t, "vllm"), await originOf(t, "lm_studio"), await originOf(t, "ollama")];
+  const env = { OLLAMA_HOST: new URL(ollama).host };
+  const found = await discoverLocalServers({ net, clock: systemClock, env, origins: [lmStudio, vllm] });
+  assert.deepEqual(found.map(({ software }) => software), ["Ollama", "LM Studio", "vLLM"]);
+});
+
+test("a server that never answers costs 2 s in total, and the others are still found", async (t) => {
+  const clock = createFakeClock();
+  const silent = await startFakeServer(() => {});
+  t.after(() => silent.close());
+  const vllm = await originOf(t, "vllm");
+  const origins = [silent.origin, vllm];
+  let open = true;
+  const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() => open = false);
+  // One timer for the whole and one for each of the two requests without an answer
+  while (silent.requests.length < 2 || clock.pending() > 3) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(1_999);
+  assert.equal(open, true);
+  await clock.advance(1);
+  assert.deepEqual((await work).map(({ software }) => software), ["vLLM"]);
+  assert.equal(clock.pending(), 0);
+});
+
+for (
+  const [host, address] of [
+    ["", undefined],
+    ["0.0.0.0", "http://127.0.0.1:11434"],
+    ["box:9999", "http://box:9999"],
+    ["box", "http://box:11434"],
+    ["https://box.example/", "https://box.example"],
+    ["http://[bad", undefined],
+  ] as const
+) {
+  test(`OLLAMA_HOST "${host}" means ${address}`, () => assert.equal(ollamaAddress(host), address));
+}

@@ -1,0 +1,141 @@
+import assert from "node:assert/strict";
+import { connect, createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import type { TestContext } from "node:test";
+import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { ProviderError } from "../../../lib/base/errors.ts";
+import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
+import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
+
+const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 10_000 } as const;
+
+async function serve(t: TestContext, handle: Parameters<typeof startFakeServer>[0]) {
+  const server = await startFakeServer(handle);
+  t.after(() => server.close());
+  return server;
+}
+
+function clientOf(t: TestContext, origin: string, proxy?: ProxySettings) {
+  const client = createProviderClients({ clock: systemClock, proxy })({ provider: "up", origin });
+  t.after(() => client.close());
+  return client;
+}
+
+test("a body above the limit of text() is cut, and its connection given up", async (t) => {
+  const server = await serve(t, (_, response) => void response.write("x".repeat(3_000_000)));
+  const exchange = await clientOf(t, server.origin).send(GET);
+  const { text, cut } = await exchange.text(1000);
+  assert.deepEqual([text.length, cut], [1000, true]);
+  assert.equal((await server.requests[0]?.closed)?.complete, false);
+});
+
+test("a reply that nobody reads is not buffered without bound", async (t) => {
+  let written = 0;
+  const server = await serve(t, (_, response) => {
+    const part = Buffer.alloc(65_536, "x");
+    const write = () => {
+      while (written < 64 * 1024 * 1024 && response.write(part)) written += part.length;
+    };
+    response.on("drain", write);
+    write();
+  });
+  const exchange = await clientOf(t, server.origin).send(GET);
+  let before = -1;
+  for (let still = 0; still < 200; still = written === before ? still + 1 : 0) {
+    before = written;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.ok(written < 32 * 1024 * 1024, `${written} bytes went out`);
+  assert.ok((await exchange.read() ?? []).length > 0);
+  exchange.release();
+});
+
+test("a server that closes its idle connections costs no request", async (t) => {
+  const server = await serve(t, (_, response) => {
+    response.end("ok");
+    response.on("close", () => setImmediate(() => response.socket?.destroy()));
+  });
+  const client = clientOf(t, server.origin);
+  for (let i = 0; i < 5; i++) {
+    const exchange = await client.send(GET);
+    assert.equal((await exchange.text(10)).text, "ok");
+    for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+});
+
+test("a head that is too large is refused", async (t) => {
+  const server = await serve(t, (_, response) => void response.setHeader("x-big", "y".repeat(100_000)).end("ok"));
+  await assert.rejects(clientOf(t, server.origin).send(GET), (error) => error instanceof ProviderError);
+});
+
+test("an unknown host is named with the reason", async (t) => {
+  const client = clientOf(t, "http://no-such-host.invalid");
+  await assert.rejects(client.send(GET), (error) => {
+    assert.ok(error instanceof ProviderError);
+    assert.equal(error.code, "provider_error");
+    assert.match(error.message, /^Cannot read from "http:\/\/no-such-host\.invalid": the (host name|network|connection)/);
+    return true;
+  });
+});
+
+test("close() ends requests that are under way", async (t) => {
+  const server = await serve(t, () => {});
+  const client = clientOf(t, server.origin);
+  const work = client.send(GET);
+  const failed = assert.rejects(work, ProviderError);
+  while (server.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await client.close();
+  await failed;
+});
+
+const NO_PROXY: ProxySettings = { http: "", https: "", no_proxy: [] };
+
+test("the proxy is chosen by protocol, never for loopback, and not for hosts of no_proxy", () => {
+  const proxyFor = createProxyRules({
+    http: "http://proxy:1",
+    https: "http://proxy:2",
+    no_proxy: ["direct.test", "*.wild.test", ".dot.test"],
+  });
+  const chosen = (origin: string) => proxyFor(origin) ?? "direct";
+  assert.equal(chosen("http://a.test"), "http://proxy:1");
+  assert.equal(chosen("https://a.test"), "http://proxy:2");
+  for (const origin of ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://x.localhost"]) {
+    assert.equal(chosen(origin), "direct", origin);
+  }
+  assert.equal(chosen("https://direct.test"), "direct");
+  assert.equal(chosen("https://sub.direct.test"), "http://proxy:2");
+  assert.equal(chosen("https://sub.wild.test"), "direct");
+  assert.equal(chosen("https://wild.test"), "http://proxy:2");
+  assert.equal(chosen("https://sub.dot.test"), "direct");
+  assert.equal(createProxyRules({ ...NO_PROXY, http: "http://proxy:1", no_proxy: ["*"] })("http://a.test"), undefined);
+  assert.equal(createProxyRules(NO_PROXY)("https://a.test"), undefined);
+});
+
+test("requests go through the configured proxy", async (t) => {
+  const upstream = await serve(t, (_, response) => void response.end("through the proxy"));
+  const seen: string[] = [];
+  // A proxy that sends every tunnel and every forwarded request to the upstream
+  const proxy = createServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", (head) => {
+      const line = head.toString("latin1").split("\r\n")[0] ?? "";
+      seen.push(line);
+      const target = connect(Number(new URL(upstream.origin).port), "127.0.0.1", () => {
+        if (line.startsWith("CONNECT")) socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
+        else target.write(head);
+        socket.pipe(target).pipe(socket);
+      });
+      target.on("error", () => socket.destroy());
+    });
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  t.after(() => proxy.close());
+  // A listening TCP server has an address object
+  const { port } = proxy.address() as AddressInfo;
+  const client = clientOf(t, "http://api.example.test", { ...NO_PROXY, http: `http://127.0.0.1:${port}` });
+  const exchange = await client.send(GET);
+  assert.equal((await exchange.text(100)).text, "through the proxy");
+  assert.match(seen[0] ?? "", /api\.example\.test/);
+});
