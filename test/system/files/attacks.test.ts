@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { readFileSync, symlinkSync } from "node:fs";
+import { readFileSync, renameSync, symlinkSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { test } from "node:test";
-import { systemClock } from "../../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { FileScope, FilesVariant } from "../../../lib/system/files/files.ts";
@@ -44,6 +44,51 @@ async function readWhileSwapped(workspace: Workspace, variant: FilesVariant, pat
   }
   return read;
 }
+
+test("checked: a folder swapped between the look and the opening shows nothing of the outside", () =>
+  withWorkspace({ "folder/secret.txt": INSIDE }, async (workspace) => {
+    symlinkSync(workspace.outside, workspace.path("link"));
+    const scope: FileScope = {
+      workspaceRoot: workspace.root,
+      allowedRoot: ".",
+      forbiddenPaths: [],
+      allowSensitive: false,
+    };
+    let looks = 0;
+    const swap = (from: string, to: string) => renameSync(workspace.path(from), workspace.path(to));
+    const clock: Clock = {
+      ...systemClock,
+      // Asked right after the first look at the folders
+      now() {
+        if (looks++ === 0) {
+          swap("folder", "parked");
+          swap("link", "folder");
+        }
+        return systemClock.now() + 10_000;
+      },
+    };
+    const files = createFiles({ clock, home: "/home/nobody", ownPaths: [], variant: "checked" });
+    const restore = () => {
+      assert.ok(looks > 0);
+      looks = 0;
+      swap("folder", "link");
+      swap("parked", "folder");
+    };
+    await assert.rejects(files.open("folder/secret.txt", scope), ToolError);
+    restore();
+    const { signal } = new AbortController();
+    const walk = files.walk("folder", scope, { respectGitignore: false, maxEntries: 100, signal });
+    const seen: string[] = [];
+    await (async () => {
+      for await (const part of walk) seen.push(...part.map((file) => file.path));
+    })().catch((error: unknown) => assert.ok(error instanceof ToolError));
+    assert.deepEqual(seen, []);
+    restore();
+    looks = 1;
+    const file = await files.open("folder/secret.txt", scope);
+    assert.equal(file.size, INSIDE.length);
+    await file.close();
+  }));
 
 for (const variant of NATIVE === "handles" ? ["handles", "checked"] as const : ["checked"] as const) {
   // The checked variant needs a moment in which nothing moves, or it refuses: on Deno more than a second of it
