@@ -1,5 +1,6 @@
 import type { Server } from "srvx";
 import { type BodyReader, readWebBody } from "../handlers/request_context.ts";
+import { hasDotSegment } from "../handlers/request_target.ts";
 import { errorBody } from "../handlers/wire/to_http_error.ts";
 import { type ErrorCode, httpError } from "../handlers/wire/error_codes.ts";
 import type { SocketServer } from "./socket_server.ts";
@@ -103,6 +104,8 @@ function isWebSocket(upgrade: string | undefined): boolean {
 
 function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
   if (headers.host === undefined && httpVersion === "1.1") return false;
+  // srvx would resolve them before the router sees the path
+  if (hasDotSegment(url)) return false;
   return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
 }
 
@@ -118,7 +121,7 @@ function refusal(code: ErrorCode, reason: string, requestId: string) {
   return { status: error.status, headers, body };
 }
 
-const UNSOUND = "it names no host, or its target is no address";
+const UNSOUND = "it names no host, or its target is no address in its plain form";
 
 const STATUS_TEXT: Readonly<Record<number, string>> = {
   408: "Request Timeout",

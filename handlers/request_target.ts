@@ -39,7 +39,7 @@ export function hostNameOf(authority: string): string {
 }
 
 const VISIBLE = /^\/[!-~]*$/;
-const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|$)/i;
+const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:[/?#]|$)/i;
 
 /**
  * Whether a path can name a route at all: visible ASCII, and none of what other software would read as another path
@@ -48,5 +48,10 @@ const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:\/|$)/i;
 export function isCleanPath(path: string): boolean {
   if (!VISIBLE.test(path) || path.includes("//") || path.includes("\\")) return false;
   if (path.length > 1 && path.endsWith("/")) return false;
-  return !DOT_SEGMENT.test(path);
+  return !hasDotSegment(path);
+}
+
+/** Whether a path has a segment `.` or `..`, plain or percent-encoded. */
+export function hasDotSegment(path: string): boolean {
+  return DOT_SEGMENT.test(path);
 }
