@@ -16,6 +16,9 @@ interface Node {
   readonly pipe?: readonly { readonly type: string; readonly requirement?: unknown; readonly description?: string }[];
 }
 
+/** Names that valibot leaves out of a record without a word. */
+const SKIPPED: ReadonlySet<string> = new Set(["__proto__", "prototype", "constructor"]);
+
 /** The schema node at a path, without its `optional`; undefined where there is no such key. */
 export function schemaAt(path: KeyPath): Node | undefined {
   // Valibot's object kinds all carry the members that Node names
@@ -42,7 +45,7 @@ export function allKeys(path: KeyPath = []): readonly string[] {
 export function unknownKeys(table: RawTable, path: KeyPath = []): readonly KeyPath[] {
   return Object.entries(table).flatMap(([key, value]) => {
     const here = [...path, key];
-    if (schemaAt(here) === undefined) return [here];
+    if (SKIPPED.has(key) || schemaAt(here) === undefined) return [here];
     if (isTable(value)) return unknownKeys(value, here);
     return Array.isArray(value)
       ? value.flatMap((item, index) => (isTable(item) ? unknownKeys(item, [...here, index]) : []))

@@ -33,7 +33,7 @@ export function validateConfig(layers: readonly RawTable[]): Validation {
   const unknown = unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) }));
   if (!result.success) return { findings: [...conflicts, ...unknown, ...result.issues.flatMap(toFindings)] };
   const config = complete(result.output, layers);
-  const findings = [...conflicts, ...crossChecks(config)];
+  const findings = [...conflicts, ...unknown, ...crossChecks(config)];
   return findings.length > 0 ? { findings } : { config };
 }
 
