@@ -38,8 +38,8 @@ const OFFLINE_MODEL = "assistant";
 const FIRST_LIST_MS = 2_000;
 
 /**
- * The configured providers, each with its retries and fallbacks. `auto` is the first of a key in OPENAI_API_KEY, ANTHROPIC_API_KEY,
- * OPENROUTER_API_KEY, a local server, the offline provider. With `none` every `resolve` throws ProviderError.
+ * The configured providers, each with its retries and fallbacks. `auto` is the server at `base_url` where one is given, else the
+ * first of a key in OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. With `none` every `resolve` throws ProviderError.
  * Source: DESIGN.md sections 3, 6 and 7
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
@@ -92,7 +92,10 @@ interface Chosen {
 
 async function choose(options: CreateProvidersOptions): Promise<Chosen> {
   const { provider, env } = options;
-  if (provider.kind !== "auto") return { settings: provider, reason: `the configuration names it` };
+  if (provider.kind !== "auto") return { settings: provider, reason: "the configuration names it" };
+  if (provider.base_url !== "") {
+    return { settings: { ...provider, kind: "openai_compatible" }, reason: "the configuration names its address" };
+  }
   for (const kind of ["openai", "anthropic", "openrouter"]) {
     const name = VENDORS[kind]?.keyEnv ?? "";
     if ((env[name]?.trim() ?? "") !== "") return { settings: { ...provider, kind }, reason: `${name} is set` };

@@ -38,6 +38,12 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
   const says = message === "" ? "without a reason" : message;
   const { name: provider } = upstream;
   const options: ProviderErrorOptions = { provider, status, upstreamCode: told.code, param: told.param };
+  if (isUnknownModel(status, told)) {
+    return new ProviderError("model_not_found", `Provider "${provider}" does not know the model: ${says}`, {
+      ...options,
+      status: 404,
+    });
+  }
   if (status === 401 || status === 403) {
     const source = upstream.keySource === undefined
       ? `it has none; name one by "api_key_env"`
@@ -47,12 +53,6 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
       `The gateway's key for provider "${provider}" was refused (${status}): ${source}`,
       { provider, status },
     );
-  }
-  if (isUnknownModel(status, told)) {
-    return new ProviderError("model_not_found", `Provider "${provider}" does not know the model: ${says}`, {
-      ...options,
-      status: 404,
-    });
   }
   if (status === 400 || status === 404 || status === 413 || status === 422) {
     const sentence = `Provider "${provider}" refused the request (${status}): ${says}`;

@@ -20,12 +20,18 @@ const toEvent = (delta: object, finish_reason: string | null) =>
       choices: [{ index: 0, delta, finish_reason }],
     })
   }\n\n`;
-const TEXTS: Readonly<Record<string, string>> = { plain: "token ", escaped: 'a "quoted"\n line', unicode: "für 你好 😀" };
+const TEXTS: Readonly<Record<string, string>> = {
+  plain: "token ",
+  escaped: 'a "quoted"\n line',
+  unicode: "für 你好 😀",
+};
 
 function readsOf(text: string, perRead: number): Uint8Array[] {
   const encoder = new TextEncoder();
   const reads: Uint8Array[] = [];
-  for (let sent = 0; sent < CHUNKS; sent += perRead) reads.push(encoder.encode(toEvent({ content: text }, null).repeat(perRead)));
+  for (let sent = 0; sent < CHUNKS; sent += perRead) {
+    reads.push(encoder.encode(toEvent({ content: text }, null).repeat(perRead)));
+  }
   reads.push(encoder.encode(`${toEvent({}, "stop")}data: [DONE]\n\n`));
   return reads;
 }
@@ -61,7 +67,9 @@ for (const [name, text] of Object.entries(TEXTS)) {
     const scan = medianMicroseconds(() => decode(reads, true));
     const parse = medianMicroseconds(() => decode(reads, false));
     console.log(
-      `${name.padEnd(8)} ${String(perRead).padStart(2)} chunks a read: scan ${scan.toFixed(2)} us, parse ${parse.toFixed(2)} us a chunk, ` +
+      `${name.padEnd(8)} ${String(perRead).padStart(2)} chunks a read: scan ${scan.toFixed(2)} us, parse ${
+        parse.toFixed(2)
+      } us a chunk, ` +
         `${(events / arrays).toFixed(1)} events an array`,
     );
   }

@@ -196,12 +196,22 @@ const told = (type: string, message: string) => ({ type: "error", error: { type,
 for (
   const [name, reply, code, status] of [
     ["an error in the stream", [MESSAGE_START, told("overloaded_error", "Overloaded")], "provider_error", 529],
-    ["an end in the middle", [MESSAGE_START, ...contentBlock(0, { type: "text", text: "x" })], "provider_error", undefined],
+    [
+      "an end in the middle",
+      [MESSAGE_START, ...contentBlock(0, { type: "text", text: "x" })],
+      "provider_error",
+      undefined,
+    ],
     ["529", { status: 529, body: told("overloaded_error", "Overloaded") }, "provider_error", 529],
     ["401", { status: 401, body: told("authentication_error", `invalid x-api-key ${KEY}`) }, "provider_error", 401],
     ["404 of a model", { status: 404, body: told("not_found_error", "model: claude-nope") }, "model_not_found", 404],
     ["400", { status: 400, body: told("invalid_request_error", "max_tokens: too large") }, "provider_rejected", 400],
-    ["429", { status: 429, body: told("rate_limit_error", "Slow"), headers: { "retry-after": "5" } }, "provider_rate_limited", 429],
+    [
+      "429",
+      { status: 429, body: told("rate_limit_error", "Slow"), headers: { "retry-after": "5" } },
+      "provider_rate_limited",
+      429,
+    ],
   ] as const
 ) {
   test(`an honest error: ${name}`, async (t) => {

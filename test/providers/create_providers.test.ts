@@ -8,7 +8,7 @@ import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import { collect, KEY, NEVER, setUp, settings, textOf } from "./support/provider_setup.ts";
+import { collect, KEY, NEVER, settings, setUp, textOf } from "./support/provider_setup.ts";
 
 async function upstreamOf(t: TestContext) {
   const upstream = await startOpenAiUpstream();
@@ -29,6 +29,14 @@ for (
     assert.deepEqual([inUse.name, inUse.model, inUse.reason], [name, model, `${name.toUpperCase()}_API_KEY is set`]);
   });
 }
+
+test("auto with an address never sends a vendor's key there", async (t) => {
+  const upstream = await upstreamOf(t);
+  const { providers } = await setUp(t, { kind: "auto", base_url: upstream.baseUrl }, { env: { OPENAI_API_KEY: KEY } });
+  await collect(providers.resolve("").provider);
+  assert.equal(providers.inUse.name, "openai_compatible");
+  assert.equal(upstream.requests.at(-1)?.headers["authorization"], undefined);
+});
 
 test("auto takes a local server when there is no key", async (t) => {
   const server = await startLocalServer("ollama");
@@ -136,7 +144,9 @@ test("a key comes from a file, and is told to the redactor", async (t) => {
   await writeFile(file, `${KEY}\n`);
   const upstream = await upstreamOf(t);
   const secrets: string[] = [];
-  const { providers } = await setUp(t, { base_url: upstream.baseUrl, api_key_file: file }, { onSecret: (key) => secrets.push(key) });
+  const { providers } = await setUp(t, { base_url: upstream.baseUrl, api_key_file: file }, {
+    onSecret: (key) => secrets.push(key),
+  });
   await collect(providers.resolve("").provider);
   assert.deepEqual(secrets, [KEY]);
   assert.equal(upstream.requests[0]?.headers["authorization"], `Bearer ${KEY}`);
@@ -144,13 +154,29 @@ test("a key comes from a file, and is told to the redactor", async (t) => {
 
 for (
   const [name, provider, code] of [
-    ["a named variable that is not set", { api_key_env: "NO_SUCH_KEY", base_url: "http://127.0.0.1:9" }, "provider_key_missing"],
+    [
+      "a named variable that is not set",
+      { api_key_env: "NO_SUCH_KEY", base_url: "http://127.0.0.1:9" },
+      "provider_key_missing",
+    ],
     ["a vendor without its key", { kind: "openai" }, "provider_key_missing"],
-    ["a key file that is not there", { api_key_file: "/nonexistent/key", base_url: "http://127.0.0.1:9" }, "provider_key_unreadable"],
+    [
+      "a key file that is not there",
+      { api_key_file: "/nonexistent/key", base_url: "http://127.0.0.1:9" },
+      "provider_key_unreadable",
+    ],
     ["openai_compatible without an address", {}, "provider_address_missing"],
     ["an address with a password", { base_url: "http://a:secret@127.0.0.1:9" }, "provider_address_invalid"],
-    ["a fallback that is not configured", { base_url: "http://127.0.0.1:9", fallback: ["nope"] }, "provider_fallback_unknown"],
-    ["a fallback to itself", { base_url: "http://127.0.0.1:9", fallback: ["openai_compatible"] }, "provider_fallback_unknown"],
+    [
+      "a fallback that is not configured",
+      { base_url: "http://127.0.0.1:9", fallback: ["nope"] },
+      "provider_fallback_unknown",
+    ],
+    [
+      "a fallback to itself",
+      { base_url: "http://127.0.0.1:9", fallback: ["openai_compatible"] },
+      "provider_fallback_unknown",
+    ],
   ] as const
 ) {
   test(`refused at the start: ${name}`, async (t) => {

@@ -30,7 +30,12 @@ for (
   test(`${software} is known by its answers on any port`, async (t) => {
     const origin = await originOf(t, name);
     const [found] = await discoverLocalServers({ net, clock: systemClock, env: {}, origins: [origin] });
-    assert.deepEqual([found?.software, found?.kind, found?.baseUrl, found?.models[0]], [software, kind, `${origin}/v1`, model]);
+    assert.deepEqual([found?.software, found?.kind, found?.baseUrl, found?.models[0]], [
+      software,
+      kind,
+      `${origin}/v1`,
+      model,
+    ]);
   });
 }
 
@@ -47,7 +52,11 @@ test("a web page, a server without models and a closed port are not taken", asyn
 });
 
 test("the order is that of the places, OLLAMA_HOST first", async (t) => {
-  const [vllm, lmStudio, ollama] = [await originOf(t, "vllm"), await originOf(t, "lm_studio"), await originOf(t, "ollama")];
+  const [vllm, lmStudio, ollama] = [
+    await originOf(t, "vllm"),
+    await originOf(t, "lm_studio"),
+    await originOf(t, "ollama"),
+  ];
   const env = { OLLAMA_HOST: new URL(ollama).host };
   const found = await discoverLocalServers({ net, clock: systemClock, env, origins: [lmStudio, vllm] });
   assert.deepEqual(found.map(({ software }) => software), ["Ollama", "LM Studio", "vLLM"]);
@@ -60,7 +69,9 @@ test("a server that never answers costs 2 s in total, and the others are still f
   const vllm = await originOf(t, "vllm");
   const origins = [silent.origin, vllm];
   let open = true;
-  const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() => open = false);
+  const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() =>
+    open = false
+  );
   // One timer for the whole and one for each of the two requests without an answer
   while (silent.requests.length < 2 || clock.pending() > 3) await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(1_999);

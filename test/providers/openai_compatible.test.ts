@@ -22,7 +22,9 @@ async function start(
 ): Promise<{ upstream: OpenAiUpstream; provider: Provider }> {
   const upstream = await startOpenAiUpstream(...replies);
   context.after(() => upstream.close());
-  const { providers } = await setUp(context, { base_url: upstream.baseUrl, api_key_env: "UP_KEY" }, { env: { UP_KEY: KEY } });
+  const { providers } = await setUp(context, { base_url: upstream.baseUrl, api_key_env: "UP_KEY" }, {
+    env: { UP_KEY: KEY },
+  });
   return { upstream, provider: providers.resolve("").provider };
 }
 
@@ -90,7 +92,10 @@ test("OpenAI's own API is sent max_completion_tokens", async (t) => {
 
 test("a server that refuses stream_options is asked without, and never again with it", async (t) => {
   const refusal = { error: { message: "Unrecognized request argument: stream_options" } };
-  const { upstream, provider } = await start(t, { kind: "status", status: 400, body: refusal }, { kind: "text", chunks: ["ok"] });
+  const { upstream, provider } = await start(t, { kind: "status", status: 400, body: refusal }, {
+    kind: "text",
+    chunks: ["ok"],
+  });
   assert.equal(textOf(await collect(provider)), "ok");
   assert.equal(textOf(await collect(provider)), "ok");
   assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false, false]);
@@ -247,7 +252,10 @@ for (const quirk of QUIRKS) {
     const { provider } = await start(t, { kind: "chunks", chunks: quirk.chunks, done: quirk.done ?? true });
     const events = await collect(provider);
     assert.deepEqual(noticesOf(events), quirk.notices);
-    assert.deepEqual(callsOf(events).map(({ name, arguments: text }) => ({ name, arguments: text })), quirk.calls ?? []);
+    assert.deepEqual(
+      callsOf(events).map(({ name, arguments: text }) => ({ name, arguments: text })),
+      quirk.calls ?? [],
+    );
     assert.ok(callsOf(events).every(({ id }) => (id ?? "") !== ""));
     assert.equal(textOf(events), quirk.text ?? "");
     const last = events.at(-1);
@@ -257,7 +265,12 @@ for (const quirk of QUIRKS) {
 }
 
 test("reasoning under either name becomes reasoning deltas", async (t) => {
-  const chunks = [toDelta({ reasoning_content: "a" }), toDelta({ reasoning: "b" }), toDelta({ content: "c" }, "stop"), USAGE_CHUNK];
+  const chunks = [
+    toDelta({ reasoning_content: "a" }),
+    toDelta({ reasoning: "b" }),
+    toDelta({ content: "c" }, "stop"),
+    USAGE_CHUNK,
+  ];
   const { provider } = await start(t, { kind: "chunks", chunks });
   const events = await collect(provider);
   assert.deepEqual(events.slice(0, 3), [
@@ -268,7 +281,9 @@ test("reasoning under either name becomes reasoning deltas", async (t) => {
 });
 
 test("a server that leaves out the empty line between events is read all the same", async (t) => {
-  const lines = [toDelta({ content: "x" }), toDelta({}, "stop"), USAGE_CHUNK].map((chunk) => `data: ${JSON.stringify(chunk)}\n`);
+  const lines = [toDelta({ content: "x" }), toDelta({}, "stop"), USAGE_CHUNK].map((chunk) =>
+    `data: ${JSON.stringify(chunk)}\n`
+  );
   const { provider } = await start(t, { kind: "raw", body: `${lines.join("")}data: [DONE]\n\n` });
   assert.equal(textOf(await collect(provider)), "x");
 });
@@ -283,34 +298,128 @@ interface Failing {
 
 const error = (message: string, code?: string, param?: string) => ({ error: { message, code, param } });
 const FAILURES: readonly Failing[] = [
-  { name: "400", reply: { kind: "status", status: 400, body: error("Bad temperature", "bad", "temperature") }, code: "provider_rejected", status: 400, says: /Bad temperature/ },
+  {
+    name: "400",
+    reply: { kind: "status", status: 400, body: error("Bad temperature", "bad", "temperature") },
+    code: "provider_rejected",
+    status: 400,
+    says: /Bad temperature/,
+  },
   { name: "413", reply: { kind: "status", status: 413 }, code: "provider_rejected", status: 413 },
-  { name: "422 of FastAPI", reply: { kind: "status", status: 422, body: { detail: [{ loc: ["body"] }] } }, code: "provider_rejected", status: 422, says: /loc/ },
-  { name: "404 of a path", reply: { kind: "status", status: 404, body: "nothing here" }, code: "provider_rejected", status: 404 },
-  { name: "404 of a model", reply: { kind: "status", status: 404, body: error('model "x" not found, try pulling it first') }, code: "model_not_found", status: 404 },
-  { name: "400 with model_not_found", reply: { kind: "status", status: 400, body: error("No", "model_not_found") }, code: "model_not_found", status: 404 },
-  { name: "401 that repeats the key", reply: { kind: "status", status: 401, body: error(`Bad key ${KEY}`) }, code: "provider_error", status: 401, says: /UP_KEY/ },
+  {
+    name: "422 of FastAPI",
+    reply: { kind: "status", status: 422, body: { detail: [{ loc: ["body"] }] } },
+    code: "provider_rejected",
+    status: 422,
+    says: /loc/,
+  },
+  {
+    name: "404 of a path",
+    reply: { kind: "status", status: 404, body: "nothing here" },
+    code: "provider_rejected",
+    status: 404,
+  },
+  {
+    name: "404 of a model",
+    reply: { kind: "status", status: 404, body: error('model "x" not found, try pulling it first') },
+    code: "model_not_found",
+    status: 404,
+  },
+  {
+    name: "400 with model_not_found",
+    reply: { kind: "status", status: 400, body: error("No", "model_not_found") },
+    code: "model_not_found",
+    status: 404,
+  },
+  {
+    name: "401 that repeats the key",
+    reply: { kind: "status", status: 401, body: error(`Bad key ${KEY}`) },
+    code: "provider_error",
+    status: 401,
+    says: /UP_KEY/,
+  },
   { name: "403", reply: { kind: "status", status: 403 }, code: "provider_error", status: 403 },
-  { name: "500 that repeats the key", reply: { kind: "status", status: 500, body: error(`Failed with ${KEY}`) }, code: "provider_error", status: 500, says: /\[redacted\]/ },
+  {
+    name: "500 that repeats the key",
+    reply: { kind: "status", status: 500, body: error(`Failed with ${KEY}`) },
+    code: "provider_error",
+    status: 500,
+    says: /\[redacted\]/,
+  },
   { name: "504", reply: { kind: "status", status: 504 }, code: "provider_timeout", status: 504 },
-  { name: "a redirect", reply: { kind: "status", status: 302, headers: { location: "http://evil.test/" } }, code: "provider_error", status: 302, says: /redirects \(302\) to "http:\/\/evil\.test\/"/ },
-  { name: "a compressed reply", reply: { kind: "status", status: 200, headers: { "content-encoding": "gzip" } }, code: "provider_error", says: /compressed/ },
-  { name: "a web page", reply: { kind: "raw", body: "<html>", contentType: "text/html" }, code: "provider_error", says: /web page/ },
-  { name: "an error inside a 200 stream", reply: { kind: "chunks", chunks: [error("Out of memory")] }, code: "provider_error", says: /Out of memory/ },
-  { name: "a rate limit inside a 200 stream", reply: { kind: "chunks", chunks: [{ error: { message: "Slow down", code: 429 } }] }, code: "provider_rate_limited", status: 429 },
-  { name: "an error inside a 200 as plain JSON", reply: { kind: "json", body: { error: "model crashed" } }, code: "provider_error", says: /model crashed/ },
+  {
+    name: "a redirect",
+    reply: { kind: "status", status: 302, headers: { location: "http://evil.test/" } },
+    code: "provider_error",
+    status: 302,
+    says: /redirects \(302\) to "http:\/\/evil\.test\/"/,
+  },
+  {
+    name: "a compressed reply",
+    reply: { kind: "status", status: 200, headers: { "content-encoding": "gzip" } },
+    code: "provider_error",
+    says: /compressed/,
+  },
+  {
+    name: "a web page",
+    reply: { kind: "raw", body: "<html>", contentType: "text/html" },
+    code: "provider_error",
+    says: /web page/,
+  },
+  {
+    name: "an error inside a 200 stream",
+    reply: { kind: "chunks", chunks: [error("Out of memory")] },
+    code: "provider_error",
+    says: /Out of memory/,
+  },
+  {
+    name: "a rate limit inside a 200 stream",
+    reply: { kind: "chunks", chunks: [{ error: { message: "Slow down", code: 429 } }] },
+    code: "provider_rate_limited",
+    status: 429,
+  },
+  {
+    name: "an error inside a 200 as plain JSON",
+    reply: { kind: "json", body: { error: "model crashed" } },
+    code: "provider_error",
+    says: /model crashed/,
+  },
   { name: "plain JSON that is no message", reply: { kind: "json", body: { hello: 1 } }, code: "provider_error" },
   { name: "nothing at all", reply: { kind: "raw", body: "" }, code: "provider_error", says: /empty/ },
   { name: "only [DONE]", reply: { kind: "raw", body: "data: [DONE]\n\n" }, code: "provider_error", says: /empty/ },
   { name: "garbage", reply: { kind: "raw", body: "\u0000\u0001 garbage \n\n more" }, code: "provider_error" },
-  { name: "garbage in an event", reply: { kind: "raw", body: "data: {nope\n\n" }, code: "provider_error", says: /no JSON/ },
+  {
+    name: "garbage in an event",
+    reply: { kind: "raw", body: "data: {nope\n\n" },
+    code: "provider_error",
+    says: /no JSON/,
+  },
   { name: "a number in an event", reply: { kind: "raw", body: "data: 7\n\n" }, code: "provider_error" },
-  { name: "half an event", reply: { kind: "raw", body: `${toSse(toDelta({ content: "x" }))}data: {"choi` }, code: "provider_error" },
-  { name: "a clean end in the middle", reply: { kind: "chunks", chunks: [toDelta({ content: "x" })], done: false }, code: "provider_error", says: /before the reply was complete/ },
-  { name: "a death in the middle", reply: { kind: "die", chunks: ["x"] }, code: "provider_error", says: /middle of its reply/ },
+  {
+    name: "half an event",
+    reply: { kind: "raw", body: `${toSse(toDelta({ content: "x" }))}data: {"choi` },
+    code: "provider_error",
+  },
+  {
+    name: "a clean end in the middle",
+    reply: { kind: "chunks", chunks: [toDelta({ content: "x" })], done: false },
+    code: "provider_error",
+    says: /before the reply was complete/,
+  },
+  {
+    name: "a death in the middle",
+    reply: { kind: "die", chunks: ["x"] },
+    code: "provider_error",
+    says: /middle of its reply/,
+  },
   { name: "a reset before the reply", reply: { kind: "reset" }, code: "provider_error", says: /before its reply/ },
   { name: "bytes that are not HTTP", reply: { kind: "not_http" }, code: "provider_error" },
-  { name: "a giant line", reply: { kind: "giant_line", bytes: 5 * 1024 * 1024 }, code: "provider_error", says: /longer than 4194304 bytes/ },
+  {
+    name: "a giant line",
+    reply: { kind: "giant_line", bytes: 5 * 1024 * 1024 },
+    code: "provider_error",
+    says: /longer than 4194304 bytes/,
+  },
 ];
 
 for (const failing of FAILURES) {

@@ -21,7 +21,7 @@ function decode(pieces: readonly Uint8Array[], fastScan: boolean): Decoded {
   const events: ProviderEvent[] = [];
   try {
     for (const piece of pieces) {
-      for (const data of sse.push(piece)) { if (decoder.push(data, events)) return { events, error: undefined }; }
+      for (const data of sse.push(piece)) if (decoder.push(data, events)) return { events, error: undefined };
     }
     decoder.end(sse.end(), events);
     return { events, error: undefined };
@@ -44,7 +44,21 @@ function cut(bytes: Uint8Array, sizes: readonly number[]): Uint8Array[] {
 const text = fc.oneof(
   fc.string({ unit: "binary", maxLength: 12 }),
   fc.string({ maxLength: 8 }),
-  fc.constantFrom("", " ", '"', "\\", "\\u0041", '","x":"', "\n", "\r\n\r\n", "data: [DONE]", "\u2028", "😀", "\u0000", "é"),
+  fc.constantFrom(
+    "",
+    " ",
+    '"',
+    "\\",
+    "\\u0041",
+    '","x":"',
+    "\n",
+    "\r\n\r\n",
+    "data: [DONE]",
+    "\u2028",
+    "😀",
+    "\u0000",
+    "é",
+  ),
 );
 
 // Chunks of the known shape, and ones that look like it: other members before and after, other choices, nulls, extra deltas
@@ -53,17 +67,32 @@ const chunk = fc.oneof(
   { weight: 2, arbitrary: text.map((content) => shape({ reasoning_content: content })) },
   {
     weight: 3,
-    arbitrary: fc.record({ content: text, other: text, extra: fc.constantFrom("content", "role", "refusal", "tool_calls", "name") })
-      .map(({ content, other, extra }) => shape({ content, [extra]: extra === "tool_calls" ? [{ index: 0, function: { name: other } }] : other })),
+    arbitrary: fc.record({
+      content: text,
+      other: text,
+      extra: fc.constantFrom("content", "role", "refusal", "tool_calls", "name"),
+    })
+      .map(({ content, other, extra }) =>
+        shape({ content, [extra]: extra === "tool_calls" ? [{ index: 0, function: { name: other } }] : other })
+      ),
   },
-  { weight: 1, arbitrary: text.map((content) => ({ ...shape({ content }), usage: { prompt_tokens: 1, completion_tokens: 2 } })) },
+  {
+    weight: 1,
+    arbitrary: text.map((content) => ({ ...shape({ content }), usage: { prompt_tokens: 1, completion_tokens: 2 } })),
+  },
   { weight: 1, arbitrary: text.map((content) => ({ ...shape({ content }), created: content.length })) },
   { weight: 1, arbitrary: text.map((content) => ({ ...shape({}), content })) },
   { weight: 1, arbitrary: fc.constantFrom("stop", "length", null).map((reason) => shape({}, reason)) },
 );
 
 function shape(delta: object, finish_reason: string | null = null) {
-  return { id: "c1", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, delta, logprobs: null, finish_reason }] };
+  return {
+    id: "c1",
+    object: "chat.completion.chunk",
+    created: 1,
+    model: "m",
+    choices: [{ index: 0, delta, logprobs: null, finish_reason }],
+  };
 }
 
 const stream = fc.record({
@@ -79,7 +108,9 @@ const stream = fc.record({
   const { newline, space } = parts;
   const encode = (value: unknown) => {
     const json = parts.multiline ? JSON.stringify(value, undefined, 1) : JSON.stringify(value);
-    const escaped = parts.ascii ? json.replaceAll(/[^ -~\n]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`) : json;
+    const escaped = parts.ascii
+      ? json.replaceAll(/[^ -~\n]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`)
+      : json;
     return escaped.split("\n").map((line) => `data:${space}${line}${newline}`).join("") + newline;
   };
   const comment = parts.comments ? `: keep-alive${newline}event: message${newline}${newline}` : "";
@@ -102,20 +133,36 @@ test("fast scan and JSON.parse agree on every stream, wherever it is cut", () =>
 
 test("cutting a stream at each single byte changes nothing", () => {
   const bytes = new TextEncoder().encode(
-    `\uFEFF: hi\r\n\r\ndata: ${JSON.stringify(shape({ content: "a😀é" }))}\r\n\r\ndata:${JSON.stringify(shape({ content: '\\"' }))}\n\n` +
+    `\uFEFF: hi\r\n\r\ndata: ${JSON.stringify(shape({ content: "a😀é" }))}\r\n\r\ndata:${
+      JSON.stringify(shape({ content: '\\"' }))
+    }\n\n` +
       `data: ${JSON.stringify(shape({}, "stop"))}\r\rdata: [DONE]\r\n\r\n`,
   );
   const whole = decode([bytes], false);
   assert.equal(whole.error, undefined);
-  for (let at = 1; at < bytes.length; at++) assert.deepEqual(decode([bytes.subarray(0, at), bytes.subarray(at)], true), whole);
+  for (let at = 1; at < bytes.length; at++) {
+    assert.deepEqual(decode([bytes.subarray(0, at), bytes.subarray(at)], true), whole);
+  }
 });
 
 test("a chunk that repeats the delta's member is read as JSON.parse reads it", () => {
   const line = (inner: string) => `data: {"choices":[{"index":0,"delta":{${inner}},"finish_reason":null}]}\n\n`;
-  const body = line('"content":"a","content":"b"') + line('"content":"c","content":"b"') + line('"content":"a","content":"d"') +
+  const body = line('"content":"a","content":"b"') + line('"content":"c","content":"b"') +
+    line('"content":"a","content":"d"') +
     'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n';
   const bytes = new TextEncoder().encode(body);
   assert.deepEqual(decode([bytes], true), decode([bytes], false));
+});
+
+test("a text that also stands elsewhere in its chunk is not taken from there", () => {
+  const line = (model: string, delta: string) =>
+    `data: {"model":"${model}","choices":[{"index":0,"delta":{${delta}},"finish_reason":null}]}\n\n`;
+  const body = line("m", '"content":"m"') + line("z", '"content":"m"') + line("m", '"content":"a","content":"a"') +
+    line("m", '"content":"q","content":"a"');
+  const texts = decode([new TextEncoder().encode(body)], true).events.map((event) =>
+    event.type === "text_delta" && event.delta
+  );
+  assert.deepEqual(texts, ["m", "m", "a", "a"]);
 });
 
 test("broken UTF-8 becomes a replacement character, not an error", () => {

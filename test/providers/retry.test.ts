@@ -9,14 +9,23 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { withRetries } from "../../lib/providers/retry.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
-import { collect, noticesOf, setUp, settings, textOf } from "./support/provider_setup.ts";
+import { collect, noticesOf, settings, setUp, textOf } from "./support/provider_setup.ts";
 
 const FAILED = new ProviderError("provider_error", "It failed", { provider: "scripted", status: 503, retryable: true });
 const REFUSED = new ProviderError("provider_rejected", "It is wrong", { provider: "scripted", status: 400 });
 const limited = (retryAfterSeconds: number) =>
-  new ProviderError("provider_rate_limited", "Slow down", { provider: "scripted", status: 429, retryAfterSeconds, retryable: true });
+  new ProviderError("provider_rate_limited", "Slow down", {
+    provider: "scripted",
+    status: 429,
+    retryAfterSeconds,
+    retryable: true,
+  });
 
-function setUpRetries(maxRetries: number, main: readonly (ScriptedTurn | string)[], second?: readonly (ScriptedTurn | string)[]) {
+function setUpRetries(
+  maxRetries: number,
+  main: readonly (ScriptedTurn | string)[],
+  second?: readonly (ScriptedTurn | string)[],
+) {
   const clock = createFakeClock();
   const first = createScriptedProvider(main, { clock });
   const fallback = createScriptedProvider(second ?? [], { name: "second", clock });
@@ -91,7 +100,9 @@ test("what lies in the request is neither tried again nor sent elsewhere", async
 });
 
 test("the fallback answers with its own model, and a notice says so", async () => {
-  const { clock, provider, fallback } = setUpRetries(1, [{ errorBefore: FAILED }, { errorBefore: FAILED }], ["From the second"]);
+  const { clock, provider, fallback } = setUpRetries(1, [{ errorBefore: FAILED }, { errorBefore: FAILED }], [
+    "From the second",
+  ]);
   const events = await drive(clock, collect(provider));
   assert.equal(textOf(events), "From the second");
   assert.deepEqual(noticesOf(events), ["provider_retry", "provider_fallback"]);
@@ -111,7 +122,11 @@ test("an abort during a pause ends it at once", async () => {
 
 test("a stream that is left early counts as one request and ends the provider's stream", async () => {
   const { provider, first, ends } = setUpRetries(2, [{ text: ["a", "b"], hang: "after" }]);
-  for await (const _ of provider.stream({ model: "m", messages: [], tools: [], parameters: {} }, { signal: new AbortController().signal })) break;
+  for await (
+    const _ of provider.stream({ model: "m", messages: [], tools: [], parameters: {} }, {
+      signal: new AbortController().signal,
+    })
+  ) break;
   assert.deepEqual(ends, ["scripted:left"]);
   assert.deepEqual([first.active, first.aborted], [0, 1]);
 });

@@ -90,7 +90,9 @@ export function noticesOf(events: readonly ProviderEvent[]): string[] {
 }
 
 /** The calls of a turn, put together from their deltas. */
-export function callsOf(events: readonly ProviderEvent[]): { id: string | undefined; name: string | undefined; arguments: string }[] {
+export function callsOf(
+  events: readonly ProviderEvent[],
+): { id: string | undefined; name: string | undefined; arguments: string }[] {
   const calls: { id: string | undefined; name: string | undefined; arguments: string }[] = [];
   for (const event of events) {
     if (event.type !== "tool_call_delta") continue;

@@ -75,7 +75,10 @@ test("an unknown host is named with the reason", async (t) => {
   await assert.rejects(client.send(GET), (error) => {
     assert.ok(error instanceof ProviderError);
     assert.equal(error.code, "provider_error");
-    assert.match(error.message, /^Cannot read from "http:\/\/no-such-host\.invalid": the (host name|network|connection)/);
+    assert.match(
+      error.message,
+      /^Cannot read from "http:\/\/no-such-host\.invalid": the (host name|network|connection)/,
+    );
     return true;
   });
 });
