@@ -4,7 +4,7 @@ import { runAgent } from "../agent/run_agent.ts";
 import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
 import { CancelError, cancelError } from "../base/cancel.ts";
-import type { Clock } from "../base/clock.ts";
+import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -17,6 +17,7 @@ import { createRunState } from "./apply_event.ts";
 import { assembleMessages } from "./assemble_messages.ts";
 import { createConversations } from "./conversations.ts";
 import { denyUnattended } from "./deny_unattended.ts";
+import { pruneRuns } from "./prune_runs.ts";
 import { recoverRuns } from "./recover_runs.ts";
 import { createRunJournal } from "./run_journal.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
@@ -43,12 +44,15 @@ export interface SupervisorOptions {
   readonly tools: ToolDoor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
+  /** Days an ended run is kept; 0 for ever. Default 0 */
+  readonly retentionDays?: () => number;
   /** Answers the policy's asks for a run. Default: denied at once with what would allow the call */
   readonly approverOf?: (
     run: { readonly id: string; readonly durable: boolean; readonly canApprove: boolean },
   ) => AgentApprover;
 }
 
+const DAY_MS = 24 * 60 * 60 * 1000;
 const RUN_ID = /^run_[0-9a-z]{1,64}$/;
 
 /** Runs that were cancelled at the end of a drain get this long to write their last event. */
@@ -70,7 +74,19 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
   metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", () => active.size);
   let draining = false;
+  let pruning: Timer | undefined;
   let onIdle = () => {};
+
+  const prune = async () => {
+    const days = options.retentionDays?.() ?? 0;
+    if (days === 0) return;
+    try {
+      const pruned = await pruneRuns(store, new Date(clock.now() - days * DAY_MS).toISOString());
+      if (pruned > 0) log.info("Old runs were forgotten", { runs: pruned });
+    } catch (error) {
+      log.error("Old runs could not be forgotten", { error });
+    }
+  };
 
   return {
     async start(request) {
@@ -212,9 +228,14 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       return Promise.resolve(true);
     },
     active: () => active.size,
-    recover: () => recoverRuns({ runs, log, time }),
+    async recover() {
+      await recoverRuns({ runs, log, time });
+      await prune();
+      pruning = clock.every(DAY_MS, () => void prune());
+    },
     async drain(graceMs) {
       draining = true;
+      pruning?.clear();
       const idle = () => new Promise<void>((resolve) => (onIdle = resolve));
       const wait = async (ms: number) => {
         if (active.size === 0) return;

@@ -309,6 +309,46 @@ describe("recovery", () => {
   });
 });
 
+describe("retention", () => {
+  test("forgets runs that ended longer ago than retention_days, at the start and daily", async () => {
+    const store = createMemoryStore();
+    const day = 24 * 60 * 60 * 1000;
+    const { runs, clock } = supervised(() => "ok", { store, retentionDays: 30 });
+    await runs.recover();
+    const old: string[] = [];
+    for (let i = 0; i < 150; i++) {
+      const handle = await runs.start(ask("Go", { durable: true }));
+      await readAll(handle);
+      old.push(handle.id);
+    }
+    await clock.advance(20 * day);
+    const young = await runs.start(ask("Go", { durable: true }));
+    await readAll(young);
+    await clock.advance(11 * day);
+    await until(async () => (await store.count("runs")) === 1);
+    assert.equal((await runs.get(young.id))?.status, "completed");
+    assert.equal(await runs.get(old[149] ?? ""), undefined);
+    assert.deepEqual(await store.read(`run/${old[0]}`, { afterSeq: 0, limit: 10 }), []);
+    await runs.drain(0);
+    assert.equal(clock.pending(), 0);
+  });
+
+  test("keeps what a person still has to look at", async () => {
+    const store = createMemoryStore();
+    const crashed = supervised([{ toolCalls: [{ name: "change" }] }], {
+      store,
+      tools: [{ name: "change", access: "write", run: () => new Promise<string>(() => {}) }],
+    });
+    const handle = await crashed.runs.start(ask("Go", { durable: true }));
+    await until(() => crashed.door.widest === 1);
+    const { runs, clock } = supervised([], { store, seed: 2, retentionDays: 1 });
+    await runs.recover();
+    await clock.advance(3 * 24 * 60 * 60 * 1000);
+    assert.equal((await runs.get(handle.id))?.status, "needs_review");
+    await runs.drain(0);
+  });
+});
+
 describe("drain", () => {
   test("refuses new runs, lets attached ones finish, and returns when all have", async () => {
     const { runs, clock } = supervised([{ text: ["a", "b"], chunkDelayMs: 50 }]);

@@ -24,6 +24,7 @@ export interface SupervisedOptions {
   readonly clock?: FakeClock;
   readonly log?: Logger;
   readonly seed?: number;
+  readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
 }
 
@@ -62,6 +63,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       ...options.agent,
     }),
     limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
+    retentionDays: () => options.retentionDays ?? 0,
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });
   return { runs, provider, door, store, clock, metrics };
