@@ -63,7 +63,8 @@ async function onDeno(resolve: Resolve, { heartbeatSecs }: SocketServerOptions):
   const { default: denoAdapter } = await import("crossws/adapters/deno");
   const adapter = denoAdapter({ resolve, idleTimeout: heartbeatSecs, getNamespace: () => "gateway" });
   return {
-    terminate: () => terminateAll(adapter.peers),
+    // Deno's sockets cannot be ended without a handshake; they go with their listener
+    terminate: () => {},
     upgradeOnNode: undefined,
     upgradeInFetch(request) {
       if (request.headers.get("upgrade")?.toLowerCase() !== "websocket") return undefined;

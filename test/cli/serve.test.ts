@@ -373,7 +373,7 @@ test("drain refuses new connections, lets what is at work finish, and closes the
     await idle.closed();
     assert.match(await text, /three[\s\S]*\[DONE\]/);
     // A close frame with 1001
-    assert.match(await socket.read(/\u0088/), /\u0088.\u0003\u00e9/);
+    assert.ok((await socket.read(/\u0088/)).includes("\u0003\u00e9"));
     socket.destroy();
     await drained;
     await assert.rejects(
