@@ -18,10 +18,10 @@ const REASONS: Readonly<Record<string, readonly [code: string, reason: string]>>
  * @returns `error` itself when it is a ToolError or no system error
  */
 export function fileError(action: string, path: string, error: unknown): Error {
-  if (!(error instanceof Error) || error instanceof ToolError || !("code" in error)) {
-    return error instanceof Error ? error : new TypeError("A non-error was thrown", { cause: error });
-  }
-  const known = REASONS[String(error.code)];
-  const [code, reason] = known ?? ["io_error", `the operating system says ${String(error.code)}`];
+  if (!(error instanceof Error)) return new TypeError("A non-error was thrown", { cause: error });
+  // Deno's own refusal, where its permissions are narrower than the workspace, has no code
+  const system = error.name === "NotCapable" ? "EACCES" : "code" in error ? String(error.code) : undefined;
+  if (error instanceof ToolError || system === undefined) return error;
+  const [code, reason] = REASONS[system] ?? ["io_error", `the operating system says ${system}`];
   return new ToolError(code, `Cannot ${action} ${shown(path)}: ${reason}`, { cause: error });
 }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { type CancelError, cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -10,7 +10,14 @@ import { boundResult } from "./bound_result.ts";
 import { createToolRegistry, matchesPatterns } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
 import type { PreparedCall, Tool, ToolContext, ToolResult } from "./tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "./tool_door.ts";
+import type {
+  ApprovalAnswer,
+  ApprovalRequest,
+  ToolCallOutcome,
+  ToolCallRequest,
+  ToolDoor,
+  ToolInfo,
+} from "./tool_door.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
@@ -55,7 +62,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       description: tool.description,
       access: tool.access,
       enabled,
-      reason: enabled ? null : `"${tool.name}" is off: set ${tool.enabledBy ?? "nothing, it cannot be enabled"}`,
+      reason: enabled ? null : whyOff(tool),
       source: tool.source,
       input_schema: tool.inputSchema,
     };
@@ -78,6 +85,23 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     });
   };
 
+  const logOf = (tool: Tool, request: ToolCallRequest) =>
+    options.log.child({ run_id: request.runId, call_id: request.callId, tool: tool.name });
+  const reportBug = (tool: Tool, request: ToolCallRequest, error: unknown) => {
+    logOf(tool, request).error("A tool failed", { error });
+    return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
+  };
+
+  /** An approver that fails has approved nothing. */
+  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<ApprovalAnswer> => {
+    try {
+      return await request.approver(question, request.signal);
+    } catch (error) {
+      if (error instanceof CancelError) throw error;
+      return { decision: "deny", reason: reportBug(tool, request, error) };
+    }
+  };
+
   /** Undefined when the call may run, else the refusal. A deny counts before and after the question. */
   const permit = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Refusal | undefined> => {
     const decision = decideCall(tool, prepared);
@@ -85,19 +109,12 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     if (decision.kind === "deny") return { reason: decision.reason };
     const { reason, rule } = decision;
     const { runId, callId } = request;
-    const answer = await request.approver({ tool: tool.name, prepared, reason, rule, runId, callId }, request.signal);
+    const answer = await askFirst(tool, request, { tool: tool.name, prepared, reason, rule, runId, callId });
     if (answer.decision === "deny") {
       return { reason: answer.reason, ...(answer.approvalId === undefined ? {} : { approvalId: answer.approvalId }) };
     }
     const again = decideCall(tool, prepared);
     return again.kind === "deny" ? { reason: again.reason } : undefined;
-  };
-
-  const logOf = (tool: Tool, request: ToolCallRequest) =>
-    options.log.child({ run_id: request.runId, call_id: request.callId, tool: tool.name });
-  const reportBug = (tool: Tool, request: ToolCallRequest, error: unknown) => {
-    logOf(tool, request).error("A tool failed", { error });
-    return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
   };
 
   const run = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Ended> => {
@@ -150,7 +167,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       };
     }
     if (isEnabled(tool)) return tool;
-    return { outcome: "disabled", reason: `Cannot call "${name}": it is off; set ${tool.enabledBy} to enable it` };
+    return { outcome: "disabled", reason: `Cannot call "${name}": ${whyOff(tool)}` };
   };
 
   return {
@@ -216,6 +233,10 @@ function tryPrepare(tool: Tool, input: string): Tried {
   } catch (error) {
     return { error };
   }
+}
+
+function whyOff(tool: Tool): string {
+  return tool.enabledBy === undefined ? "it is off" : `it is off; set ${tool.enabledBy} to turn it on`;
 }
 
 function failure(output: string): ToolResult {

@@ -1,5 +1,6 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
 
 /** How long work that was told to stop may take to do so before it is left behind */
 const STOP_GRACE_MS = 2000;
@@ -29,8 +30,9 @@ export async function runBounded<T>(
   try {
     const working = work(controller.signal).then(
       (value): Ending<T> => ({ kind: "done", value }),
+      // What work throws once it was told to stop is the stopping, unless it has something to say to the model
       (error: unknown): Ending<T> =>
-        controller.signal.aborted && error instanceof CancelError
+        controller.signal.aborted && !(error instanceof ToolError)
           ? { kind: "stopped", error: cancelError(controller.signal) }
           : { kind: "failed", error },
     );

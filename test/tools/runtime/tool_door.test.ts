@@ -62,9 +62,9 @@ test("an unknown, disallowed or disabled tool says why and what there is", async
   assert.match(disallowed.result.output, /does not name it for this caller; the tools are none/);
   assert.equal((await call("probe", "x", { allowed: ["pro*"] })).ran, true);
   const off = await call("off", "x");
-  assert.equal(off.result.output, 'Cannot call "off": it is off; set [probe] enabled = true to enable it');
+  assert.equal(off.result.output, 'Cannot call "off": it is off; set [probe] enabled = true to turn it on');
   assert.deepEqual(door.enabled(["*"]).map((known) => known.name), ["probe"]);
-  assert.equal(door.get("off")?.reason, '"off" is off: set [probe] enabled = true');
+  assert.equal(door.get("off")?.reason, "it is off; set [probe] enabled = true to turn it on");
   on = true;
   assert.equal((await call("off", "x")).ran, true);
   assert.equal(door.get("off")?.reason, null);
@@ -215,6 +215,19 @@ test("a call over its time limit is stopped and says so", async () => {
   assert.equal(clock.pending(), 0);
 });
 
+test("what a tool throws because it was stopped is the stopping", async () => {
+  const clock = createFakeClock();
+  const abortError = (signal: AbortSignal) =>
+    new Promise<ToolResult>((_, reject) =>
+      signal.addEventListener("abort", () => reject(new DOMException("Aborted", "AbortError")))
+    );
+  const { call, logged } = bench([tool((context) => abortError(context.signal))], { clock, timeoutMs: 1000 });
+  const calling = call("probe", "x");
+  await clock.advance(1000);
+  assert.match((await calling).result.output, /was stopped after 1 s/);
+  assert.equal(logged.length, 0);
+});
+
 test("a tool that does not hear its signal is left behind", async () => {
   const clock = createFakeClock();
   const { call } = bench([tool(() => new Promise(() => {}))], { clock, timeoutMs: 1000 });
@@ -259,6 +272,12 @@ test("a cancellation while a person is asked ends the call", async () => {
   });
   controller.abort(new CancelError("shutdown"));
   await assert.rejects(calling, { reason: "shutdown" });
+});
+
+test("an approver that fails has approved nothing", async () => {
+  const { call, logged } = bench([tool(() => done("ran"), { access: "write" })]);
+  const outcome = await call("probe", "x", { approver: () => Promise.reject(new Error("no store")) });
+  assert.deepEqual([outcome.ran, outcome.result.isError, logged.length], [false, true, 1]);
 });
 
 test("accessOf tells what a call would do without running it", () => {
