@@ -84,7 +84,9 @@ for (let round = 0; round <= ROUNDS; round++) {
     for (let i = 0; i < RUNS; i++) await run();
     const { user, system } = process.cpuUsage(cpu);
     const wall = ((performance.now() - begun) * 1000) / RUNS;
-    if (round > 0) console.log(`${name.padEnd(34)} ${((user + system) / RUNS).toFixed(1)} us CPU  ${wall.toFixed(1)} us wall`);
+    if (round > 0) {
+      console.log(`${name.padEnd(34)} ${((user + system) / RUNS).toFixed(1)} us CPU  ${wall.toFixed(1)} us wall`);
+    }
   }
 }
 console.log(`${events} events`);
