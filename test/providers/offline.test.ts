@@ -70,7 +70,10 @@ describe("offline provider, searching", () => {
   test("asks the workspace and memory for the question's own words", async () => {
     const { calls, finish, text } = await turn(question);
     assert.deepEqual(calls.map(({ name, input }) => ({ name, input })), [
-      { name: "content_search", input: { pattern: "pairing|code|burned", case_insensitive: true, limit: 200 } },
+      {
+        name: "content_search",
+        input: { pattern: "\\bpairing|\\bcode|\\bburned", case_insensitive: true, limit: 200 },
+      },
       { name: "memory_recall", input: { query: "pairing code burned", limit: 5 } },
     ]);
     assert.equal(finish.finish_reason, "tool_calls");
@@ -89,6 +92,15 @@ describe("offline provider, searching", () => {
     assert.ok(order.every((at) => at >= 0), text);
     assert.match(text, /the pairing code is burned by the first success/);
     assert.equal(finish.finish_reason, "stop");
+  });
+
+  test("puts lines with whole words before those that hold them inside another", async () => {
+    const messages = [user("network tokens")];
+    const first = await turn(messages);
+    const { text } = await turn(answered(messages, first, {
+      content_search: "a.md:1: subnetwork\nb.md:2: the network, a token",
+    }));
+    assert.ok(text.indexOf("b.md:2") < text.indexOf("a.md:1"), text);
   });
 
   test("says so when nothing was found", async () => {
@@ -128,8 +140,12 @@ describe("offline provider, searching", () => {
   });
 
   test("escapes what would be a pattern", async () => {
-    const { calls } = await turn([user("version 1.2.3 x_y")]);
-    assert.deepEqual(calls[0]?.input, { pattern: "version|1\\.2\\.3|x_y", case_insensitive: true, limit: 200 });
+    const { calls } = await turn([user("version 1.2.3 x_y über")]);
+    assert.deepEqual(calls[0]?.input, {
+      pattern: "\\bversion|\\b1\\.2\\.3|\\bx_y|über",
+      case_insensitive: true,
+      limit: 200,
+    });
   });
 });
 
@@ -155,7 +171,7 @@ describe("offline provider, commands", () => {
     const first = await turn(messages, { tools });
     assert.deepEqual(first.calls[0]?.input, { city: "Oslo" });
     const { text } = await turn(answered(messages, first, { get_weather: "  4 degrees\n\nand rain" }), { tools });
-    assert.equal(text, "get_weather:\n\n  4 degrees\n\nand rain");
+    assert.equal(text, "get_weather:\n\n```\n  4 degrees\n\nand rain\n```");
   });
 
   test("names the tools there are when asked for another", async () => {
@@ -216,7 +232,7 @@ describe("offline provider, the reply's form", () => {
     const messages = [user("/read_file a")];
     const read = answered(messages, await turn(messages), { read_file: "\u{1F600}".repeat(40) });
     const cut = await turn(read, { parameters: { max_completion_tokens: 5 } });
-    assert.equal(cut.text, "read_file:\n\n\u{1F600}\u{1F600}");
+    assert.equal(cut.text, "read_file:\n\n```\n\u{1F600}");
   });
 
   test("ends before the first stop sequence", async () => {

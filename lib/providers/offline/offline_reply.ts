@@ -112,18 +112,27 @@ function search(question: string, tools: readonly ToolDeclaration[]): OfflineRep
   if (file === undefined && LISTING.test(question)) add("glob_search", { pattern: "**/*", limit: MAX_FILES });
   const words = significantWords(question).filter((word) => !files.some((name) => name.toLowerCase().includes(word)));
   if (words.length > 0) {
-    add("content_search", { pattern: words.map(escapePattern).join("|"), case_insensitive: true, limit: MAX_MATCHES });
+    add("content_search", { pattern: words.map(toPattern).join("|"), case_insensitive: true, limit: MAX_MATCHES });
     add("memory_recall", { query: words.join(" "), limit: 5 });
   }
   return calls.length > 0 ? { kind: "calls", calls } : text(introduction(tools));
 }
 
-function escapePattern(word: string): string {
-  return word.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+/** RE2, whose word boundary knows ASCII alone. */
+function toPattern(word: string): string {
+  const escaped = word.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return /^[a-z0-9_]/.test(word) ? `\\b${escaped}` : escaped;
 }
 
 function showResults(results: readonly ToolAnswer[]): string {
-  return results.map(({ name, output }) => `${name}:\n\n${output === "" ? "(no output)" : output}`).join("\n\n");
+  return results.map(({ name, output }) => `${name}:\n\n${fenced(output)}`).join("\n\n");
+}
+
+/** As a code block of Markdown, so that nothing in it is taken for formatting. */
+function fenced(output: string): string {
+  const longest = Math.max(2, ...[...output.matchAll(/`+/g)].map(([run]) => run.length));
+  const fence = "`".repeat(longest + 1);
+  return `${fence}\n${output}${output.endsWith("\n") ? "" : "\n"}${fence}`;
 }
 
 function listTools(tools: readonly ToolDeclaration[]): string {

@@ -53,7 +53,7 @@ function nothing(words: readonly string[]): string {
 function searchSection(output: string, words: readonly string[]): readonly string[] {
   const passages = best(rank(output, words));
   if (passages.length === 0) return [];
-  const quoted = passages.map(({ path, line, text }) => `- ${path}:${line}\n    ${shortened(text)}`);
+  const quoted = passages.map(({ path, line, text }) => `- \`${path}:${line}\`\n    ${shortened(text)}`);
   return [`In the workspace:\n\n${quoted.join("\n")}`];
 }
 
@@ -62,12 +62,20 @@ function rank(output: string, words: readonly string[]): readonly Passage[] {
     const match = HIT.exec(row);
     return match === null ? [] : [{ path: match[1] ?? "", line: Number(match[2]), text: match[3] ?? "" }];
   });
-  const holds = (text: string, word: string) => text.toLowerCase().includes(word);
+  const holds = (text: string, word: string) => beginsIn(text.toLowerCase(), word);
   const weight = new Map(words.map((word) => [word, 1 / (1 + hits.filter(({ text }) => holds(text, word)).length)]));
   const scoreOf = (text: string) =>
     words.reduce((score, word) => holds(text, word) ? score + 1 + (weight.get(word) ?? 0) : score, 0);
   // Array.prototype.sort is stable: equal scores stay in the order of the search
   return hits.map((hit) => ({ ...hit, score: scoreOf(hit.text) })).sort((a, b) => b.score - a.score);
+}
+
+/** Whether a word of the text begins with `word`: "work" is in "workshop" and not in "network". */
+function beginsIn(text: string, word: string): boolean {
+  for (let at = text.indexOf(word); at >= 0; at = text.indexOf(word, at + 1)) {
+    if (!/[\p{L}\p{N}_]/u.test(text.charAt(at - 1))) return true;
+  }
+  return false;
 }
 
 function best(passages: readonly Passage[]): readonly Passage[] {
