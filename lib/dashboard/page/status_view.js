@@ -102,7 +102,8 @@ function showNumbers(samples) {
   const numbers = [
     ["Requests", known(sumOf(samples, REQUESTS))],
     ["Server errors", known(failed)],
-    ["In flight", known(sumOf(samples, "postern_http_requests_in_flight"))],
+    // The scrape itself is one of them
+    ["In flight", Math.max(0, known(sumOf(samples, "postern_http_requests_in_flight")) - 1)],
     ["Runs at work", known(sumOf(samples, "postern_runs_active"))],
     ["Sockets", known(sumOf(samples, "postern_ws_connections"))],
     ["Tool calls", known(sumOf(samples, "postern_tool_calls_total"))],

@@ -32,7 +32,9 @@ export function createToolsView({ session }) {
       try {
         tools = (await session.json("v1/tools")).data;
         const on = tools.filter(({ enabled }) => enabled).length;
-        lead.textContent = `${on} of ${tools.length} are on. What is off says what would turn it on.`;
+        lead.textContent = on === tools.length
+          ? `All ${on} are on.`
+          : `${on} of ${tools.length} are on. What is off says what would turn it on.`;
       } catch (error) {
         lead.textContent = `The tools cannot be shown: ${error instanceof Error ? error.message : error}`;
       }
