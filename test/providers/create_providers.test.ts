@@ -81,7 +81,7 @@ test("resolve() takes a configured provider before the slash, else a model of th
   assert.equal(resolved("openai_compatible/x"), "openai_compatible: x");
 });
 
-test("without a model a server's first one is used, also when it was down at the start", async (t) => {
+test("without a model a server's first one is used, asked for when it is needed", async (t) => {
   const upstream = await upstreamOf(t);
   const { providers } = await setUp(t, { base_url: upstream.baseUrl, model: "" }, {
     providers: { late: settings({ base_url: upstream.baseUrl, model: "" }) },
