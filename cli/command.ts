@@ -1,4 +1,4 @@
-import type { ArgsDef, ParsedArgs } from "citty";
+import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
 
 /** The process as a command sees it; tests hand in their own. */
@@ -56,4 +56,9 @@ export interface Command<A extends ArgsDef = ArgsDef> {
 /** Types a command's arguments by their definition. */
 export function defineCliCommand<const A extends ArgsDef>(command: Command<A>): Command<A> {
   return command;
+}
+
+/** The name a flag is given by: a switch that is on by default is turned off by `no-` and its name. */
+export function shownFlag(name: string, arg: ArgDef): string {
+  return arg.type === "boolean" && arg.default === true ? `no-${name}` : name;
 }

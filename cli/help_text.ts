@@ -1,4 +1,4 @@
-import type { Command } from "./command.ts";
+import { type Command, shownFlag } from "./command.ts";
 import { VERBS } from "./verbs.ts";
 
 const GLOBAL_FLAGS = `Flags for every command, before or after the verb:
@@ -30,9 +30,10 @@ export function commandHelpText(name: string, command: Command): string {
     return arg.required === false ? `[${shown}]` : shown;
   });
   const rows = args.map(([key, arg]): [string, string] => {
-    const description = arg.description ?? "";
+    const description = arg.description ?? (arg.type === "boolean" ? arg.negativeDescription : undefined) ?? "";
     if (arg.type === "positional") return [`<${key.replace("...", "")}>`, description];
-    return [arg.type === "boolean" ? `--${key}` : `--${key} <${arg.valueHint ?? "value"}>`, description];
+    const value = arg.type === "boolean" ? "" : ` <${arg.valueHint ?? "value"}>`;
+    return [`--${shownFlag(key, arg)}${value}`, description];
   });
   const width = Math.max(0, ...rows.map(([left]) => left.length));
   const table = rows.length === 0

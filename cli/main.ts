@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import { enableCompileCache } from "node:module";
+import * as nodeModule from "node:module";
 import { EXIT } from "./exit_codes.ts";
 
 const OLDEST_NODE = [22, 19] as const;
@@ -14,7 +14,8 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
   );
   process.exit(EXIT.failed);
 }
-enableCompileCache?.();
+// By namespace: an older Node has no such export, and a missing name would end it before the sentence above
+nodeModule.enableCompileCache?.();
 
 process.on("unhandledRejection", (reason) => {
   process.stderr.write(`Internal error: ${reason instanceof Error ? reason.stack : String(reason)}\n`);

@@ -1,6 +1,7 @@
 import { type ArgsDef, parseArgs, type ParsedArgs } from "citty";
 import { nearest } from "../lib/config/nearest.ts";
 import { UsageError } from "./cli_error.ts";
+import { shownFlag } from "./command.ts";
 
 /**
  * A command's arguments. Unlike citty alone it refuses what the definition does not know: flags, values where none belong,
@@ -26,8 +27,8 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
       continue;
     }
     const [name, given] = splitFlag(token);
-    const flag = flags.find(([known]) => known === name)?.[1];
-    if (flag === undefined) throw unknownFlag(verb, token, flags.map(([known]) => known));
+    const flag = flags.find(([known, arg]) => shownFlag(known, arg) === name)?.[1];
+    if (flag === undefined) throw unknownFlag(verb, token, flags.map(([known, arg]) => shownFlag(known, arg)));
     if (flag.type === "boolean") {
       if (given !== undefined) throw new UsageError(`Cannot use "--${name}": it takes no value`);
       checked.push(`--${name}`);

@@ -17,7 +17,7 @@ export const gatewayCommand = defineCliCommand({
     host: { type: "string", valueHint: "address", description: "Address to listen on (default: 127.0.0.1)" },
     port: { type: "string", valueHint: "number", description: "Port to listen on, 0 for a free one (default: 42617)" },
     "new-pairing": { type: "boolean", description: "Revoke every token and print a fresh pairing code" },
-    "no-agent": { type: "boolean", description: "Serve without an agent: chat answers 503" },
+    agent: { type: "boolean", default: true, negativeDescription: "Serve without an agent: chat answers 503" },
   },
   example: "postern gateway --port 8080",
   async run(context, args) {
@@ -25,7 +25,7 @@ export const gatewayCommand = defineCliCommand({
     const { config } = loaded;
     checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
     const token = randomControlToken();
-    const services = await startAlone(context, { loaded, agent: args["no-agent"] !== true, controlToken: token });
+    const services = await startAlone(context, { loaded, agent: args.agent, controlToken: token });
     try {
       const server = await serveGateway({ services, host: config.gateway.host, port: config.gateway.port });
       const stopped = waitForStop(context, { server, graceSeconds: config.gateway.shutdown_grace_secs });

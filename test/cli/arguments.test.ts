@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { VERBS } from "../../cli/verbs.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import { onMachine } from "./support/run_in.ts";
+
+test("help goes to stdout with exit 0, and names every command", () =>
+  onMachine(async ({ run }) => {
+    const { code, stdout, stderr } = await run(["--help"]);
+    assert.deepEqual([code, stderr], [0, ""]);
+    for (const verb of Object.keys(VERBS)) assert.ok(stdout.includes(verb), verb);
+  }));
+
+test("every command has help of its own with an example that its own flags allow", () =>
+  onMachine(async ({ run }) => {
+    for (const verb of Object.keys(VERBS)) {
+      const { code, stdout } = await run([...verb.split(" "), "--help"]);
+      assert.equal(code, 0, verb);
+      assert.match(stdout, new RegExp(`Usage: postern ${verb}`), verb);
+      assert.match(stdout, /Example:\n {2}\S/, verb);
+    }
+  }));
+
+test("no command at all, and a group without its verb, show help on stderr with exit 2", () =>
+  onMachine(async ({ run }) => {
+    for (const argv of [[], ["config"], ["tools"], ["token"]]) {
+      const { code, stdout, stderr } = await run(argv);
+      assert.deepEqual([code, stdout], [2, ""]);
+      assert.match(stderr, /Usage: postern/);
+    }
+    assert.equal((await run(["config", "--help"])).code, 0);
+  }));
+
+test("--version prints the version", () =>
+  onMachine(async ({ run }) => {
+    assert.deepEqual(await run(["--version"]), { code: 0, stdout: `${VERSION}\n`, stderr: "" });
+  }));
+
+for (
+  const [argv, told] of [
+    [["gatway"], /"gatway": there is no such command; did you mean postern gateway\?/],
+    [["tool", "list"], /did you mean postern tools list\?/],
+    [["config", "shwo"], /"config shwo": there is no such command; did you mean postern config show\?/],
+    [["xyzzy"], /see postern --help/],
+    [["xyzzy", "--help"], /there is no such command/],
+    [["--prot"], /there is no such flag/],
+    [["gateway", "--prot", "3"], /"--prot": there is no such flag; did you mean --port\?/],
+    [["gateway", "--new-pairing=yes"], /takes no value/],
+    [["gateway", "--port"], /"--port": it needs a value/],
+    [["gateway", "--port", "--host", "x"], /"--port": it needs a value/],
+    [["gateway", "--port", "http"], /a number from 0 to 65535, not "http"/],
+    [["gateway", "extra"], /"extra" is one argument too many/],
+    [["config", "get"], /<key> is missing/],
+    [["config", "get", "gateway.prot"], /did you mean "gateway\.port"\?/],
+    [["config", "set", "a", "b", "c"], /"c" is one argument too many/],
+    [["token", "revoke"], /give one id, or --all/],
+    [["token", "revoke", "x", "--all"], /give one id, or --all/],
+    [["token", "create", "--scope", "chat,root"], /"root" is none of/],
+    [["token", "create", "--ttl", "soon"], /a time as 90s/],
+    [["--config"], /"--config": it needs a value/],
+    [["tools", "list", "--data-dir="], /"--data-dir": it needs a value/],
+  ] as const
+) {
+  test(`"postern ${argv.join(" ")}" is refused with exit 2`, () =>
+    onMachine(async ({ run }) => {
+      const { code, stdout, stderr } = await run(argv);
+      assert.deepEqual([code, stdout], [2, ""]);
+      assert.match(stderr, told);
+    }));
+}
+
+test("global flags stand before or after the verb, with a space or an equals sign", () =>
+  onMachine(async ({ run, cwd }) => {
+    for (
+      const argv of [
+        ["--data-dir", "d", "--json", "config", "get", "data_dir"],
+        ["config", "--data-dir=d", "get", "--json", "data_dir"],
+        ["config", "get", "data_dir", "--json", "--data-dir", "d"],
+      ]
+    ) {
+      const { code, stdout } = await run(argv);
+      assert.deepEqual([code, JSON.parse(stdout)], [0, `${cwd}/d`]);
+    }
+  }));
+
+test("with --json an error is one object on stderr, with every problem of a configuration", () =>
+  onMachine(async ({ run }) => {
+    const { code, stdout, stderr } = await run(["config", "check", "--json"], {
+      env: { POSTERN__GATEWAY__PORT: "x", POSTERN__GATEWAY__PROT: "1" },
+    });
+    assert.deepEqual([code, stdout], [78, ""]);
+    const { error } = JSON.parse(stderr);
+    assert.equal(error.code, "config_invalid");
+    assert.equal(error.problems.length, 2);
+  }));

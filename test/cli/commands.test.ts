@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { type Machine, onMachine } from "./support/run_in.ts";
+
+/** Each command must do the same through a running gateway and by itself. */
+const WAYS: readonly (readonly [name: string, (machine: Machine, use: () => Promise<void>) => Promise<unknown>])[] = [
+  ["through the running gateway", (machine, use) => machine.withGateway([], use)],
+  ["without a gateway", (_machine, use) => use()],
+];
+
+for (const [way, within] of WAYS) {
+  test(`tools are listed, described and called ${way}`, () =>
+    onMachine(async (machine) => {
+      const { run, cwd } = machine;
+      writeFileSync(join(cwd, "notes.md"), "hello\u001b[2J\n");
+      writeFileSync(join(cwd, "input.json"), '{"path":"notes.md"}');
+      await within(machine, async () => {
+        assert.match((await run(["tools", "list"])).stdout, /^read_file +read +on/m);
+        assert.match((await run(["tools", "info", "read_file"])).stdout, /path +string +required/);
+        assert.equal(JSON.parse((await run(["tools", "schema", "read_file"])).stdout).type, "object");
+        for (
+          const [input, stdin] of [['{"path":"notes.md"}', undefined], ["@input.json", undefined], [
+            "-",
+            '{"path":"notes.md"}',
+          ]] as const
+        ) {
+          const { code, stdout, stderr } = await run(
+            ["tools", "call", "read_file", "--input", input],
+            stdin === undefined ? {} : { stdin },
+          );
+          assert.deepEqual([code, stdout, stderr], [0, "hello\u001b[2J\n", ""], "data is not changed");
+        }
+        const shown = await run(["tools", "call", "read_file", "--input", '{"path":"notes.md"}'], { terminal: true });
+        assert.ok(shown.stdout.startsWith("hello\\x1b[2J\n"), "a terminal is not given control characters");
+        const json = JSON.parse(
+          (await run(["tools", "call", "read_file", "--input", '{"path":"notes.md"}', "--json"])).stdout,
+        );
+        assert.equal(json.is_error, false);
+      });
+    }));
+
+  test(`a failed tool ends with exit 1 and its reason on stderr, a wrong name with exit 2, ${way}`, () =>
+    onMachine(async (machine) => {
+      const { run } = machine;
+      await within(machine, async () => {
+        const failed = await run(["tools", "call", "read_file", "--input", '{"path":"../secret"}']);
+        assert.deepEqual([failed.code, failed.stdout], [1, ""]);
+        assert.match(failed.stderr, /\.\./);
+        assert.equal((await run(["tools", "call", "read_file", "--input", "{}"])).code, 1);
+        const unknown = await run(["tools", "call", "read_fil"]);
+        assert.equal(unknown.code, 2);
+        assert.match(unknown.stderr, /did you mean "read_file"/);
+        assert.equal((await run(["tools", "call", "read_file", "--input", "@nowhere"])).code, 1);
+        assert.equal((await run(["tools", "call", "read_file", "--input", "-"])).code, 2);
+      });
+    }));
+
+  test(`tokens are made, listed and revoked ${way}`, () =>
+    onMachine(async (machine) => {
+      const { run } = machine;
+      await within(machine, async () => {
+        const made = await run(["token", "create", "--scope", "chat,tools", "--ttl", "2h", "--label", "ci"]);
+        assert.match(made.stdout, /^pst_[\w-]{43}\n$/);
+        const [token] = JSON.parse((await run(["token", "list", "--json"])).stdout);
+        assert.deepEqual([token.label, token.scopes], ["ci", ["chat", "tools"]]);
+        assert.equal(Date.parse(token.expires_at) - Date.parse(token.created_at), 7_200_000);
+        assert.equal((await run(["token", "revoke", "tok_unknown"])).code, 1);
+        assert.equal((await run(["token", "revoke", token.id])).code, 0);
+        assert.match((await run(["token", "list"])).stdout, /No token is stored/);
+        await run(["token", "create"]);
+        assert.equal((await run(["token", "revoke", "--all"])).stdout, "Revoked 1 tokens\n");
+      });
+    }));
+
+  test(`models are listed ${way}`, () =>
+    onMachine(async (machine) => {
+      await within(machine, async () => {
+        assert.match((await machine.run(["models"])).stdout, /assistant/);
+      });
+    }));
+
+  test(`one message gets one reply, with tool use told aside, ${way}`, () =>
+    onMachine(async (machine) => {
+      const { run, cwd } = machine;
+      writeFileSync(join(cwd, "notes.md"), "the gate is green\n");
+      await within(machine, async () => {
+        const { code, stdout, stderr } = await run(["chat", "/read_file", '{"path":"notes.md"}']);
+        assert.equal(code, 0);
+        assert.match(stdout, /the gate is green/);
+        assert.match(stderr, /\[tool\] read_file \{"path":"notes\.md"\}\n\[tool\] read_file done in/);
+        assert.doesNotMatch(stdout, /\[tool\]/);
+        assert.match((await run(["chat"], { stdin: "hello" })).stdout, /offline/);
+        const events = (await run(["chat", "--json", "hello"])).stdout.trimEnd().split("\n").map((line) =>
+          JSON.parse(line).type
+        );
+        assert.deepEqual([events[0], events.at(-1)], ["run_start", "done"]);
+        assert.equal((await run(["chat"], { stdin: " \n" })).code, 1);
+      });
+    }));
+
+  test(`a conversation goes on line by line until the end of input ${way}`, () =>
+    onMachine(async (machine) => {
+      await within(machine, async () => {
+        const { code, stdout } = await machine.run(["chat"], { answers: ["hello", "", "hello"] });
+        assert.equal(code, 0);
+        assert.equal(stdout.match(/offline assistant/gi)?.length, 2);
+      });
+    }));
+}
+
+test("pair prints another code while a gateway runs, and says how to start one when none does", () =>
+  onMachine(async ({ run, withGateway }) => {
+    const alone = await run(["pair"]);
+    assert.equal(alone.code, 1);
+    assert.match(alone.stderr, /postern gateway/);
+    await withGateway([], async ({ address }) => {
+      const code = /^Pairing code: (\S+)\n$/.exec((await run(["pair"])).stdout)?.[1] ?? "";
+      assert.equal(
+        (await fetch(`${address}pair`, { method: "POST", headers: { "x-pairing-code": code } })).status,
+        200,
+      );
+    });
+  }));
+
+test("a running gateway keeps its folder: another --workspace is refused", () =>
+  onMachine(async ({ run, withGateway, home }) => {
+    await withGateway([], async () => {
+      const { code, stderr } = await run(["tools", "list", "--workspace", home]);
+      assert.equal(code, 1);
+      assert.match(stderr, /works in/);
+      assert.equal((await run(["tools", "list", "--workspace", "."])).code, 0);
+    });
+  }));
+
+test("a data directory held by a gateway that does not answer is not opened", () =>
+  onMachine(async ({ run, dataDir }) => {
+    await run(["tools", "list"]);
+    const lock = takeGatewayLock(dataDir);
+    const { code, stderr } = await run(["tools", "list"]);
+    lock?.release();
+    assert.equal(code, 1);
+    assert.match(stderr, /does not answer/);
+  }));

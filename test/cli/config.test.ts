@@ -1,0 +1,117 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { parseToml } from "../../lib/config/parse_toml.ts";
+import { validateConfig } from "../../lib/config/validate_config.ts";
+import { onMachine } from "./support/run_in.ts";
+
+function write(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text);
+}
+
+test("config show prints TOML that is a valid configuration, says where values came from, and masks secrets", () =>
+  onMachine(async ({ run, home }) => {
+    write(
+      join(home, ".config/postern/postern.toml"),
+      '[gateway]\nport = 5\n[gateway.node_control]\nauth_token = "tip-top"\n',
+    );
+    const { code, stdout } = await run(["config", "show"]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^port = 5 {2}# file$/m);
+    assert.match(stdout, /^kind = "offline" {2}# environment$/m);
+    assert.match(stdout, /^auth_token = "\*\*\*"/m);
+    assert.doesNotMatch(stdout, /tip-top/);
+    assert.ok("config" in validateConfig([parseToml(stdout, "shown")]));
+    const json = JSON.parse((await run(["config", "show", "--json"])).stdout);
+    assert.equal(json.config.gateway.port, 5);
+    assert.equal(json.sources["gateway.port"], "file");
+  }));
+
+test("config get prints one value or one table", () =>
+  onMachine(async ({ run }) => {
+    assert.equal((await run(["config", "get", "gateway.host"])).stdout, "127.0.0.1\n");
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "42617\n");
+    assert.equal((await run(["config", "get", "security.allowed_commands"])).stdout, '["ls", "pwd", "cat", "echo"]\n');
+    assert.match((await run(["config", "get", "storage"])).stdout, /driver = "sqlite"/);
+    assert.equal((await run(["config", "get", "providers.nobody.model"])).code, 2);
+  }));
+
+test("config set changes one value, keeps comments, and refuses what the gateway would refuse", () =>
+  onMachine(async ({ run, home }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    write(path, "# mine\n[gateway]\nport = 70000 # too high\n");
+    assert.equal((await run(["tools", "list"])).code, 78);
+    assert.equal((await run(["config", "set", "gateway.port", "99999"])).code, 78);
+    assert.equal((await run(["config", "set", "gateway.port", "8080"])).code, 0, "a wrong file can be mended");
+    assert.equal((await run(["config", "set", "provider.model", "123"])).code, 0);
+    assert.equal(
+      readFileSync(path, "utf8"),
+      '# mine\n[gateway]\nport = 8080 # too high\n\n[provider]\nmodel = "123"\n',
+    );
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "8080\n");
+  }));
+
+test("config set without a file makes the user's own", () =>
+  onMachine(async ({ run, home }) => {
+    assert.equal((await run(["config", "set", "security.allowed_commands", '["git"]'])).code, 0);
+    assert.equal(
+      readFileSync(join(home, ".config/postern/postern.toml"), "utf8"),
+      '[security]\nallowed_commands = ["git"]\n',
+    );
+  }));
+
+test("config check tells all problems with exit 78", () =>
+  onMachine(async ({ run, cwd }) => {
+    write(join(cwd, "own.toml"), "[gateway]\nprot = 1\nport = -1\n");
+    const { code, stdout, stderr } = await run(["config", "check", "--config", "own.toml"]);
+    assert.deepEqual([code, stdout], [78, ""]);
+    assert.match(stderr, /own\.toml:2\).*\n.*own\.toml:3\)/);
+    assert.equal((await run(["config", "check"])).code, 0);
+  }));
+
+test("config schema prints a JSON Schema", () =>
+  onMachine(async ({ run }) => {
+    assert.equal(JSON.parse((await run(["config", "schema"])).stdout).type, "object");
+  }));
+
+test("a postern.toml of the folder refuses every command until it is accepted, and again after a change", () =>
+  onMachine(async ({ run, cwd }) => {
+    write(join(cwd, "postern.toml"), "[gateway]\nport = 7\n");
+    const refused = await run(["config", "get", "gateway.port"]);
+    assert.equal(refused.code, 78);
+    assert.match(refused.stderr, /postern trust.*--config \.\/postern\.toml/);
+    assert.equal((await run(["trust"])).code, 0);
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "7\n");
+    assert.equal((await run(["config", "set", "gateway.port", "8"])).code, 0, "the user's own change stays accepted");
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "8\n");
+    write(join(cwd, "postern.toml"), "[gateway]\nport = 9\n");
+    assert.equal((await run(["config", "get", "gateway.port"])).code, 78);
+  }));
+
+test("trust refuses a file that is missing or wrong", () =>
+  onMachine(async ({ run, cwd }) => {
+    assert.equal((await run(["trust"])).code, 1);
+    write(join(cwd, "postern.toml"), "port = 1\n");
+    assert.equal((await run(["trust"])).code, 78);
+  }));
+
+test("init writes a file that changes nothing, accepts it, and never overwrites one", () =>
+  onMachine(async ({ run, cwd }) => {
+    assert.equal((await run(["init"], { answers: ["n"] })).code, 1);
+    assert.equal((await run(["init"])).code, 1, "without a terminal it must be told --yes");
+    assert.equal((await run(["init"], { answers: [""] })).code, 0);
+    assert.equal((await run(["config", "check"])).stdout, `${join(cwd, "postern.toml")} is fine\n`);
+    assert.equal((await run(["init", "--yes"])).code, 1);
+  }));
+
+test("every key the starter file shows is a default of the schema", () =>
+  onMachine(async ({ run, cwd }) => {
+    await run(["init", "--yes"]);
+    const text = readFileSync(join(cwd, "postern.toml"), "utf8").replaceAll(/^# (?=\w+ = )/gm, "");
+    const shown = validateConfig([parseToml(text, "starter")]);
+    const defaults = validateConfig([{}]);
+    assert.ok("config" in shown && "config" in defaults);
+    assert.deepEqual({ ...shown.config, given: [] }, defaults.config);
+  }));

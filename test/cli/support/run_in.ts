@@ -1,0 +1,105 @@
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import type { CliIo } from "../../../cli/command.ts";
+import { runCli } from "../../../cli/run_cli.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+
+/** What a finished command left behind. */
+export interface Finished {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunOptions {
+  readonly env?: Readonly<Record<string, string>>;
+  /** Standard input; undefined: a terminal */
+  readonly stdin?: string;
+  /** What the person types, line by line */
+  readonly answers?: readonly string[];
+  /** Told when stdout or stderr got text */
+  readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
+  readonly terminal?: boolean;
+}
+
+/** A user with a home, a current folder and a data directory of their own. */
+export interface Machine {
+  readonly home: string;
+  readonly cwd: string;
+  readonly dataDir: string;
+  run(argv: readonly string[], options?: RunOptions): Promise<Finished>;
+  /** Starts `postern gateway` on a free port, ends it after `use` as Ctrl-C would */
+  withGateway(
+    argv: readonly string[],
+    use: (started: { readonly banner: string; readonly address: string }) => Promise<void>,
+  ): Promise<Finished>;
+}
+
+/** Runs commands in-process on a machine that is made for it and removed afterwards. */
+export function onMachine(use: (machine: Machine) => Promise<void>): Promise<void> {
+  return withTemporaryFolder(async (home) => {
+    const cwd = join(home, "work");
+    mkdirSync(cwd);
+    const dataDir = join(home, ".local/share/postern");
+    const run = (argv: readonly string[], options: RunOptions = {}) => runOn({ home, cwd }, argv, options);
+    await use({
+      home,
+      cwd,
+      dataDir,
+      run,
+      async withGateway(argv, work) {
+        let failure: unknown;
+        let started: Promise<void> | undefined;
+        const finished = await run(["gateway", "--port", "0", ...argv], {
+          onOutput({ stdout, interrupt }) {
+            const address = /http:\/\/[^\s"]+:\d+\//.exec(stdout)?.[0];
+            if (address === undefined || started !== undefined) return;
+            started = work({ banner: stdout, address }).catch((error) => void (failure = error)).finally(interrupt);
+          },
+        });
+        await started;
+        if (failure !== undefined) throw failure;
+        return finished;
+      },
+    });
+  });
+}
+
+async function runOn(
+  { home, cwd }: { readonly home: string; readonly cwd: string },
+  argv: readonly string[],
+  options: RunOptions,
+): Promise<Finished> {
+  let stdout = "";
+  let stderr = "";
+  const answers = [...(options.answers ?? [])];
+  const listeners = new Set<() => void>();
+  const interrupt = () => {
+    for (const listener of [...listeners]) listener();
+  };
+  const told = () => options.onOutput?.({ stdout, stderr, interrupt });
+  const io: CliIo = {
+    stdout(text) {
+      stdout += text;
+      told();
+    },
+    stderr(text) {
+      stderr += text;
+      told();
+    },
+    readStdin: () => Promise.resolve(options.stdin),
+    ask: () => Promise.resolve(answers.shift()),
+    onInterrupt(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    exit: (code) => void (stderr += `exit ${code}`),
+    // Nothing on the machine that runs the tests is looked for
+    env: { POSTERN__PROVIDER__KIND: "offline", ...options.env },
+    cwd,
+    home,
+    isTerminal: { stdout: options.terminal === true, stderr: options.terminal === true },
+  };
+  const code = await runCli(argv, io);
+  return { code, stdout, stderr };
+}
