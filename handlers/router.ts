@@ -122,7 +122,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
       const reply = idempotency.run(request, context, match.route);
       if (!(reply instanceof Promise)) return finish(request, context, reply, seen);
-      return reply.then((done) => finish(request, context, done, seen), fail);
+      return reply.then((done) => finish(request, context, done, seen)).catch(fail);
     } catch (error) {
       return fail(error);
     }

@@ -6,6 +6,7 @@ import { httpError } from "../wire/error_codes.ts";
  * @throws {HttpError} 413 payload_too_large, 400 invalid_request for a length that is no number
  */
 export function limitBody(request: Request, maxBytes: number): void {
+  if (request.method === "GET" || request.method === "HEAD") return; // their bodies are never read
   const length = request.headers.get("content-length");
   if (length === null) return;
   const bytes = Number(length);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import type { Route } from "../../handlers/route.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES } from "../support/test_router.ts";
@@ -293,4 +294,94 @@ test("the headers of a thrown error reach the client", async () => {
   const reply = await createTestRouter({ routes: [route("/fail", fail)] }).send("GET", "/fail");
   assert.equal(reply.status, 503);
   assert.equal(reply.headers.get("retry-after"), "7");
+});
+
+test("no target, method, header or body makes a 500, and every reply has the request id and a known shape", async () => {
+  const piece = fc.constantFrom(
+    "/",
+    "v1",
+    "tools",
+    "read_file",
+    "call",
+    "models",
+    "tokens",
+    "health",
+    "..",
+    "%2e",
+    "%",
+    "%ff",
+    "?",
+    "#",
+    "//",
+    "\\",
+    "a",
+    "é",
+    ":",
+    ";",
+  );
+  const header = fc.tuple(
+    fc.constantFrom(
+      "authorization",
+      "content-type",
+      "content-length",
+      "origin",
+      "upgrade",
+      "idempotency-key",
+      "x-request-id",
+      "traceparent",
+    ),
+    fc.constantFrom(
+      "",
+      "Bearer token_admin",
+      "Bearer",
+      "application/json",
+      "text/plain",
+      "5",
+      "-1",
+      "1e9",
+      "http://gateway.test",
+      "null",
+      "websocket",
+      "k",
+      "x".repeat(300),
+    ),
+  );
+  const input = fc.record({
+    method: fc.constantFrom("GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "BREW"),
+    path: fc.array(piece, { maxLength: 8 }),
+    headers: fc.array(header, { maxLength: 5 }),
+    body: fc.constantFrom(
+      null,
+      "",
+      "{",
+      "{}",
+      "[]",
+      "null",
+      '{"message":1}',
+      '{"scopes":["chat"],"label":null}',
+      '{"input":{}}',
+    ),
+  });
+  const { router, services } = createTestRouter({ gateway: { rate_limit_max: 0 } });
+  await fc.assert(
+    fc.asyncProperty(input, async ({ method, path, headers, body }) => {
+      const request = {
+        method,
+        url: `http://gateway.test/${path.join("")}`,
+        headers: new Headers(
+          [["authorization", "Bearer token_admin"], ...headers].map(([name, value]) =>
+            [name, value] as [string, string]
+          ),
+        ),
+        body: body === null ? null : new Response(body).body,
+        signal: new AbortController().signal,
+      };
+      const reply = await router.fetch(request as unknown as Request);
+      assert.ok(reply.status < 500, `${reply.status} ${method} ${request.url}`);
+      assert.ok(reply.headers.get("x-request-id"));
+      if (reply.status >= 400 && method !== "HEAD") assert.equal(typeof (await errorOf(reply)).code, "string");
+    }),
+    { numRuns: 200 },
+  );
+  assert.deepEqual(services.logged.filter(({ level }) => level === "error"), []);
 });
