@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
 
@@ -22,7 +26,10 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     readonly frames: string[];
   }
 
-  async function openPage(gateway: RunningGateway, colorScheme: "light" | "dark"): Promise<{ page: Page; seen: Seen }> {
+  async function openPage(
+    gateway: { readonly url: string },
+    colorScheme: "light" | "dark",
+  ): Promise<{ page: Page; seen: Seen }> {
     const page = await browser.newPage({ colorScheme });
     page.setDefaultTimeout(10_000);
     const seen: Seen = { outside: [], problems: [], frames: [] };
@@ -41,10 +48,14 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     return { page, seen };
   }
 
-  /** Pairs with a fresh code, by the keyboard. */
+  /** Pairs by the keyboard, with a fresh code. */
   async function pair(gateway: RunningGateway, page: Page): Promise<void> {
+    await pairWith((await gateway.services.pairing.createCode()).code, page);
+  }
+
+  async function pairWith(code: string, page: Page): Promise<void> {
     await page.waitForSelector("#pair-code");
-    await page.keyboard.type((await gateway.services.pairing.createCode()).code.toLowerCase());
+    await page.keyboard.type(code.toLowerCase());
     await page.keyboard.press("Enter");
     await page.waitForSelector("#nav");
   }
@@ -105,6 +116,24 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         await page.close();
       }));
   }
+
+  test("the code that postern gateway prints opens its dashboard", () =>
+    withTemporaryFolder(async (folder) => {
+      writeFileSync(join(folder, "garden.md"), FILES["garden.md"]);
+      writeFileSync(join(folder, "postern.toml"), '[provider]\nkind = "offline"\n');
+      const flags = ["--port", "0", "--workspace", folder, "--data-dir", join(folder, "data")];
+      const command = [...RUN, "cli/main.ts", "gateway", ...flags, "--config", join(folder, "postern.toml")];
+      await withGatewayProcess(command, async (gateway) => {
+        const { page, seen } = await openPage(gateway, "light");
+        await pairWith(gateway.code, page);
+        await page.keyboard.type("When are the beans watered?");
+        await page.keyboard.press("Enter");
+        await page.locator(".prose").getByText("Water the beans on Tuesday.").waitFor();
+        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+        await page.close();
+        assert.equal((await gateway.stop()).exitCode, 0);
+      });
+    }));
 
   test("Escape stops a reply, and the agent's work with it", () =>
     withRunningGateway({ script: [{ text: "It goes on", hang: "after" }, "A second answer"] }, async (gateway) => {

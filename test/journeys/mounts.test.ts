@@ -1,19 +1,15 @@
 import assert from "node:assert/strict";
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { createInterface } from "node:readline";
 import { describe, test } from "node:test";
-import { fileURLToPath } from "node:url";
+import { type GatewayProcess, ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
-const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const ON_DENO = "Deno" in globalThis;
 const DENO = ON_DENO ? process.execPath : denoThroughNpm();
 const RUN_WITH_DENO = [DENO ?? "", "run", "--allow-all", "--no-check"];
-const RUN = ON_DENO ? RUN_WITH_DENO : [process.execPath];
 
 const EXAMPLES = [
   { file: "node_http.ts", run: RUN, skip: ON_DENO ? "crossws has its Node adapter for Node alone" : false },
@@ -35,59 +31,18 @@ function denoThroughNpm(): string | undefined {
   return status === 0 ? stdout.trim() : undefined;
 }
 
-interface Example {
-  /** Address of the gateway within the example, without a slash at the end */
-  readonly url: string;
-  readonly code: string;
-  /** Sends SIGTERM. @returns exit code, and what was written to stderr */
-  stop(): Promise<{ readonly exitCode: number | null; readonly stderr: string }>;
-}
-
+/** Runs an example with a workspace that holds `garden.md`. */
 async function withExample(
-  { file, run: [command, ...options] }: { readonly file: string; readonly run: readonly string[] },
-  use: (example: Example) => Promise<void>,
+  { file, run }: { readonly file: string; readonly run: readonly string[] },
+  use: (example: GatewayProcess) => Promise<void>,
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
     writeFileSync(join(folder, "garden.md"), "Water the beans on Tuesday\n");
-    const script = join(ROOT, "fixtures", "mounts", file);
-    const child = spawn(command ?? "", [...options, script, join(folder, "data"), folder], {
-      cwd: ROOT,
-      detached: true,
-    });
-    let stderr = "";
-    child.stderr.on("data", (bytes) => (stderr += bytes));
-    const ended = once(child, "exit");
-    try {
-      const { url, code } = await readAddress(child);
-      await use({
-        url,
-        code,
-        async stop() {
-          // On Deno, child.kill() reports the signal in place of the exit code
-          if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
-          const [exitCode] = await ended;
-          return { exitCode, stderr };
-        },
-      });
-    } finally {
-      child.kill("SIGKILL");
-      await ended;
-    }
+    await withGatewayProcess([...run, join("fixtures", "mounts", file), join(folder, "data"), folder], use);
   });
 }
 
-async function readAddress(child: ChildProcess): Promise<{ readonly url: string; readonly code: string }> {
-  assert.ok(child.stdout !== null);
-  let url: string | undefined;
-  for await (const line of createInterface({ input: child.stdout })) {
-    url ??= /^Listening on (http:\S+)\/$/.exec(line)?.[1];
-    const code = /^Pairing code: (\S+)$/.exec(line)?.[1];
-    if (url !== undefined && code !== undefined) return { url, code };
-  }
-  throw new Error("The example ended without an address");
-}
-
-async function pair({ url, code }: Example): Promise<Record<string, string>> {
+async function pair({ url, code }: GatewayProcess): Promise<Record<string, string>> {
   const reply = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
   assert.equal(reply.status, 200);
   const { token } = await reply.json() as { token: string }; // DESIGN.md section 2
