@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { onMachine } from "./support/run_in.ts";
+
+const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
+const RUNTIME = "Deno" in globalThis ? ["run", "-A", "--no-check"] : [];
+
+interface Started {
+  readonly child: ChildProcess;
+  /** Waits until stdout holds a match. @throws when the process ends before */
+  saw(pattern: RegExp): Promise<RegExpMatchArray>;
+  readonly ended: Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
+}
+
+function start(argv: readonly string[], { home, cwd }: { readonly home: string; readonly cwd: string }): Started {
+  const env = { PATH: process.env["PATH"], HOME: home, POSTERN__PROVIDER__KIND: "offline", NO_COLOR: "1" };
+  const child = spawn(process.execPath, [...RUNTIME, MAIN, ...argv], { cwd, env, stdio: "pipe" });
+  let stdout = "";
+  let stderr = "";
+  child.stdout?.on("data", (part) => (stdout += part));
+  child.stderr?.on("data", (part) => (stderr += part));
+  const ended = once(child, "close").then(([code]) => ({ code: code as number | null, stdout, stderr }));
+  return {
+    child,
+    ended,
+    async saw(pattern) {
+      for (;;) {
+        const match = pattern.exec(stdout);
+        if (match !== null) return match;
+        const news = await Promise.race([
+          once(child.stdout as NonNullable<typeof child.stdout>, "data").then(() => true),
+          ended.then(() => false),
+        ]);
+        if (!news) throw new Error(`The process ended: ${stdout}${stderr}`);
+      }
+    },
+  };
+}
+
+for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  test(`${signal} drains a gateway: exit 0, the control file gone, the lock free`, () =>
+    onMachine(async (machine) => {
+      const gateway = start(["gateway", "--port", "0"], machine);
+      await gateway.saw(/^Pairing code: \S+$/m);
+      gateway.child.kill(signal);
+      assert.equal((await gateway.ended).code, 0);
+      assert.equal(existsSync(join(machine.dataDir, "control.json")), false);
+      assert.equal((await machine.run(["token", "list"])).code, 0);
+    }));
+}
+
+test("after kill -9 the next command finds the lock free and works by itself", () =>
+  onMachine(async (machine) => {
+    const gateway = start(["gateway", "--port", "0"], machine);
+    await gateway.saw(/Stop it with/);
+    const made = await machine.run(["token", "create", "--label", "kept"]);
+    assert.equal(made.code, 0);
+    gateway.child.kill("SIGKILL");
+    await gateway.ended;
+    const { code, stdout } = await machine.run(["token", "list"]);
+    assert.equal(code, 0);
+    assert.match(stdout, /kept/);
+  }));
+
+test("a message piped in is answered on stdout, and the process ends", () =>
+  onMachine(async (machine) => {
+    const chat = start(["chat"], machine);
+    chat.child.stdin?.end("hello\n");
+    const { code, stdout } = await chat.ended;
+    assert.equal(code, 0);
+    assert.match(stdout, /offline assistant/i);
+  }));
+
+test("a reader that goes away early is no failure", () =>
+  onMachine(async (machine) => {
+    const schema = start(["config", "schema"], machine);
+    schema.child.stdout?.destroy();
+    const { code, stderr } = await schema.ended;
+    assert.deepEqual([code, stderr], [0, ""]);
+  }));

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import {
+  type ControlRecord,
+  readControlFile,
+  removeControlFile,
+  writeControlFile,
+} from "../../lib/host/control_file.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const RECORD: ControlRecord = {
+  address: "http://127.0.0.1:42617/",
+  pid: process.pid,
+  token: "pst_secret",
+  started_at: "2026-01-01T00:00:00.000Z",
+  version: "0.1.0",
+  workspace: "/work",
+};
+
+test("what was written is read, from a file for its user alone", () =>
+  withTemporaryFolder(async (folder) => {
+    await writeControlFile(folder, RECORD);
+    assert.deepEqual(await readControlFile(folder), RECORD);
+    assert.equal(statSync(join(folder, "control.json")).mode & 0o777, 0o600);
+  }));
+
+test("a file left open by someone else is replaced by a closed one", () =>
+  withTemporaryFolder(async (folder) => {
+    writeFileSync(join(folder, "control.json"), "{}", { mode: 0o644 });
+    await writeControlFile(folder, RECORD);
+    assert.equal(statSync(join(folder, "control.json")).mode & 0o777, 0o600);
+  }));
+
+test("a record is not believed when others can read it, its process is gone, or its address is not this machine", () =>
+  withTemporaryFolder(async (folder) => {
+    assert.equal(await readControlFile(folder), undefined);
+    await writeControlFile(folder, RECORD);
+    chmodSync(join(folder, "control.json"), 0o644);
+    assert.equal(await readControlFile(folder), undefined);
+    for (
+      const wrong of [{ pid: 2 ** 30 }, { address: "http://evil.example:1/" }, {
+        address: "http://127.0.0.1.evil.example:1/",
+      }, { token: "" }]
+    ) {
+      await writeControlFile(folder, { ...RECORD, ...wrong });
+      assert.equal(await readControlFile(folder), undefined, JSON.stringify(wrong));
+    }
+  }));
+
+test("a gateway removes its own record and leaves that of a later start", () =>
+  withTemporaryFolder(async (folder) => {
+    await writeControlFile(folder, { ...RECORD, token: "later" });
+    await removeControlFile(folder, RECORD.token);
+    assert.equal(existsSync(join(folder, "control.json")), true);
+    await removeControlFile(folder, "later");
+    assert.equal(existsSync(join(folder, "control.json")), false);
+  }));

@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import { createServer, type RequestListener } from "node:http";
+import { test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createGatewayClient, type GatewayClient } from "../../../lib/system/net/gateway_client.ts";
+
+async function withServer(
+  listener: RequestListener,
+  use: (client: GatewayClient) => Promise<void>,
+  timeoutMs = 5_000,
+): Promise<void> {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  // A server that listens on TCP has an address of this shape
+  const { port } = server.address() as { port: number };
+  try {
+    await use(
+      createGatewayClient({ address: `http://127.0.0.1:${port}/`, token: "secret", clock: systemClock, timeoutMs }),
+    );
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+test("a request carries the token and its body, and gives status and JSON", () =>
+  withServer((request, response) => {
+    let body = "";
+    request.on("data", (part) => (body += part));
+    request.on("end", () => {
+      response.statusCode = 201;
+      response.end(
+        JSON.stringify({
+          method: request.method,
+          url: request.url,
+          token: request.headers.authorization,
+          body: JSON.parse(body),
+        }),
+      );
+    });
+  }, async (client) => {
+    assert.deepEqual(await client.request({ method: "POST", path: "/v1/x?y=1", body: { a: "ü" } }), {
+      status: 201,
+      body: { method: "POST", url: "/v1/x?y=1", token: "Bearer secret", body: { a: "ü" } },
+    });
+  }));
+
+test("an empty reply has no body", () =>
+  withServer((_request, response) => void response.end(), async (client) => {
+    assert.deepEqual(await client.request({ method: "GET", path: "/" }), { status: 200, body: undefined });
+  }));
+
+test("garbage, a reply cut short, and a refused connection are errors of the client", async () => {
+  await withServer((_request, response) => void response.end("<html>"), async (client) => {
+    await assert.rejects(client.request({ method: "GET", path: "/" }), {
+      name: "GatewayClientError",
+      message: /not JSON/,
+    });
+  });
+  await withServer((_request, response) => {
+    response.writeHead(200, { "content-length": "100" });
+    response.write("{", () => response.destroy());
+  }, async (client) => {
+    await assert.rejects(client.request({ method: "GET", path: "/" }), { name: "GatewayClientError" });
+  });
+  const client = createGatewayClient({ address: "http://127.0.0.1:1/", token: "t", clock: systemClock });
+  await assert.rejects(client.request({ method: "GET", path: "/" }), {
+    name: "GatewayClientError",
+    message: /http:\/\/127\.0\.0\.1:1\//,
+  });
+  await assert.rejects(client.openSocket("/ws/chat"), { name: "GatewayClientError" });
+});
+
+test("a server that does not answer is given up after the time limit, and at once on abort", () =>
+  withServer(() => {}, async (client) => {
+    await assert.rejects(client.request({ method: "GET", path: "/" }), { name: "CancelError", reason: "timeout" });
+    const stop = new AbortController();
+    stop.abort();
+    await assert.rejects(client.request({ method: "GET", path: "/", signal: stop.signal }), {
+      name: "CancelError",
+      reason: "cancelled",
+    });
+  }, 50));
