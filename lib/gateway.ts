@@ -261,6 +261,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
       maxQueued: config.runs.max_queued,
       maxPerConversation: config.runs.max_per_conversation,
     }),
+    retentionDays: () => config.runs.retention_days,
   });
   await runs.recover();
   return { providers, runs };

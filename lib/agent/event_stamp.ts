@@ -6,7 +6,7 @@ export interface EventStamp {
   /** The next seq, from 1 without a gap */
   next(): number;
   /** Last seq given, 0 before the first */
-  readonly seq: number;
+  seq(): number;
   /** ISO 8601 of now, formatted once a millisecond */
   time(): string;
   stamp(bodies: readonly AgentEventBody[]): AgentEvent[];
@@ -17,7 +17,7 @@ export function createEventStamp(time: () => string, afterSeq = 0): EventStamp {
   let seq = afterSeq;
   return {
     next: () => ++seq,
-    get seq() {
+    seq() {
       return seq;
     },
     time,

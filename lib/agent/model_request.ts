@@ -65,7 +65,7 @@ export function createModelRequests(run: AgentRun): ModelRequests {
       return { ...fitted, request: { ...fitted.request, parameters: budget.reserve(bytes, run.parameters) } };
     },
     usageOf(request, turn) {
-      const usage = turn.finish?.usage ?? estimateUsage(request, turn);
+      const usage = turn.finish()?.usage ?? estimateUsage(request, turn);
       budget?.settle(usage);
       return usage;
     },

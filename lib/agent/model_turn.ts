@@ -20,15 +20,21 @@ export interface ModelTurnOptions {
   readonly separator: string;
 }
 
+/** How the provider ended a turn. */
+export interface TurnFinish {
+  readonly reason: FinishReason;
+  readonly usage: Usage | undefined;
+}
+
 /** What one turn of the model has said so far. */
 export interface ModelTurn {
   /** Reads one array of the provider; pushes what the reader is shown onto `into`. @returns whether a delta was among it */
   take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean;
-  readonly text: string;
+  text(): string;
   /** In the order of their first delta */
   readonly calls: readonly TurnCall[];
   /** undefined until the provider's `finish` */
-  readonly finish: { readonly reason: FinishReason; readonly usage: Usage | undefined } | undefined;
+  finish(): TurnFinish | undefined;
   /** Bytes/4 of all that was said, for a provider that reports no usage */
   estimate(): number;
   /** The turn as a message of the history; `calls` may be left out of it. undefined when nothing was said at all */
@@ -49,7 +55,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
   let refusal = "";
   let reasoning = 0;
   let opaque: unknown;
-  let finish: ModelTurn["finish"];
+  let finish: TurnFinish | undefined;
 
   const openCall = (event: Extract<ProviderEvent, { type: "tool_call_delta" }>) => {
     const name = event.name ?? "";
@@ -112,11 +118,11 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
       }
       return delta;
     },
-    get text() {
+    text() {
       return text;
     },
     calls,
-    get finish() {
+    finish() {
       return finish;
     },
     estimate() {

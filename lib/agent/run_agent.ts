@@ -67,14 +67,16 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
           head = [];
         } else if (events.length > 0) yield events;
       }
-      if (turn.finish === undefined) throw brokenReply(run.provider.name);
+      const finish = turn.finish();
+      if (finish === undefined) throw brokenReply(run.provider.name);
 
       const turnUsage = requests.usageOf(fitted.request, turn);
       usage = addUsage(usage, turnUsage);
-      if (turn.text !== "") separator = turn.text.endsWith("\n") ? "" : "\n\n";
+      const text = turn.text();
+      if (text !== "") separator = text.endsWith("\n") ? "" : "\n\n";
       const agentCalls = turn.calls.filter((call) => call.owner === "agent");
       const clientCallIds = turn.calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
-      const mayCall = !last && turn.finish.reason !== "content_filter";
+      const mayCall = !last && finish.reason !== "content_filter";
       const ending: AgentEventBody[] = [{ type: "turn_end", turn: number, usage: turnUsage }];
       if (!mayCall && turn.calls.length > 0) ending.push(IGNORED_CALLS);
       head.push(...note(ending));
@@ -84,7 +86,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       if (!mayCall || agentCalls.length === 0) {
         const calls = mayCall ? clientCallIds : [];
         if (calls.length > 0) suspend(run, calls, added);
-        const reason = finishReason(turn.finish.reason, calls.length > 0);
+        const reason = finishReason(finish.reason, calls.length > 0);
         const done = await end.end({ type: "done", finish_reason: reason, usage }, { added });
         yield [...head, ...done];
         return;
@@ -136,7 +138,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       if (signal.aborted) throw cancelError(signal);
     }
   } catch (error) {
-    if (end.ended) throw error;
+    if (end.ended()) throw error;
     keepPartial(run, turn, added);
     if (error instanceof ProviderError && !spoken) {
       await end.end(toTerminal(error, run), { added, refused: error });
@@ -144,7 +146,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     }
     yield [...head, ...(await end.end(toTerminal(error, run), { added }))];
   } finally {
-    if (!end.ended) {
+    if (!end.ended()) {
       // The reader left at a yield
       run.abort(new CancelError("client_gone"));
       await toolWork?.catch(() => {});
@@ -186,7 +188,7 @@ function suspend(run: AgentRun, callIds: readonly string[], added: readonly Mess
 
 /** The text of a turn that broke off belongs to the history, its calls do not. */
 function keepPartial(run: AgentRun, turn: ModelTurn | undefined, added: Message[]): void {
-  if (turn === undefined || turn.finish !== undefined) return;
+  if (turn === undefined || turn.finish() !== undefined) return;
   const said = turn.message({ provider: run.provider.name, calls: false });
   if (said !== undefined) added.push(said);
 }

@@ -9,7 +9,7 @@ export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
 
 /** Ends a run, once. */
 export interface RunEnd {
-  readonly ended: boolean;
+  ended(): boolean;
   /** Records the terminal event and waits for it. @returns what the reader is shown; never rejects */
   end(
     body: TerminalBody,
@@ -27,7 +27,7 @@ const INTERNAL = {
 export function createRunEnd(run: AgentRun, note: (bodies: readonly AgentEventBody[]) => AgentEvent[]): RunEnd {
   let ended = false;
   return {
-    get ended() {
+    ended() {
       return ended;
     },
     async end(body, { added, refused }) {

@@ -112,7 +112,7 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
       }
       if (data === "") return false;
       if (data.trim() === "[DONE]") {
-        if (reason === undefined && empty && calls.count === 0) throw brokenReply(upstream, "its stream is empty");
+        if (reason === undefined && empty && calls.count() === 0) throw brokenReply(upstream, "its stream is empty");
         finish(out);
         return true;
       }
@@ -139,7 +139,7 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
     whole(body, out) {
       const [parsed] = parseData(body, upstream);
       chunk(parsed, out);
-      if (reason === undefined && empty && calls.count === 0) throw brokenReply(upstream, "it holds no message");
+      if (reason === undefined && empty && calls.count() === 0) throw brokenReply(upstream, "it holds no message");
       finish(out);
     },
   };

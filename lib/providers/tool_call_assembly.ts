@@ -7,7 +7,7 @@ export interface ToolCallAssembly {
   push(call: unknown, out: ProviderEvent[]): void;
   /** Reports calls that never got a name, and arguments that are no JSON. @returns how many calls the turn has */
   end(out: ProviderEvent[]): number;
-  readonly count: number;
+  count(): number;
 }
 
 interface Slot {
@@ -66,7 +66,7 @@ export function createToolCallAssembly(options: {
     return JSON.stringify(value);
   };
   return {
-    get count() {
+    count() {
       return sent;
     },
     push(call, out) {

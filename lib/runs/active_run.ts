@@ -98,7 +98,7 @@ export function durableHandle(entry: ActiveRun, { events, recorder, runs }: Dura
     let seq = 0;
     for (;;) {
       const finished = over;
-      if (recorder.durableSeq > seq) {
+      if (recorder.durableSeq() > seq) {
         for await (const batch of runs.replay(entry.id, seq)) {
           seq = batch.at(-1)?.seq ?? seq;
           if (shown(batch).length > 0) yield shown(batch);
@@ -112,7 +112,7 @@ export function durableHandle(entry: ActiveRun, { events, recorder, runs }: Dura
         if (terminal !== undefined) yield [terminal];
         return;
       }
-      if (over || recorder.durableSeq > seq || recorder.pending(seq).length > 0) continue;
+      if (over || recorder.durableSeq() > seq || recorder.pending(seq).length > 0) continue;
       await new Promise<void>((resolve) => (wake = resolve));
     }
   }

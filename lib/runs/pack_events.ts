@@ -43,7 +43,7 @@ export type PackedEvents = v.InferOutput<typeof packedEventsSchema>;
 export interface EventPacker {
   /** @param events the ones that follow those already there */
   add(events: readonly AgentEvent[]): void;
-  readonly count: number;
+  count(): number;
   /** What was collected, without taking it */
   peek(): PackedEvents;
   /** Hands over what was collected and starts anew */
@@ -76,7 +76,7 @@ export function createEventPacker(): EventPacker {
         }
       }
     },
-    get count() {
+    count() {
       return total;
     },
     peek,

@@ -37,7 +37,7 @@ export function createRunJournal(
       const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
       let status = suspends ? undefined : endStatus(terminal);
       try {
-        if (suspends || !recorder?.active) return;
+        if (suspends || !recorder?.active()) return;
         const { id, conversationId } = entry;
         // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
         const said = refused === undefined && (terminal.type === "done" || added.length > 0);

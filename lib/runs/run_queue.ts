@@ -12,7 +12,7 @@ export interface RunLimits {
 /** A run's place. */
 export interface QueuePlace {
   /** Whether the run may work now */
-  readonly ready: boolean;
+  ready(): boolean;
   /** Resolves when it may. @throws {CancelError} when `signal` aborts first */
   wait(signal: AbortSignal): Promise<void>;
   /** Gives the place back; twice does nothing */
@@ -81,9 +81,7 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
         waiting.add(entry);
       }
       return {
-        get ready() {
-          return ready;
-        },
+        ready: () => ready,
         wait(signal) {
           if (signal.aborted) return Promise.reject(cancelError(signal));
           if (ready) return Promise.resolve();

@@ -13,7 +13,7 @@ export interface RunRecorder {
   effect(callId: string): void;
   /** Begins to write, with all that came so far; before it, events are only kept in memory. */
   activate(): void;
-  readonly active: boolean;
+  active(): boolean;
   /** Makes the run known, without events yet; durable when it resolves */
   accept(): Promise<void>;
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */
@@ -21,7 +21,7 @@ export interface RunRecorder {
   /** The same with the terminal event, which waits for this, in one transaction with `writes` */
   finish(writes: readonly Write[]): Promise<void>;
   /** Last seq that can be replayed from the journal */
-  readonly durableSeq: number;
+  durableSeq(): number;
   /** Events after `afterSeq` that are not in the journal yet; empty where they do not follow on `afterSeq` */
   pending(afterSeq: number): readonly AgentEvent[];
 }
@@ -50,7 +50,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   let tail: Promise<void> = Promise.resolve();
 
   const write = async (writes: readonly Write[] = []) => {
-    if (packer.count === 0) return;
+    if (packer.count() === 0) return;
     const events = packer.take();
     const started = effects;
     inFlight = events;
@@ -87,7 +87,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     activate() {
       active = true;
     },
-    get active() {
+    active() {
       return active;
     },
     async accept() {
@@ -100,7 +100,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
         packer.add(ending);
         return write(writes);
       }),
-    get durableSeq() {
+    durableSeq() {
       return durableSeq;
     },
     pending(afterSeq) {

@@ -148,7 +148,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       if (keeps) recorder?.activate();
       const begin = () => {
         if (controller.signal.aborted) throw cancelError(controller.signal);
-        if (place.ready && conversationId === null) {
+        if (place.ready() && conversationId === null) {
           startedAt = time();
           return assembleMessages({ prompt, history: [], messages: suspended.splice(request.messages) });
         }

@@ -70,6 +70,6 @@ describe("packed events", () => {
     const time = "2026-01-01T00:00:00.000Z";
     for (let seq = 1; seq <= 1000; seq++) packer.add([{ seq, time, type: "text_delta", delta: "word " }]);
     assert.equal(packer.peek().events.length, 1);
-    assert.equal(packer.count, 1000);
+    assert.equal(packer.count(), 1000);
   });
 });

@@ -21,11 +21,11 @@ describe("the run queue", () => {
   test("lets max_concurrent runs work and the next ones wait in order", async () => {
     const queue = createRunQueue(limits({ maxConcurrent: 2 }));
     const places = [1, 2, 3, 4].map(() => queue.enter(free));
-    assert.deepEqual(places.map((place) => place.ready), [true, true, false, false]);
+    assert.deepEqual(places.map((place) => place.ready()), [true, true, false, false]);
     const third = places[2]?.wait(signal);
     places[0]?.leave();
     await third;
-    assert.deepEqual(places.map((place) => place.ready), [true, true, true, false]);
+    assert.deepEqual(places.map((place) => place.ready()), [true, true, true, false]);
   });
 
   test("refuses one more than max_queued", () => {
@@ -38,22 +38,22 @@ describe("the run queue", () => {
   test("works a conversation's runs one after the other and lets others pass", () => {
     const queue = createRunQueue(limits({}));
     const [first, second] = [queue.enter(inTalk), queue.enter(inTalk)];
-    assert.deepEqual([first.ready, second.ready, queue.enter(free).ready], [true, false, true]);
+    assert.deepEqual([first.ready(), second.ready(), queue.enter(free).ready()], [true, false, true]);
     first.leave();
-    assert.equal(second.ready, true);
+    assert.equal(second.ready(), true);
   });
 
   test("refuses one more than max_per_conversation", () => {
     const queue = createRunQueue(limits({ maxPerConversation: 2 }));
     for (let i = 0; i < 3; i++) queue.enter(inTalk);
     assert.throws(() => queue.enter(inTalk), isOverloaded);
-    assert.equal(queue.enter(free).ready, true);
+    assert.equal(queue.enter(free).ready(), true);
   });
 
   test("gives a child no slot, since its parent holds one", () => {
     const queue = createRunQueue(limits({ maxConcurrent: 1 }));
     queue.enter(free);
-    assert.equal(queue.enter({ conversationId: null, isChild: true }).ready, true);
+    assert.equal(queue.enter({ conversationId: null, isChild: true }).ready(), true);
   });
 
   test("wakes a cancelled wait with its reason and forgets the place", async () => {
@@ -67,7 +67,7 @@ describe("the run queue", () => {
     second.leave();
     const third = queue.enter(free);
     first.leave();
-    assert.deepEqual([second.ready, third.ready], [false, true]);
+    assert.deepEqual([second.ready(), third.ready()], [false, true]);
   });
 
   test("counts a place that is left twice once", () => {
@@ -75,6 +75,6 @@ describe("the run queue", () => {
     const first = queue.enter(free);
     first.leave();
     first.leave();
-    assert.deepEqual([queue.enter(free).ready, queue.enter(free).ready], [true, false]);
+    assert.deepEqual([queue.enter(free).ready(), queue.enter(free).ready()], [true, false]);
   });
 });
