@@ -67,8 +67,17 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.equal(await page.evaluate("localStorage.length"), 0);
     await page.reload();
     await page.waitForSelector("#message");
-    await page.click("#sign-out");
+    await Promise.all([page.waitForResponse(/\/v1\/tokens\/tok_1$/), page.click("#sign-out")]);
     await page.waitForSelector("#pair-code");
+    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+    assert.equal(await textOf("#pair-error"), "");
+  });
+
+  test("signing out of a gateway that is gone says that the token still works", async () => {
+    await openPaired();
+    gateway.setGone(true);
+    await page.click("#sign-out");
+    await page.getByRole("alert").filter({ hasText: "postern token revoke" }).waitFor();
     assert.equal(await page.evaluate("sessionStorage.length"), 0);
   });
 

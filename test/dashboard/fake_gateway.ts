@@ -102,7 +102,9 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     if (path === "/pair") {
       const right = request.headers["x-pairing-code"] === "ABCD-EFGH";
       if (right) valid = true;
-      return right ? send(response, 200, { paired: true, token: TOKEN }) : fail(response, 403, "pairing_code_invalid");
+      return right
+        ? send(response, 200, { paired: true, token: TOKEN, token_id: "tok_1" })
+        : fail(response, 403, "pairing_code_invalid");
     }
     if (pairingRequired && !valid) return fail(response, 401, "auth_invalid");
     if (pairingRequired && request.headers.authorization !== `Bearer ${TOKEN}`) {
@@ -111,6 +113,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
     if (path === "/v1/tools") return send(response, 200, list(TOOLS));
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
+    if (path === "/v1/tokens/tok_1" && request.method === "DELETE") return send(response, 200, { deleted: true });
     fail(response, 404, "not_found");
   });
   const sockets = new WebSocketServer({ server, path: `${base}/ws/chat` });

@@ -110,8 +110,9 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         );
         assert.equal(Number(luminance) > 128, colorScheme === "light");
         await tabTo(page, "sign-out");
-        await page.keyboard.press("Enter");
+        await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
         await page.waitForSelector("#pair-code");
+        assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the tab's token");
         assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
         await page.close();
       }));

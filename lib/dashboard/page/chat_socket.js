@@ -47,6 +47,8 @@ export function createChatSocket({ session, onFrame, onClosed }) {
      * @throws {ApiError} when no connection can be made
      */
     async send(command) {
+      // A socket that is closing takes frames and drops them
+      if (current !== undefined && current.readyState !== WebSocket.OPEN) forget();
       opening ??= open().catch((error) => {
         forget();
         throw error;

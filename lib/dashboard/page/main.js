@@ -12,6 +12,8 @@ const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["drain
 const NO_MODEL =
   'The gateway lists no model, so nothing may answer here: see "kind" in the [provider] section of postern.toml.';
 
+const NOT_REVOKED = "Signed out here, but the gateway could not be told: postern token revoke ends the token.";
+
 /** Starts the page. */
 export function start() {
   const session = createSession({ onRefused: () => openPairing("The token is no longer valid: pair again.") });
@@ -125,9 +127,10 @@ export function start() {
     event.preventDefault();
     byId("main", HTMLElement).focus();
   });
-  byId("sign-out", HTMLButtonElement).addEventListener("click", () => {
-    session.setToken("");
+  byId("sign-out", HTMLButtonElement).addEventListener("click", async () => {
+    const told = session.signOut();
     openPairing();
+    if (!await told) pairing.open(NOT_REVOKED);
   });
 
   void begin();

@@ -23,10 +23,13 @@ export function createPairView({ session, onPaired }) {
     if (entered === "") return refuse("Enter the code first");
     submit.disabled = true;
     try {
-      const { token } = await session.json("pair", { method: "POST", headers: { "x-pairing-code": entered } });
+      const { token, token_id: id } = await session.json("pair", {
+        method: "POST",
+        headers: { "x-pairing-code": entered },
+      });
       code.value = "";
       showError("");
-      session.setToken(token);
+      session.setToken(token, id);
       onPaired();
     } catch (error) {
       refuse(toSentence(error));

@@ -1,4 +1,5 @@
 const TOKEN_KEY = "postern_token";
+const TOKEN_ID_KEY = "postern_token_id";
 
 /** What the gateway answered instead of the wanted reply; `status` 0 means that it did not answer. */
 export class ApiError extends Error {
@@ -34,11 +35,14 @@ export function addressOf(path) {
 export function createSession({ onRefused }) {
   let token = sessionStorage.getItem(TOKEN_KEY) ?? "";
 
-  /** @param {string} next */
-  const setToken = (next) => {
+  /**
+   * @param {string} next
+   * @param {string} [id] of a token that was made for this tab, so that signing out revokes it
+   */
+  const setToken = (next, id = "") => {
     token = next;
-    if (next === "") sessionStorage.removeItem(TOKEN_KEY);
-    else sessionStorage.setItem(TOKEN_KEY, next);
+    keep(TOKEN_KEY, next);
+    keep(TOKEN_ID_KEY, id);
   };
 
   /**
@@ -75,6 +79,16 @@ export function createSession({ onRefused }) {
     setToken,
     request,
     /**
+     * Forgets the token, and revokes one that was made for this tab.
+     * @returns {Promise<boolean>} false when the gateway could not be told
+     */
+    async signOut() {
+      const id = sessionStorage.getItem(TOKEN_ID_KEY);
+      const revoked = id === null ? undefined : request(`v1/tokens/${encodeURIComponent(id)}`, { method: "DELETE" });
+      setToken("");
+      return revoked === undefined || revoked.then(() => true, (error) => error.status === 401);
+    },
+    /**
      * @param {string} path
      * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
      * @returns {Promise<any>} the reply's JSON; its shape is the route's contract
@@ -84,6 +98,15 @@ export function createSession({ onRefused }) {
 }
 
 /** @typedef {ReturnType<typeof createSession>} Session */
+
+/**
+ * @param {string} key
+ * @param {string} value empty removes it
+ */
+function keep(key, value) {
+  if (value === "") sessionStorage.removeItem(key);
+  else sessionStorage.setItem(key, value);
+}
 
 /** @param {Response} response */
 async function toApiError(response) {
