@@ -75,7 +75,8 @@ export function createIdempotency(services: Services): Idempotency {
     const kept = reply.ok || reply.headers.get("x-should-retry") === "false";
     const recording = await recordReply(reply);
     recording.ended
-      .then((whole) => (kept ? store.keep(scope, { ...whole, fingerprint }) : undefined))
+      // A stream that every reader left has no whole to keep
+      .then((whole) => (kept ? store.keep(scope, { ...whole, fingerprint }) : undefined), () => {})
       .catch((error) => services.log.warn("Reply is not kept for repeats", { request_id: context.requestId, error }))
       .finally(() => flights.delete(scope));
     return recording;
