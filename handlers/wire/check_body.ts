@@ -31,8 +31,8 @@ const MAY_BE_ABSENT = new Set(["optional", "exact_optional", "undefinedable"]);
 function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): void {
   if (value === null || typeof value !== "object") return;
   if (shape.wrapped !== undefined) return tidy(shape.wrapped, value, path, ignored);
+  if (Array.isArray(value) && (shape.entries !== undefined || shape.type === "record")) throw notAnObject(path);
   if (shape.entries !== undefined) {
-    if (Array.isArray(value)) throw notAnObject(path);
     return tidyObject(shape, shape.entries, value as Record<string, unknown>, path, ignored);
   }
   if (shape.item !== undefined && Array.isArray(value)) {

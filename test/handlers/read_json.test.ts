@@ -115,6 +115,7 @@ test("a wrong value is 400 invalid_request with the field in param, and its valu
     [{ name: null }, "name", /got null/],
     [{ name: "n", part: { type: "sk-secret" } }, "part.type", /expected/],
     [[], null, /the request body/],
+    [{ name: "n", extra: [1] }, "extra", /got an array/],
     ['"sk-secret"', null, /the request body/],
     ["null", null, /got null/],
   ] as const;
