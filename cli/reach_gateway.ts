@@ -1,4 +1,3 @@
-import { randomControlToken } from "./control_token.ts";
 import { ConfigError } from "../lib/base/errors.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
@@ -12,6 +11,7 @@ import {
 } from "../lib/system/net/gateway_client.ts";
 import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
+import { randomControlToken } from "./control_token.ts";
 
 /** A gateway to work with: the running one, or the same services in this process while nobody else holds the data directory. */
 export interface ReachedGateway {

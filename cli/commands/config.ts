@@ -1,5 +1,4 @@
-import { toKeyText } from "../../lib/config/key_path.ts";
-import { parseKeyText } from "../../lib/config/key_path.ts";
+import { parseKeyText, toKeyText } from "../../lib/config/key_path.ts";
 import { maskSecrets } from "../../lib/config/secrets.ts";
 import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { toTomlKey, toTomlValue } from "../../lib/config/to_toml_value.ts";
