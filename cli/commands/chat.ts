@@ -9,7 +9,7 @@ const MAX_SHOWN_INPUT = 200;
 
 /**
  * `postern chat`: at a terminal a conversation until Ctrl-D; with a message, or one piped in, a single reply. The answer goes to
- * stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply. With --json one event a line.
+ * stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply, a second one ends the chat. With --json one event a line.
  */
 export const chatCommand = defineCliCommand({
   args: {
@@ -50,7 +50,9 @@ async function converse(context: CommandContext, session: ChatSession): Promise<
 }
 
 async function showReply(context: CommandContext, session: ChatSession, message: string): Promise<number> {
-  const ignore = context.io.onInterrupt(() => session.cancel());
+  let interrupts = 0;
+  // Should the gateway not react to the first one, the second leaves it
+  const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
   const reply = createReplyView(context);
   try {
     let failed = false;

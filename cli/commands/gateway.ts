@@ -41,7 +41,9 @@ export const gatewayCommand = defineCliCommand({
         workspace: loaded.workspace,
       });
       const facts = bannerFacts({ services, loaded, server, pairingCode, pid: process.pid });
-      context.print(facts, bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
+      // One line, so that a script that starts the gateway can wait for it
+      if (context.flags.json) context.io.stdout(`${JSON.stringify(facts)}\n`);
+      else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
       await stopped;
     } finally {
       await removeControlFile(loaded.dataDir, token);
