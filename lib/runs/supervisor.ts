@@ -13,6 +13,7 @@ import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
+import { createActiveRuns } from "./active_runs.ts";
 import { createRunState } from "./apply_event.ts";
 import { assembleMessages } from "./assemble_messages.ts";
 import { createConversations } from "./conversations.ts";
@@ -70,9 +71,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const suspended = createSuspendedTurns(clock);
   const queue = createRunQueue(options.limits);
   const time = createIsoTime(clock);
-  const active = new Map<string, ActiveRun>();
+  const active = createActiveRuns<ActiveRun>();
   const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
-  metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", () => active.size);
+  metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", active.size);
   let draining = false;
   let pruning: Timer | undefined;
   let onIdle = () => {};
@@ -108,7 +109,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         ? null
         : systemPrompt({ hasTools: agentTools.length > 0, extra: settings.systemPrompt });
       const parentId = request.parentId ?? null;
-      const parent = parentId === null ? undefined : active.get(parentId);
+      const parent = parentId === null ? undefined : active.find(parentId);
       const depth = parent === undefined ? 0 : parent.depth + 1;
 
       const id = random.id("run_");
@@ -191,10 +192,10 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           conversations,
           log,
           onEnd(status) {
-            active.delete(id);
+            active.remove(entry);
             place.leave();
             if (status !== undefined) ended.with(status).add();
-            if (active.size === 0) onIdle();
+            if (active.size() === 0) onIdle();
           },
         }),
         clock,
@@ -202,12 +203,12 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         random,
         log,
       };
-      active.set(id, entry);
+      active.add(entry);
       if (!request.durable || recorder === undefined) return attachedHandle(entry, runAgent(run));
       try {
         await recorder.accept();
       } catch (error) {
-        active.delete(id);
+        active.remove(entry);
         place.leave();
         throw error;
       }
@@ -218,16 +219,16 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
 
     async get(id) {
       if (!RUN_ID.test(id)) return undefined;
-      return (await runs.get(id)) ?? active.get(id)?.view();
+      return (await runs.get(id)) ?? active.find(id)?.view();
     },
     list: runs.list,
     cancel(id, reason) {
-      const entry = active.get(id);
+      const entry = active.find(id);
       if (entry === undefined || entry.signal.aborted) return Promise.resolve(false);
       entry.abort(new CancelError(reason));
       return Promise.resolve(true);
     },
-    active: () => active.size,
+    active: active.size,
     async recover() {
       await recoverRuns({ runs, log, time });
       await prune();
@@ -238,13 +239,13 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       pruning?.clear();
       const idle = () => new Promise<void>((resolve) => (onIdle = resolve));
       const wait = async (ms: number) => {
-        if (active.size === 0) return;
+        if (active.size() === 0) return;
         const idleFirst = new AbortController();
         await Promise.race([idle(), clock.sleep(ms, idleFirst.signal).catch(() => {})]);
         idleFirst.abort();
       };
       await wait(graceMs);
-      for (const entry of active.values()) entry.abort(new CancelError("shutdown"));
+      for (const entry of active.all()) entry.abort(new CancelError("shutdown"));
       await wait(SETTLE_MS);
     },
   };
