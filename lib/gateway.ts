@@ -11,7 +11,7 @@ import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
-import { namedEnvironment } from "./config/named_environment.ts";
+import { knownSecrets } from "./config/secrets.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
@@ -101,7 +101,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
   const clock = options.clock ?? systemClock;
   const random = options.random ?? createSystemRandom();
   const config = () => options.config;
-  const redactor = createRedactor(secretsOf(options));
+  const redactor = createRedactor([...knownSecrets(options.config, environment), options.controlToken ?? ""]);
   const log = createLogger({
     level: config().logging.level,
     now: clock.now,
@@ -265,13 +265,4 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
   });
   await runs.recover();
   return { providers, runs };
-}
-
-/** Every value that must not be shown: of the environment variables the configuration names, and the secrets in it. */
-function secretsOf(options: ServicesOptions): string[] {
-  const { config, environment } = options;
-  return [...namedEnvironment(config), "POSTERN_TOKEN", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"]
-    .map((name) => environment[name])
-    .concat(config.gateway.node_control.auth_token, config.storage.url, options.controlToken)
-    .flatMap((secret) => (secret === undefined || secret === "" ? [] : [secret]));
 }

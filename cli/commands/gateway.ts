@@ -7,6 +7,7 @@ import { checkBind } from "../check_bind.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { randomControlToken } from "../control_token.ts";
+import { limitYoungGeneration } from "../limit_young_generation.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type RunningServer, serveGateway } from "../serve.ts";
 import { type StartOptions, startServices } from "../start_services.ts";
@@ -23,6 +24,7 @@ export const gatewayCommand = defineCliCommand({
   async run(context, args) {
     const loaded = await context.loadConfig(keysOf(args));
     const { config } = loaded;
+    limitYoungGeneration();
     checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
     const token = randomControlToken();
     const services = await startAlone(context, { loaded, agent: args.agent, controlToken: token });
