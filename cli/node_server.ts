@@ -104,8 +104,9 @@ function isWebSocket(upgrade: string | undefined): boolean {
 
 function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
   if (headers.host === undefined && httpVersion === "1.1") return false;
-  // srvx would resolve them before the router sees the path
-  if (hasDotSegment(url)) return false;
+  // srvx would resolve dot segments and turn backslashes before the router sees the path
+  const [path = ""] = url.split("?", 1);
+  if (hasDotSegment(path) || path.includes("\\")) return false;
   return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
 }
 
