@@ -50,7 +50,7 @@ async function withGateway(use: (gateway: RunningGateway) => Promise<void>, opti
 async function stillWorks(gateway: RunningGateway) {
   const reply = await gateway.call("/v1/chat/completions", { body: { messages: HI } });
   assert.equal(reply.status, 200);
-  assert.equal((await reply.json()).choices[0].message.content, "ok");
+  assert.match(await reply.text(), /"content":"ok"/);
 }
 
 interface RawRequest {
@@ -110,7 +110,7 @@ test("bodies that are no JSON are 400 on every POST route, and the next request 
         const reply = await fetch(gateway.url + path, {
           method: "POST",
           headers: { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" },
-          body: body as BodyInit,
+          body: body as string | Uint8Array<ArrayBuffer>,
         });
         const { status, code } = await readRefusal(reply);
         assert.deepEqual([status, code], [400, "invalid_request"], `${path}: ${what}`);
