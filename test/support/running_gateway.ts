@@ -50,6 +50,8 @@ export interface RunningGatewayOptions {
   readonly files?: Readonly<Record<string, string>>;
   readonly environment?: Readonly<Record<string, string>>;
   readonly agent?: boolean;
+  /** Absolute; kept afterwards. Default: a fresh one */
+  readonly dataDir?: string;
 }
 
 const TOKEN = "test-token-of-the-environment-0123456789";
@@ -68,7 +70,7 @@ export async function withRunningGateway(
 ): Promise<void> {
   await withWorkspace(options.files ?? {}, (workspace) =>
     withTemporaryFolder(async (folder) => {
-      const dataDir = join(folder, "data");
+      const dataDir = options.dataDir ?? join(folder, "data");
       const log: LogRecord[] = [];
       const provider = createScriptedProvider(options.script ?? []);
       const services = await createServices({

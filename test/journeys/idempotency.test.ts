@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { readRefusal } from "../support/refusal.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { readSse } from "../support/sse.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const HI = [{ role: "user", content: "Hi" }];
+
+const send = (gateway: RunningGateway, path: string, body: unknown, key: string) =>
+  gateway.call(path, { body, headers: { "idempotency-key": key } });
+
+const numbered = (_request: unknown, turn: number) => `answer ${turn}`;
+
+test("a repeat gets the first reply again, byte for byte, and the model is asked once", async () => {
+  await withRunningGateway({ script: numbered }, async (gateway) => {
+    const requests: readonly (readonly [string, unknown])[] = [
+      ["/v1/chat/completions", { messages: HI }],
+      ["/v1/chat/completions", { messages: HI, stream: true }],
+      ["/api/chat", { message: "Hi" }],
+      ["/webhook", { message: "Hi" }],
+      ["/v1/webhook/default?wait=1", { message: "Hi" }],
+      ["/v1/ping", { message: "Hi" }],
+      ["/v1/tools/glob_search/call", { input: { pattern: "*" } }],
+    ];
+    for (const [index, [path, body]] of requests.entries()) {
+      const asked = gateway.provider.requests.length;
+      const first = await send(gateway, path, body, `key-${index}`);
+      assert.ok(first.ok, path);
+      assert.equal(first.headers.get("idempotency-replayed"), null);
+      const text = await first.text();
+      const onceMore = gateway.provider.requests.length;
+      assert.ok(onceMore <= asked + 1);
+      const repeat = await send(gateway, path, body, `key-${index}`);
+      assert.equal(repeat.status, first.status);
+      assert.equal(repeat.headers.get("idempotency-replayed"), "true");
+      assert.equal(await repeat.text(), text, path);
+      assert.equal(repeat.headers.get("content-type"), first.headers.get("content-type"));
+      assert.notEqual(repeat.headers.get("x-request-id"), first.headers.get("x-request-id"));
+      assert.equal(gateway.provider.requests.length, onceMore, path);
+    }
+  });
+});
+
+test("a key belongs to its token, its path and its body", async () => {
+  await withRunningGateway({ script: numbered }, async (gateway) => {
+    const { token } = await jsonOf(gateway.call("/v1/tokens", { body: {} }));
+    const first = await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text();
+    const conflict = await readRefusal(await send(gateway, "/v1/ping", { message: "b" }, "k"));
+    assert.deepEqual([conflict.status, conflict.code], [409, "idempotency_conflict"]);
+    assert.equal(conflict.headers.get("x-should-retry"), "false");
+    const other = await gateway.call("/v1/ping", {
+      body: { message: "b" },
+      headers: { "idempotency-key": "k", authorization: `Bearer ${token}` },
+    });
+    assert.equal(other.headers.get("idempotency-replayed"), null);
+    assert.deepEqual(await other.json(), { ok: true, echo: "b" });
+    assert.equal((await send(gateway, "/api/chat", { message: "b" }, "k")).status, 200);
+    assert.equal(await (await send(gateway, "/v1/ping", { message: "a" }, "k")).text(), first);
+  });
+});
+
+test("keys that cannot be honoured are refused, and secret replies are never kept", async () => {
+  await withRunningGateway({ script: numbered }, async (gateway) => {
+    for (const key of ["", "x".repeat(256), "a b", "ä"]) {
+      const refusal = await readRefusal(await send(gateway, "/v1/ping", {}, key));
+      assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"]);
+    }
+    for (const path of ["/pair", "/v1/ws-ticket", "/v1/pairing-code", "/v1/tokens"]) {
+      const headers = { "idempotency-key": "k", "x-pairing-code": "ABCD-EFGH" };
+      const refusal = await readRefusal(await gateway.call(path, { method: "POST", headers }));
+      assert.deepEqual([refusal.status, refusal.param], [400, "Idempotency-Key"], path);
+    }
+  });
+});
+
+test("fifty requests at once under one key run once, and all get the same reply", async () => {
+  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 20 });
+  await withRunningGateway({ script, config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+    for (const body of [{ messages: HI }, { messages: HI, stream: true }]) {
+      const asked = gateway.provider.requests.length;
+      const key = `k${asked}`;
+      const replies = await Promise.all(
+        Array.from({ length: 50 }, () => send(gateway, "/v1/chat/completions", body, key)),
+      );
+      const texts = await Promise.all(replies.map((reply) => reply.text()));
+      assert.equal(new Set(texts).size, 1);
+      assert.match(texts[0] ?? "", /three/);
+      assert.equal(gateway.provider.requests.length, asked + 1);
+      assert.equal(replies.filter((reply) => reply.headers.get("idempotency-replayed") === null).length, 1);
+    }
+  });
+});
+
+test("the first client's leaving does not end work that has a key: a repeat finds it", async () => {
+  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 30 });
+  await withRunningGateway({ script }, async (gateway) => {
+    const client = new AbortController();
+    const headers = { "idempotency-key": "k" };
+    const body = { messages: HI };
+    const first = gateway.call("/v1/chat/completions", { body, headers, signal: client.signal });
+    while (gateway.provider.active === 0) await systemClock.sleep(1);
+    client.abort();
+    await assert.rejects(first);
+    const repeat = await jsonOf(send(gateway, "/v1/chat/completions", body, "k"));
+    assert.equal(repeat.choices[0].message.content, "one two three");
+    assert.equal(gateway.provider.requests.length, 1);
+  });
+});
+
+test("a reply that failed is not kept: the same key may try again", async () => {
+  const failure = new Error("a bug of the script");
+  const script = (_request: unknown, turn: number) => turn === 0 ? { errorBefore: failure } : "recovered";
+  await withRunningGateway({ script }, async (gateway) => {
+    const failed = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
+    assert.ok(failed.status >= 500);
+    await failed.text();
+    const second = await jsonOf(send(gateway, "/v1/chat/completions", { messages: HI }, "k"));
+    assert.equal(second.choices[0].message.content, "recovered");
+  });
+});
+
+test("a kept reply outlives the gateway that made it", async () => {
+  await withTemporaryFolder(async (dataDir) => {
+    let text = "";
+    await withRunningGateway({ dataDir, script: ["the only answer"] }, async (gateway) => {
+      text = await (await send(gateway, "/v1/chat/completions", { messages: HI }, "k")).text();
+    });
+    await withRunningGateway({ dataDir, script: [] }, async (gateway) => {
+      const repeat = await send(gateway, "/v1/chat/completions", { messages: HI }, "k");
+      assert.equal(repeat.headers.get("idempotency-replayed"), "true");
+      assert.equal(await repeat.text(), text);
+      assert.equal((await send(gateway, "/v1/chat/completions", { messages: HI, n: 1 }, "k")).status, 409);
+    });
+  });
+});
+
+test("a stream replayed later has its events and its end", async () => {
+  await withRunningGateway({ script: [{ text: ["one ", "two"] }] }, async (gateway) => {
+    const body = { messages: HI, stream: true };
+    await (await send(gateway, "/v1/chat/completions", body, "k")).text();
+    const repeat = await send(gateway, "/v1/chat/completions", body, "k");
+    const { data } = readSse(await repeat.text());
+    assert.equal(data.at(-1), "[DONE]");
+    const deltas = data.slice(0, -1).map((event) => JSON.parse(event).choices[0]?.delta.content ?? "");
+    assert.equal(deltas.join(""), "one two");
+  });
+});
+
+test("a hundred clients with the right pairing code get one token between them", async () => {
+  await withRunningGateway({ script: [], config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
+    const { code } = await gateway.services.pairing.createCode();
+    const pair = () => gateway.call("/pair", { method: "POST", headers: { "x-pairing-code": code } });
+    const replies = await Promise.all(Array.from({ length: 100 }, pair));
+    const paired = replies.filter(({ status }) => status === 200);
+    assert.equal(paired.length, 1);
+    const { token } = await jsonOf(paired[0] as Response); // there is one
+    for (const reply of replies) {
+      if (reply.status !== 200) assert.ok([403, 429].includes((await readRefusal(reply)).status));
+    }
+    assert.equal((await gateway.services.tokens.list()).length, 1);
+    const headers = { authorization: `Bearer ${token}` };
+    assert.equal((await gateway.call("/v1/ping", { method: "POST", headers })).status, 200);
+  });
+});

@@ -1,0 +1,343 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { type ChatClient, HandshakeRefused, openChat, type ReceivedFrame } from "../support/chat_client.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+const ON_NODE = !("Deno" in globalThis);
+const nodeOnly = ON_NODE ? {} : { skip: "Deno sends its own pings and tells the gateway of none" };
+
+const socketUrl = ({ url }: RunningGateway, query = "") => `${url.replace("http", "ws")}/ws/chat${query}`;
+
+const open = (gateway: RunningGateway, headers: Readonly<Record<string, string>> = {}) =>
+  openChat(socketUrl(gateway), { headers: { authorization: `Bearer ${gateway.token}`, ...headers } });
+
+async function leave(client: ChatClient): Promise<void> {
+  client.socket.close();
+  await client.closed;
+}
+
+const textOf = (frames: readonly ReceivedFrame[]) => frames.map((frame) => frame["delta"] ?? "").join("");
+
+/** A script that answers with the last message it was sent. */
+const echo: NonNullable<Parameters<typeof withRunningGateway>[0]["script"]> = (request) => ({
+  text: `<${request.messages.at(-1)?.content}>`,
+});
+
+test("a conversation in plain frames with exactly the contract's fields", async () => {
+  await withRunningGateway({ script: [{ text: ["Hello", " you"] }, "again"] }, async (gateway) => {
+    const client = await open(gateway);
+    client.send("Hi");
+    assert.deepEqual(await client.readReply(), [
+      { type: "delta", delta: "Hello" },
+      { type: "delta", delta: " you" },
+      { type: "done" },
+    ]);
+    client.send({ type: "message", text: "More" });
+    assert.equal(textOf(await client.readReply()), "again");
+    const roles = gateway.provider.requests[1]?.messages.filter(({ role }) => role !== "system").map(({ role }) =>
+      role
+    );
+    assert.deepEqual(roles, ["user", "assistant", "user"]);
+    await leave(client);
+  });
+});
+
+test("JSON without a type is its message; anything else is the message, word for word", async () => {
+  await withRunningGateway({ script: echo }, async (gateway) => {
+    const client = await open(gateway);
+    for (
+      const [frame, said] of [
+        ['{"message":"a"}', "a"],
+        ['{"content":"b"}', "b"],
+        ['{"text":"c"}', "c"],
+        ['{"x":1}', '{"x":1}'],
+        ["[1]", "[1]"],
+        ['{"type":"unknown","text":"d"}', '{"type":"unknown","text":"d"}'],
+        ["{broken", "{broken"],
+        ["ünïcode 🎈", "ünïcode 🎈"],
+      ] as const
+    ) {
+      client.send(frame);
+      assert.equal(textOf(await client.readReply()), `<${said}>`);
+    }
+    await leave(client);
+  });
+});
+
+test("hello {events: true} gives all events of a run, with run_id and rising seq", async () => {
+  await withRunningGateway({
+    files: { "a.txt": "inside" },
+    script: (_request, turn) =>
+      turn === 0 ? { toolCalls: [{ name: "read_file", arguments: { path: "a.txt" } }] } : "read",
+  }, async (gateway) => {
+    const client = await open(gateway);
+    client.send({ type: "hello", events: true });
+    client.send("Read it");
+    const events = await client.readReply();
+    const types = events.map(({ type }) => type);
+    for (const type of ["run_start", "turn_start", "tool_start", "tool_end", "text_delta", "turn_end", "done"]) {
+      assert.ok(types.includes(type), `${type} in ${types}`);
+    }
+    assert.equal(new Set(events.map((event) => event["run_id"])).size, 1);
+    const seqs = events.map((event) => Number(event["seq"]));
+    assert.deepEqual(seqs, [...seqs].sort((a, b) => a - b));
+    assert.equal(new Set(seqs).size, seqs.length);
+    await leave(client);
+  });
+});
+
+test("a ticket opens one socket, once, with the scopes of its token", async () => {
+  await withRunningGateway({ script: echo }, async (gateway) => {
+    const { ticket } = await jsonOf(gateway.call("/v1/ws-ticket", { method: "POST" }));
+    const client = await openChat(socketUrl(gateway, `?ticket=${ticket}`));
+    client.send("Hi");
+    assert.equal(textOf(await client.readReply()), "<Hi>");
+    await leave(client);
+    await assert.rejects(openChat(socketUrl(gateway, `?ticket=${ticket}`)), new HandshakeRefused(401));
+    const other = await jsonOf(gateway.call("/v1/ws-ticket", { method: "POST" }));
+    const results = await Promise.allSettled(
+      Array.from({ length: 10 }, () => openChat(socketUrl(gateway, `?ticket=${other.ticket}`))),
+    );
+    const opened = results.filter((result) => result.status === "fulfilled");
+    assert.equal(opened.length, 1);
+    for (const { value } of opened) await leave(value);
+    const { token } = await jsonOf(gateway.call("/v1/tokens", { body: { scopes: ["tools"] } }));
+    const headers = { authorization: `Bearer ${token}` };
+    assert.equal((await gateway.call("/v1/ws-ticket", { method: "POST", headers })).status, 403);
+    await assert.rejects(openChat(socketUrl(gateway), { headers }), new HandshakeRefused(403));
+  });
+});
+
+test("the handshake is refused without a token, from other sites, for other hosts and on other routes", async () => {
+  await withRunningGateway({ script: echo }, async (gateway) => {
+    const own = `127.0.0.1:${gateway.port}`;
+    const auth = { authorization: `Bearer ${gateway.token}` };
+    const refused: readonly (readonly [number, Readonly<Record<string, string>>])[] = [
+      [401, {}],
+      [401, { authorization: "Bearer pst_wrong" }],
+      [401, { authorization: `Basic ${gateway.token}` }],
+      [403, { ...auth, origin: "https://evil.example" }],
+      [403, { ...auth, origin: "null" }],
+      [403, { ...auth, origin: `http://${own}.evil.example` }],
+      [403, { ...auth, origin: `http://127.0.0.1:${gateway.port + 1}` }],
+      [403, { ...auth, "sec-fetch-site": "cross-site" }],
+      [403, { ...auth, origin: `http://${own}`, "sec-fetch-site": "cross-site" }],
+      [403, { ...auth, host: "evil.example" }],
+      [403, { ...auth, host: `evil.example:${gateway.port}`, origin: `http://evil.example:${gateway.port}` }],
+    ];
+    for (const [status, headers] of refused) {
+      await assert.rejects(
+        openChat(socketUrl(gateway), { headers }),
+        new HandshakeRefused(status),
+        JSON.stringify(headers),
+      );
+    }
+    for (const path of ["/", "/health", "/v1/ping", "/v1/chat/completions", "/ws", "/ws/chat/"]) {
+      await assert.rejects(
+        openChat(gateway.url.replace("http", "ws") + path, { headers: auth }),
+        new HandshakeRefused(400),
+      );
+    }
+    await leave(await open(gateway, { origin: `http://${own}` }));
+    const { status, headers } = await gateway.call("/ws/chat");
+    assert.deepEqual([status, headers.get("upgrade")], [426, "websocket"]);
+  });
+});
+
+test("without an agent the handshake is 503", async () => {
+  await withRunningGateway({ agent: false }, async (gateway) => {
+    await assert.rejects(open(gateway), new HandshakeRefused(503));
+  });
+});
+
+test("bad frames get an error frame and the socket stays", async () => {
+  await withRunningGateway({ script: echo }, async (gateway) => {
+    const client = await open(gateway);
+    const bad = [
+      new Uint8Array([1, 2, 3]),
+      new Uint8Array(0),
+      "",
+      '{"type":"message"}',
+      '{"type":"message","text":7}',
+      '{"type":"message","text":""}',
+      '{"type":"message","text":"x","conversation_id":{}}',
+      '{"type":"approve"}',
+      '{"type":"resume","run_id":"x","after":-1}',
+      '{"type":"hello","events":"yes"}',
+    ];
+    for (const frame of bad) {
+      client.send(frame);
+      const [error] = await client.readReply();
+      assert.deepEqual(Object.keys(error ?? {}), ["type", "message", "code"], JSON.stringify(frame));
+      assert.equal(error?.["code"], "invalid_request");
+    }
+    for (const frame of [{ type: "deny", approval_id: "nothing" }, { type: "resume", run_id: "nothing", after: 0 }]) {
+      client.send(frame);
+      assert.equal((await client.readReply()).at(-1)?.["code"], "not_found");
+    }
+    client.send({ type: "ping" });
+    assert.deepEqual(await client.readUntil(({ type }) => type === "pong"), [{ type: "pong" }]);
+    client.send("Hi");
+    assert.equal(textOf(await client.readReply()), "<Hi>");
+    await leave(client);
+  });
+});
+
+test("a frame of max_message_bytes is taken, one byte more closes with 1009", async () => {
+  const config = { gateway: { websocket: { max_message_bytes: 1024 } } };
+  await withRunningGateway({ config, script: echo }, async (gateway) => {
+    const client = await open(gateway);
+    client.send("é".repeat(512));
+    assert.equal(textOf(await client.readReply()).length, 514);
+    client.send("é".repeat(512) + "x");
+    assert.equal((await client.closed).code, 1009);
+    const binary = await open(gateway);
+    binary.send(new Uint8Array(1025));
+    assert.equal((await binary.closed).code, 1009);
+  });
+});
+
+test("the default limit of a frame is 2 MiB", async () => {
+  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+    const client = await open(gateway);
+    client.send("x".repeat(2 * 1024 * 1024));
+    assert.equal(textOf(await client.readReply()), "ok");
+    client.send("x".repeat(2 * 1024 * 1024 + 1));
+    assert.equal((await client.closed).code, 1009);
+  });
+});
+
+test("one message is answered at a time, eight wait in order, a ninth is refused", async () => {
+  let release = () => {};
+  const held = new Promise<void>((resolve) => (release = resolve));
+  const script = echo;
+  await withRunningGateway({ script }, async (gateway) => {
+    const runs = gateway.services.agent?.runs;
+    assert.ok(runs !== undefined);
+    const start = runs.start.bind(runs);
+    Object.assign(runs, {
+      start: async (...request: Parameters<typeof start>) => (await held, await start(...request)),
+    });
+    const client = await open(gateway);
+    for (let i = 0; i <= 9; i++) client.send(`m${i}`);
+    const [refusal] = await client.readReply();
+    assert.deepEqual([refusal?.type, refusal?.["code"]], ["error", "overloaded"]);
+    release();
+    for (let i = 0; i <= 8; i++) assert.equal(textOf(await client.readReply()), `<m${i}>`);
+    client.send("m10");
+    assert.equal(textOf(await client.readReply()), "<m10>");
+    await leave(client);
+  });
+});
+
+test("cancel ends the running message with an error frame, and the next one is answered", async () => {
+  await withRunningGateway({ script: [{ text: "half", hang: "after" }, "whole"] }, async (gateway) => {
+    const client = await open(gateway);
+    client.send("Hi");
+    await client.readUntil(({ type }) => type === "delta");
+    client.send({ type: "cancel" });
+    const [error] = await client.readReply();
+    assert.deepEqual([error?.type, error?.["code"]], ["error", "cancelled"]);
+    assert.equal(gateway.provider.aborted, 1);
+    client.send({ type: "cancel" });
+    client.send("Again");
+    assert.equal(textOf(await client.readReply()), "whole");
+    await leave(client);
+  });
+});
+
+test("a client that goes away cancels its run and those that wait", async () => {
+  await withRunningGateway({ script: () => ({ text: "x", hang: "after" }) }, async (gateway) => {
+    const client = await open(gateway);
+    for (const text of ["a", "b", "c"]) client.send(text);
+    await client.readUntil(({ type }) => type === "delta");
+    client.socket.terminate();
+    while (gateway.provider.active > 0) await systemClock.sleep(2);
+    assert.equal(gateway.provider.requests.length, 1);
+    assert.equal(gateway.provider.aborted, 1);
+    while (!/postern_ws_connections 0\n/.test(gateway.services.metrics.render())) await systemClock.sleep(2);
+  });
+});
+
+test("a slow reader pauses the model, and what waits for it is bounded", async () => {
+  const chunk = "x".repeat(64 * 1024);
+  const chunks = 320;
+  let made = 0;
+  const text = {
+    *[Symbol.iterator]() {
+      for (; made < chunks; made++) yield chunk;
+    },
+  };
+  const script = () => ({ text: text as unknown as string[] });
+  await withRunningGateway({ script }, async (gateway) => {
+    const client = await open(gateway);
+    client.socket.pause();
+    client.send("Hi");
+    let seen = -1;
+    while (made === 0 || made !== seen) {
+      seen = made;
+      await systemClock.sleep(150);
+    }
+    // 1 MiB in the gateway, the rest in the two kernels' buffers
+    assert.ok(made * chunk.length < 12 * 1024 * 1024, `${made} chunks were made for a reader that reads none`);
+    client.socket.resume();
+    const frames = await client.readReply();
+    assert.equal(textOf(frames).length, chunks * chunk.length);
+    assert.equal(frames.at(-1)?.type, "done");
+    await leave(client);
+  });
+});
+
+test("the gateway pings, and drops a peer that does not answer", nodeOnly, async () => {
+  const config = { gateway: { websocket: { heartbeat_secs: 1, pong_timeout_secs: 1 } } };
+  await withRunningGateway({ config, script: echo }, async (gateway) => {
+    const answering = await open(gateway);
+    let pings = 0;
+    answering.socket.on("ping", () => pings++);
+    const silent = await openChat(socketUrl(gateway), {
+      headers: { authorization: `Bearer ${gateway.token}` },
+      autoPong: false,
+    });
+    assert.equal((await silent.closed).code, 1006);
+    assert.ok(pings >= 1);
+    answering.send("Hi");
+    assert.equal(textOf(await answering.readReply()), "<Hi>");
+    await leave(answering);
+  });
+});
+
+test("a socket on which nothing is said is closed after idle_timeout_secs", async () => {
+  const config = { gateway: { websocket: { idle_timeout_secs: 1 } } };
+  await withRunningGateway({ config, script: echo }, async (gateway) => {
+    const { code, reason } = await (await open(gateway)).closed;
+    assert.deepEqual([code, reason], [1000, "Nothing was said for 1 s"]);
+  });
+});
+
+test("broken frames of the protocol end their own socket alone", async () => {
+  await withRunningGateway({ script: echo }, async (gateway) => {
+    const other = await open(gateway);
+    const attacks = [
+      ...(ON_NODE ? [[0x81, 0x02, 0x68, 0x69]] : []), // not masked, which Deno lets pass
+      [0xf1, 0x80, 0, 0, 0, 0], // reserved bits
+      [0x83, 0x80, 0, 0, 0, 0], // an unknown opcode
+      [0x81, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0], // 2^63 bytes
+      [0x89, 0xfe, 0x00, 0x7e, 0, 0, 0, 0], // a ping of 126 bytes
+      [0x81, 0x82, 0, 0, 0, 0, 0xff, 0xff], // text that is no UTF-8
+      [0x80, 0x80, 0, 0, 0, 0], // a continuation of nothing
+      [0x88, 0x81, 0, 0, 0, 0, 0x03], // half a close code
+    ];
+    for (const bytes of attacks) {
+      const client = await open(gateway);
+      // The client's own stream: ws has no way to say such things
+      const { _socket: stream } = client.socket as unknown as { _socket: { write(bytes: Uint8Array): void } };
+      stream.write(new Uint8Array(bytes));
+      assert.notEqual((await client.closed).code, 1000, String(bytes));
+    }
+    other.send("Hi");
+    assert.equal(textOf(await other.readReply()), "<Hi>");
+    await leave(other);
+  });
+});
