@@ -10,9 +10,8 @@ export function isCompletionBody(body: unknown): body is CompletionBody {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-// As valibot judges: an array is an object too
 function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null;
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function isMessages(value: unknown): boolean {
@@ -87,7 +86,7 @@ function isTool(value: unknown): boolean {
   if (!isObject(value) || value.type !== "function" || !isObject(value.function)) return false;
   const { name, description, parameters, strict } = value.function;
   return typeof name === "string" && TOOL_NAME.test(name) && isText(description) && isFlag(strict) &&
-    (parameters === undefined || typeof parameters === "object");
+    (parameters === undefined || parameters === null || isObject(parameters));
 }
 
 function isToolChoice(value: unknown): boolean {

@@ -1,6 +1,5 @@
-import * as v from "valibot";
+import { checkBody } from "./check_body.ts";
 import { type CompletionBody, completionSchema } from "./completion_schema.ts";
-import { invalidRequest } from "./invalid_request.ts";
 import { isCompletionBody } from "./is_completion_body.ts";
 
 /**
@@ -9,8 +8,5 @@ import { isCompletionBody } from "./is_completion_body.ts";
  * @throws {HttpError} 400 `invalid_request` naming the field at fault
  */
 export function readCompletionBody(body: unknown): CompletionBody {
-  if (isCompletionBody(body)) return body;
-  const result = v.safeParse(completionSchema, body);
-  if (!result.success) throw invalidRequest(result.issues);
-  return result.output;
+  return isCompletionBody(body) ? body : checkBody(completionSchema, body, []);
 }

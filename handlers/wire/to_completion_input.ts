@@ -20,8 +20,8 @@ export interface CompletionInput {
 /**
  * Translates a checked body. `null` fields are gone, and unknown fields are named in `ignored` instead of copied, so that
  * nothing of the request reaches the model's vendor unseen.
- * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1 and the legacy `functions`; 400 `invalid_request` for
- * `metadata` that is a list and for a tool name given twice
+ * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1 and the legacy `functions`; 400 `invalid_request` for a tool
+ * name given twice
  */
 export function toCompletionInput(body: CompletionBody): CompletionInput {
   if ((body.n ?? 1) > 1) {
@@ -41,7 +41,6 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else ignored.add(key);
   }
-  if (Array.isArray(body.metadata)) throw invalid("metadata", `Cannot use "metadata": expected an object, got a list`);
   if (!body.stream && body.stream_options) ignored.add("stream_options");
   const clientTools = toTools(body.tools ?? []);
   return {

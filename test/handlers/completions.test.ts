@@ -220,7 +220,7 @@ const REFUSED: readonly [name: string, body: unknown, param: string | null, code
   ["no messages", {}, "messages"],
   ["empty messages", { messages: [] }, "messages"],
   ["messages that are text", { messages: "hi" }, "messages"],
-  ["a body that is a list", [], "messages"],
+  ["a body that is a list", [], null],
   ["a message that is null", { messages: [null] }, "messages[0]"],
   ["an unknown role", { messages: [{ role: "robot", content: "x" }] }, "messages[0].role"],
   ["the old function role", { messages: [{ role: "function", name: "f", content: "x" }] }, "messages[0].role"],
