@@ -57,7 +57,7 @@ export function toAnthropicRequest(request: ProviderRequest, provider: string): 
     ...(user === undefined ? {} : { metadata: { user_id: user } }),
     // The vendor refuses sampling parameters beside thinking, and temperatures above 1
     ...(budget > 0 ? { thinking: { type: "enabled", budget_tokens: budget } } : sampling(parameters)),
-    ...(tools.length === 0 ? {} : { tools: tools.map(toTool), ...toolChoice(request, budget > 0) }),
+    ...(tools.length === 0 ? closedTools(messages) : { tools: tools.map(toTool), ...toolChoice(request, budget > 0) }),
   };
   return { body: JSON.stringify(body), ignored: UNKNOWN.filter((name) => parameters[name] !== undefined) };
 }
@@ -71,6 +71,18 @@ function sampling({ temperature, top_p }: ModelParameters) {
 
 function toTool({ name, description, parameters }: ProviderRequest["tools"][number]): Block {
   return { name, description, input_schema: parameters ?? { type: "object", properties: {} } };
+}
+
+/** The vendor refuses a history with tool blocks whose request declares no tools: those it names, not to be called any more. */
+function closedTools(messages: readonly Message[]): { tools?: readonly Block[]; tool_choice?: Block } {
+  const names = new Set(
+    messages.flatMap((message) =>
+      message.role === "assistant" ? (message.tool_calls ?? []).map((call) => call.function.name) : []
+    ),
+  );
+  if (names.size === 0) return {};
+  const tools = [...names].map((name) => toTool({ name, description: "", parameters: undefined }));
+  return { tools, tool_choice: { type: "none" } };
 }
 
 function toolChoice({ toolChoice, parallelToolCalls }: ProviderRequest, thinking: boolean): { tool_choice?: Block } {

@@ -112,6 +112,27 @@ test("a conversation with tools is sent in the vendor's blocks", async (t) => {
   });
 });
 
+test("a request without tools declares those its history names, not to be called", async (t) => {
+  const { upstream, provider } = await start(t);
+  const call = (id: string, name: string) => ({ id, type: "function", function: { name, arguments: "{}" } }) as const;
+  await collect(provider, {
+    messages: [
+      { role: "user", content: "Look" },
+      { role: "assistant", content: null, tool_calls: [call("a", "read_file"), call("b", "read_file")] },
+      { role: "tool", content: "1", tool_call_id: "a" },
+      { role: "tool", content: "2", tool_call_id: "b" },
+    ],
+    tools: [],
+  });
+  await collect(provider, { messages: [{ role: "user", content: "Hi" }], tools: [] });
+  const [closed, plain] = upstream.requests.map((request) => request.json as Record<string, unknown>);
+  assert.deepEqual(closed?.["tools"], [
+    { name: "read_file", description: "", input_schema: { type: "object", properties: {} } },
+  ]);
+  assert.deepEqual(closed?.["tool_choice"], { type: "none" });
+  assert.equal(plain && ("tools" in plain || "tool_choice" in plain), false);
+});
+
 test("without a limit the required max_tokens is sent", async (t) => {
   const { upstream, provider } = await start(t);
   await collect(provider);
