@@ -155,6 +155,15 @@ describe("offline provider, commands", () => {
     assert.deepEqual(calls[0]?.input, { path: "a.txt", start_line: 2 });
   });
 
+  test("reads the last part of the message: those before it are context", async () => {
+    const parts = [{ type: "text", text: "/tools" }, { type: "text", text: "/read_file a.txt" }] as const;
+    const { calls } = await turn([{ role: "user", content: [...parts] }]);
+    assert.deepEqual(calls.map(({ name, input }) => ({ name, input })), [{
+      name: "read_file",
+      input: { path: "a.txt" },
+    }]);
+  });
+
   test("puts other text into the property that stands first", async () => {
     const { calls } = await turn([user("/read_file docs/a b.txt")]);
     assert.deepEqual(calls.map(({ name, input }) => ({ name, input })), [{

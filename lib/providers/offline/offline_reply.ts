@@ -1,5 +1,5 @@
 import type { JsonSchema } from "../../base/records/json_schema.ts";
-import { type Message, textOf } from "../../base/records/message.ts";
+import { type Content, type Message, textOf } from "../../base/records/message.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { quotePassages, type ToolAnswer } from "./quote_passages.ts";
 import { significantWords } from "./significant_words.ts";
@@ -55,7 +55,15 @@ function lastExchange(messages: readonly Message[]): { question: string; results
       results.push({ ...call, output: textOf(message.content) });
     }
   }
-  return { question: question === undefined ? "" : textOf(question.content).trim(), results };
+  return { question: question === undefined ? "" : spoken(question.content), results };
+}
+
+/** The last part with text: parts before it are context that came with the question, as of `/api/chat`. */
+function spoken(content: Content | null): string {
+  const parts = typeof content === "string"
+    ? [content]
+    : (content ?? []).map((part) => (part.type === "text" ? part.text : ""));
+  return parts.map((part) => part.trim()).findLast((part) => part !== "") ?? "";
 }
 
 interface Command {
