@@ -158,7 +158,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       store,
       tokens,
       pairing: createPairing({ store, clock, random, tokens, ttlSeconds: gateway.pairing_code_ttl_secs }),
-      tickets: createTickets({ clock, random }),
+      tickets: createTickets({ clock, random, tokens }),
       tools,
       agent,
       startedAt: clock.now(),

@@ -11,7 +11,7 @@ import { toHttpError } from "../wire/to_http_error.ts";
 import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
 import { createOutbox, type OutboxPeer } from "./outbox.ts";
 import { type Frame, type MessageFrame, parseFrame } from "./parse_frame.ts";
-import { GOING_AWAY, type OpenSocket, socketsOf } from "./sockets.ts";
+import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf } from "./sockets.ts";
 import { watchPeer } from "./watch_peer.ts";
 
 /** What a session needs of a crossws peer. */
@@ -62,7 +62,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   let stopBeforeStart: CancelReason | undefined;
   let open = true;
 
-  const socket: OpenSocket = { busy: () => working, close };
+  const socket: OpenSocket = { tokenId: caller.tokenId, busy: () => working, close };
   const watch = watchPeer({
     clock: services.clock,
     heartbeatMs: limits.heartbeat_secs * 1000,
@@ -77,6 +77,13 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     onIdle: () => close(NORMAL, `Nothing was said for ${limits.idle_timeout_secs} s`),
   });
   sockets.add(socket);
+  isWelcome();
+
+  /** Looked at again with every frame: a token also ends by its time. */
+  function isWelcome(): boolean {
+    if (!services.tokens.isLive(caller.tokenId)) close(POLICY_VIOLATION, REVOKED);
+    return open;
+  }
 
   function reply(frame: string): void {
     if (!outbox.send(frame) && open) close(TRY_AGAIN_LATER, "Reader too slow");
@@ -196,7 +203,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
 
   return {
     text(text) {
-      if (!open) return;
+      if (!open || !isWelcome()) return;
       watch.active();
       if (isLonger(text, limits.max_message_bytes)) {
         return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
@@ -206,7 +213,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
       else fail("invalid_request", parsed.reason);
     },
     binary(bytes) {
-      if (!open) return;
+      if (!open || !isWelcome()) return;
       watch.active();
       if (bytes > limits.max_message_bytes) return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
       fail("invalid_request", "Cannot read a binary frame: send text");

@@ -3,8 +3,13 @@ import type { Services } from "../../lib/gateway.ts";
 /** Why the server closes a socket. Source: RFC 6455 section 7.4.1 */
 export const GOING_AWAY = 1001;
 
+/** The peer breaks the rules, here: its token is no longer one. Source: RFC 6455 section 7.4.1 */
+export const POLICY_VIOLATION = 1008;
+
 /** An open socket, as the server sees it. */
 export interface OpenSocket {
+  /** Of the token it was opened with; null while pairing is off */
+  readonly tokenId: string | null;
   /** Whether a run is at work or waits on it */
   busy(): boolean;
   /** Closes it; `reason` has 123 bytes at most */
@@ -16,6 +21,8 @@ export interface Sockets {
   add(socket: OpenSocket): void;
   remove(socket: OpenSocket): void;
   count(): number;
+  /** Closes the sockets of a token with 1008, whatever they do */
+  closeRevoked(tokenId: string): void;
   /** Whether `closeIdle` was called: a socket then closes as soon as its run has ended */
   draining(): boolean;
   /** Closes sockets without a run with 1001, the others after theirs. For the start of a shutdown */
@@ -25,14 +32,20 @@ export interface Sockets {
 }
 
 const REASON = "The gateway is shutting down";
+/** Reason of a close with 1008. */
+export const REVOKED = "The token of this socket was revoked or has expired";
 const gateways = new WeakMap<Services, Sockets>();
 
-/** The registry that belongs to these services, made when first asked for, with the gauge `postern_ws_connections`. */
+/**
+ * The registry that belongs to these services, made when first asked for, with the gauge `postern_ws_connections`. Its sockets are
+ * closed with 1008 when their token is revoked.
+ */
 export function socketsOf(services: Services): Sockets {
   const known = gateways.get(services);
   if (known !== undefined) return known;
   const made = createSockets();
   services.metrics.gaugeOf("postern_ws_connections", "Open WebSocket connections", made.count);
+  services.tokens.onRevoke(made.closeRevoked);
   gateways.set(services, made);
   return made;
 }
@@ -44,6 +57,9 @@ function createSockets(): Sockets {
     add: (socket) => void open.add(socket),
     remove: (socket) => void open.delete(socket),
     count: () => open.size,
+    closeRevoked(tokenId) {
+      for (const socket of [...open]) if (socket.tokenId === tokenId) socket.close(POLICY_VIOLATION, REVOKED);
+    },
     draining: () => draining,
     closeIdle() {
       draining = true;

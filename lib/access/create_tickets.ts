@@ -1,16 +1,22 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { Identity, Tickets } from "./identity.ts";
+import type { Identity, Tickets, Tokens } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
 
 const TTL_SECONDS = 30;
 const MAX_TICKETS = 1_000;
 const MAX_PRESENTED_CHARACTERS = 128;
 
+export interface CreateTicketsOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** A ticket ends with the token it came from */
+  readonly tokens: Pick<Tokens, "isLive">;
+}
+
 /** Tickets in memory: `tkt_` + 32 random bytes base64url, taken once, within 30 s. Beyond 1,000 the oldest goes first. */
-export function createTickets(options: { readonly clock: Clock; readonly random: Random }): Tickets {
-  const { clock, random } = options;
+export function createTickets({ clock, random, tokens }: CreateTicketsOptions): Tickets {
   /** By hash, in order of issue and so of expiry */
   const tickets = new Map<string, { readonly identity: Identity; readonly expiresAt: number }>();
 
@@ -33,7 +39,8 @@ export function createTickets(options: { readonly clock: Clock; readonly random:
       const hash = secretHash(ticket);
       const found = tickets.get(hash);
       tickets.delete(hash);
-      return found !== undefined && found.expiresAt > clock.monotonic() ? found.identity : undefined;
+      if (found === undefined || found.expiresAt <= clock.monotonic()) return undefined;
+      return tokens.isLive(found.identity.tokenId) ? found.identity : undefined;
     },
   };
 }

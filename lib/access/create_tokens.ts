@@ -62,6 +62,8 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   const { store, clock, random, log = SILENT } = options;
   const byHash = new Map<string, Known>();
   const byId = new Map<string, Kept>();
+  const fixedIds = new Set<string | null>([null]);
+  const listeners: ((tokenId: string) => void)[] = [];
   let issuing = 0;
 
   function remember(body: TokenBody, version: number): Kept {
@@ -79,6 +81,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
 
   function rememberFixed(id: string, token: string | undefined, loopbackOnly: boolean): void {
     if (token === undefined || token === "") return;
+    fixedIds.add(id);
     const identity: Identity = { tokenId: id, scopes: ["admin"] };
     byHash.set(secretHash(token), { identity, loopbackOnly, expiresAt: Infinity, kept: undefined });
   }
@@ -86,6 +89,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   /** From now on verify refuses them; they stay listed until the store forgot them too. */
   async function forget(tokens: readonly Kept[]): Promise<void> {
     for (const { body } of tokens) byHash.delete(body.hash);
+    for (const { body } of tokens) for (const tell of listeners) tell(body.id);
     if (tokens.length > 0) {
       await store.batch(tokens.map(({ body }) => ({ op: "delete", collection: COLLECTION, key: body.id })));
     }
@@ -169,6 +173,14 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
         issuing--;
       }
     },
+
+    isLive(tokenId) {
+      const kept = tokenId === null ? undefined : byId.get(tokenId);
+      if (kept === undefined) return fixedIds.has(tokenId);
+      return byHash.has(kept.body.hash) && expiryOf(kept.body) > clock.now();
+    },
+
+    onRevoke: (listener) => void listeners.push(listener),
 
     list: async () => [...byId.values()].reverse().map(toRecord),
 

@@ -34,6 +34,10 @@ export interface Tokens {
     options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
   ): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
+  /** Whether a checked identity still counts: false once its token was revoked or has expired. null, for pairing off, counts */
+  isLive(tokenId: string | null): boolean;
+  /** Told the id of each token that is revoked, or forgotten after it expired. For as long as the tokens live */
+  onRevoke(listener: (tokenId: string) => void): void;
   /** @returns false for an unknown id */
   revoke(id: string): Promise<boolean>;
   /** @returns how many there were */
@@ -53,7 +57,7 @@ export interface Pairing {
   redeem(code: string | null): Promise<IssuedToken>;
 }
 
-/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most. */
+/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */
 export interface Tickets {
   issue(identity: Identity): { readonly ticket: string; readonly expiresInSeconds: number };
   take(ticket: string): Identity | undefined;

@@ -6,9 +6,10 @@ import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 
 const identity: Identity = { tokenId: "tok_1", scopes: ["chat"] };
+const LIVE = { isLive: () => true };
 
 test("a ticket gives its identity once", () => {
-  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom() });
+  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom(), tokens: LIVE });
   const { ticket, expiresInSeconds } = tickets.issue(identity);
   assert.match(ticket, /^tkt_[A-Za-z0-9_-]{43}$/);
   assert.equal(expiresInSeconds, 30);
@@ -21,7 +22,7 @@ test("a ticket gives its identity once", () => {
 
 test("a ticket expires after 30 seconds", async () => {
   const clock = createFakeClock();
-  const tickets = createTickets({ clock, random: createSeededRandom() });
+  const tickets = createTickets({ clock, random: createSeededRandom(), tokens: LIVE });
   const { ticket } = tickets.issue(identity);
   const { ticket: late } = tickets.issue(identity);
   await clock.advance(29_999);
@@ -31,9 +32,20 @@ test("a ticket expires after 30 seconds", async () => {
 });
 
 test("beyond 1,000 tickets the oldest goes", () => {
-  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom() });
+  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom(), tokens: LIVE });
   const issued = Array.from({ length: 1001 }, () => tickets.issue(identity).ticket);
   assert.equal(tickets.take(issued[0] ?? ""), undefined);
   assert.deepEqual(tickets.take(issued[1] ?? ""), identity);
   assert.deepEqual(tickets.take(issued[1000] ?? ""), identity);
+});
+
+test("a ticket ends with its token", () => {
+  const revoked = new Set<string | null>();
+  const tokens = { isLive: (id: string | null) => !revoked.has(id) };
+  const tickets = createTickets({ clock: createFakeClock(), random: createSeededRandom(), tokens });
+  const { ticket } = tickets.issue(identity);
+  const { ticket: other } = tickets.issue({ tokenId: "tok_2", scopes: ["chat"] });
+  revoked.add("tok_1");
+  assert.equal(tickets.take(ticket), undefined);
+  assert.equal(tickets.take(other)?.tokenId, "tok_2");
 });

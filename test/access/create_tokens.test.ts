@@ -160,6 +160,24 @@ test("revokeAll() ends all stored tokens and says how many", async () => {
   assert.deepEqual([await all.revokeAll(), await all.count(), await all.list()], [0, 0, []]);
 });
 
+test("an identity is live until its token is revoked or expires, and listeners are told", async () => {
+  const { store, clock, random } = setUp();
+  const all = await createTokens({ store, clock, random, envToken: "from-the-environment" });
+  const told: string[] = [];
+  all.onRevoke((id) => told.push(id));
+  const { record: kept } = await all.issue({ scopes: ["chat"], label: "kept" });
+  const { record: short } = await all.issue({ scopes: ["chat"], label: "short", ttlSeconds: 60 });
+  for (const id of [kept.id, short.id, "env", null]) assert.equal(all.isLive(id), true);
+  for (const id of ["control", "tok_other"]) assert.equal(all.isLive(id), false);
+  await clock.advance(60_000);
+  assert.equal(all.isLive(short.id), false);
+  assert.deepEqual(told, []);
+  await all.revoke(kept.id);
+  assert.equal(all.isLive(kept.id), false);
+  await all.revokeAll();
+  assert.deepEqual(told, [kept.id, short.id]);
+});
+
 test("the last use is written at most once a minute, and a failure to write it harms nobody", async () => {
   const { store, clock, random } = setUp();
   let writes = 0;

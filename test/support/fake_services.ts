@@ -117,6 +117,8 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
       byToken.set(made.token, { tokenId: made.record.id, scopes });
       return Promise.resolve(made);
     },
+    isLive: () => true,
+    onRevoke: () => {},
     list: () => Promise.resolve([...records.values()]),
     revoke: (id) => Promise.resolve(records.delete(id)),
     revokeAll() {

@@ -48,6 +48,7 @@ export function createWireContext(
     metrics: createMetrics(),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
+    tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
     // Only `get` is asked
     tools: {
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
