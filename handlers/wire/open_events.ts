@@ -21,7 +21,7 @@ export interface OpenEventsOptions {
 }
 
 /**
- * Reads until the run has said something that decides the reply's status: its first delta, tool call or end. Waits `maxWaitMs`
+ * Reads until something decides the reply's status: that the model has begun to answer (an empty array), a delta, tool call or end. Waits `maxWaitMs`
  * at most: a slow model gets a started stream with keep-alive lines, and its failure, should it come, is told inside it.
  * @throws what the iteration throws: a ProviderError before the first delta
  */
@@ -39,7 +39,7 @@ export async function openEvents(handle: RunHandle, options: OpenEventsOptions):
       if (next === undefined) return { iterator, held, pending };
       if (next.done) return { iterator, held, pending };
       held.push(next.value);
-      if (next.value.some(decides)) return { iterator, held, pending: undefined };
+      if (next.value.length === 0 || next.value.some(decides)) return { iterator, held, pending: undefined };
     }
   } finally {
     timer.clear();

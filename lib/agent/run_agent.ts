@@ -57,12 +57,18 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : requests.ownerOf });
 
       for await (const batch of run.provider.stream(fitted.request, { signal, requestId: run.requestId })) {
+        if (batch.length === 0) {
+          // The provider has begun to answer: what fails from here on fails in the middle of a reply
+          spoken = true;
+          yield batch as readonly AgentEvent[];
+          continue;
+        }
         const events: AgentEvent[] = [];
         spoken = turn.take(batch, events) || spoken;
         if (events.length > 0) journal.record?.(events);
         if (head.length > 0) {
           head.push(...events);
-          if (!spoken) continue;
+          if (events.length === 0) continue;
           yield head;
           head = [];
         } else if (events.length > 0) yield events;

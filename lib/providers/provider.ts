@@ -49,7 +49,8 @@ export interface Provider {
   /** Its configured name: the kind for `[provider]`, the table's name for `[providers.<name>]` */
   readonly name: string;
   /**
-   * One turn. Every array is one network read. The stream ends with `finish`.
+   * One turn. Every array is one network read. The stream ends with `finish`. An empty array says that the reply has begun,
+   * before anything was said.
    * @throws {ProviderError} before or after the first event; {CancelError} when `signal` aborts
    */
   stream(request: ProviderRequest, options: ProviderCallOptions): AsyncIterable<readonly ProviderEvent[]>;

@@ -33,6 +33,8 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
   #failure: unknown;
   #failed = false;
   #done = false;
+  /** Whether a chunk was understood; `told` once the reader knows */
+  #begun: "no" | "yes" | "told" = "no";
   readonly #options: TurnStreamOptions;
   readonly #sse = createSseDecoder({ maxBytes: MAX_EVENT_BYTES });
 
@@ -47,6 +49,7 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
     try {
       const exchange = this.#exchange ?? await this.#open(events);
       while (!this.#done && events.length === 0) {
+        if (this.#hasBegun()) return { done: false, value: events };
         const bytes = await exchange.read();
         if (bytes === undefined) this.#end(events);
         else this.#decode(bytes, events);
@@ -57,7 +60,16 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
       this.#failure = error instanceof RangeError ? brokenReply(this.#options.upstream, error.message, error) : error;
       if (events.length === 0) this.#throw();
     }
-    return events.length === 0 ? DONE : { done: false, value: events };
+    if (events.length === 0) return DONE;
+    this.#begun = "told";
+    return { done: false, value: events };
+  }
+
+  /** @returns true once, for a first chunk that says nothing yet: it is told by an empty array */
+  #hasBegun(): boolean {
+    if (this.#begun !== "yes") return false;
+    this.#begun = "told";
+    return true;
   }
 
   return(): Promise<Result> {
@@ -101,7 +113,9 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
 
   #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
     for (const data of this.#sse.push(bytes)) {
-      if (!this.#options.decoder.push(data, events)) continue;
+      const isEnd = this.#options.decoder.push(data, events);
+      if (this.#begun === "no") this.#begun = "yes";
+      if (!isEnd) continue;
       this.#done = true;
       this.#exchange?.drain();
       return;

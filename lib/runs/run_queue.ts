@@ -24,6 +24,8 @@ export interface EnterOptions {
   readonly conversationId: string | null;
   /** A child takes no slot: its parent holds one and waits for it */
   readonly isChild: boolean;
+  /** Only hands a request on to the model, without tools and without a record: takes no slot; as many as slots and queue together. Default false */
+  readonly isPlain?: boolean;
 }
 
 /** First come, first served, a conversation's runs one at a time. */
@@ -42,6 +44,7 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
   const waiting = new Set<Waiting>();
   const busy = new Set<string>();
   let slots = 0;
+  let plain = 0;
 
   const mayStart = ({ conversationId, isChild }: EnterOptions) =>
     (isChild || slots < limits().maxConcurrent) && (conversationId === null || !busy.has(conversationId));
@@ -61,6 +64,12 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
   return {
     enter(options) {
       const { conversationId } = options;
+      if (options.isPlain) {
+        const { maxConcurrent, maxQueued } = limits();
+        if (plain >= maxConcurrent + maxQueued) throw overloaded("too many requests are with the model");
+        plain++;
+        return plainPlace(() => plain--);
+      }
       let ready = false;
       let left = false;
       let wake: (() => void) | undefined;
@@ -106,6 +115,19 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
           if (waiting.size > 0) startNext();
         },
       };
+    },
+  };
+}
+
+function plainPlace(onLeave: () => void): QueuePlace {
+  let left = false;
+  return {
+    ready: () => true,
+    wait: () => Promise.resolve(),
+    leave() {
+      if (left) return;
+      left = true;
+      onLeave();
     },
   };
 }

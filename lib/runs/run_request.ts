@@ -36,8 +36,8 @@ export interface RunHandle {
   readonly model: string;
   readonly conversationId: string | null;
   /**
-   * Its events from the first on, ending after the terminal one; throws nothing: failures are `error` events, save that a
-   * ProviderError before the first delta is thrown by `next()`, so that HTTP can answer with a status.
+   * Its events from the first on, ending after the terminal one; an empty array says that the model has begun to answer. Failures
+   * are `error` events, save that a ProviderError before anything else is thrown by `next()`, so that HTTP can answer with a status.
    * May be read once. Leaving the iteration early cancels an attached run with `client_gone`.
    */
   events(): AsyncIterable<readonly AgentEvent[]>;

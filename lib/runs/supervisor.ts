@@ -114,7 +114,11 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
 
       const id = random.id("run_");
       const controller = new AbortController();
-      const place = queue.enter({ conversationId, isChild: parent !== undefined });
+      const place = queue.enter({
+        conversationId,
+        isChild: parent !== undefined,
+        isPlain: !request.durable && conversationId === null && request.agentTools === "none",
+      });
       const state = createRunState({
         id,
         kind: request.kind,

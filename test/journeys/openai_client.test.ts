@@ -187,3 +187,18 @@ test("the official client: models", async () => {
     await assert.rejects(client.models.retrieve("missing"), OpenAI.NotFoundError);
   });
 });
+
+test("the official client: a stream starts once the model has begun, before its first word", async () => {
+  await withRunningGateway({ script: [{ begins: true, hang: "before" }] }, async (gateway) => {
+    const stream = await clientOf(gateway).chat.completions.create({
+      model: "m",
+      messages: [{ role: "user", content: "Hi" }],
+      stream: true,
+    });
+    for await (const chunk of stream) {
+      assert.deepEqual(chunk.choices[0]?.delta, { role: "assistant", content: "" });
+      break;
+    }
+    while (gateway.provider.active > 0) await new Promise((resolve) => setImmediate(resolve));
+  });
+});

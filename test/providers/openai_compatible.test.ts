@@ -516,3 +516,12 @@ test("chunks beyond the first choice are not mixed in", async (t) => {
   const { provider } = await start(t, { kind: "chunks", chunks: [two, toDelta({}, "stop"), USAGE_CHUNK] });
   assert.equal(textOf(await collect(provider)), "a");
 });
+
+test("a reply that has begun and says nothing yet is told once, by an empty array", async (t) => {
+  const { provider } = await start(t, { kind: "stall", chunks: [""] });
+  const iterator = provider.stream(REQUEST, { signal: NEVER })[Symbol.asyncIterator]();
+  assert.deepEqual(await iterator.next(), { done: false, value: [] });
+  const settled = Promise.race([iterator.next(), new Promise((resolve) => setImmediate(() => resolve("waiting")))]);
+  assert.equal(await settled, "waiting");
+  await iterator.return?.();
+});

@@ -77,4 +77,17 @@ describe("the run queue", () => {
     first.leave();
     assert.deepEqual([queue.enter(free).ready(), queue.enter(free).ready()], [true, false]);
   });
+
+  test("lets plain requests pass beside the slots, up to slots and queue together", () => {
+    const queue = createRunQueue(limits({ maxConcurrent: 1, maxQueued: 1 }));
+    const busy = queue.enter(free);
+    const plain = [1, 2].map(() => queue.enter({ ...free, isPlain: true }));
+    assert.deepEqual(plain.map((place) => place.ready()), [true, true]);
+    assert.throws(() => queue.enter({ ...free, isPlain: true }), isOverloaded);
+    plain[0]?.leave();
+    plain[0]?.leave();
+    assert.equal(queue.enter({ ...free, isPlain: true }).ready(), true);
+    busy.leave();
+    assert.equal(queue.enter(free).ready(), true);
+  });
 });
