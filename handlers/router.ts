@@ -15,6 +15,7 @@ import { type BodyReader, GatewayRequestContext, readWebBody } from "./request_c
 import { isCleanPath, parseRequestTarget, type RequestTarget } from "./request_target.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable, notFound, type RouteMatch } from "./route_table.ts";
+import { socketsOf } from "./websocket/sockets.ts";
 import { errorReply } from "./wire/reply.ts";
 
 export interface RouterOptions {
@@ -54,6 +55,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   const settingsNow = createGatewaySettings(services.config);
   const observer = createObserver(services);
   const idempotency = createIdempotency(services);
+  socketsOf(services); // so that the gauge of sockets is there before the first one
 
   function open(request: Request, connection: ConnectionInfo | undefined): GatewayRequestContext {
     const target = parseRequestTarget(request.url);

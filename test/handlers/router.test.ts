@@ -385,3 +385,8 @@ test("no target, method, header or body makes a 500, and every reply has the req
   );
   assert.deepEqual(services.logged.filter(({ level }) => level === "error"), []);
 });
+
+test("the gauge of sockets is there before the first socket", async () => {
+  const { send } = createTestRouter();
+  assert.match(await (await send("GET", "/metrics")).text(), /^postern_ws_connections 0$/m);
+});
