@@ -43,6 +43,8 @@ export class ListenError extends Error {
 
 const HEADERS_TIMEOUT_MS = 30_000;
 const IDLE_SWEEP_MS = 20;
+/** After the grace, the time for the last frames of the sockets. */
+const FLUSH_LIMIT_MS = 500;
 /** After the grace, the time to flush the last replies; Deno's close() may hang for ever. */
 const CLOSE_LIMIT_MS = 2_000;
 
@@ -126,14 +128,20 @@ async function drain({ services, server, sockets, graceMs, stop }: DrainOptions)
   const { clock } = services;
   services.beginDrain();
   let isClosed = false;
-  const closed = server.close().catch(() => {}).then(() => void (isClosed = true));
+  const close = () => server.close().catch(() => {}).then(() => void (isClosed = true));
   const node = server.node?.server;
+  // Deno's close() breaks every WebSocket off at once, so there the port stays until the work has ended; new work is refused anyway
+  const closing = node === undefined ? undefined : close();
   const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
     if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
   });
   socketsOf(services).closeIdle();
   await services.drain(graceMs);
+  // A socket closes by itself once the last event of its run is written
+  const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
+  while (socketsOf(services).count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
   socketsOf(services).closeAll();
+  const closed = closing ?? close();
   const limit = new AbortController();
   await Promise.race([closed, clock.sleep(CLOSE_LIMIT_MS, limit.signal).catch(() => {})]);
   limit.abort();
