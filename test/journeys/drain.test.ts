@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { openChat } from "../support/chat_client.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { openRawSocket } from "../support/raw_socket.ts";
+import { readRefusal } from "../support/refusal.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { readSse } from "../support/sse.ts";
+
+const HI = [{ role: "user", content: "Hi" }];
+
+const openSocket = (gateway: RunningGateway) =>
+  openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers: { authorization: `Bearer ${gateway.token}` } });
+
+const stream = (gateway: RunningGateway) =>
+  gateway.call("/v1/chat/completions", { body: { messages: HI, stream: true } });
+
+test("work under way finishes within the grace by every door, with a clean end", async () => {
+  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 40 });
+  await withRunningGateway({ script }, async (gateway) => {
+    const socket = await openSocket(gateway);
+    const idle = await openSocket(gateway);
+    socket.send("Hi");
+    const sse = await stream(gateway);
+    const json = gateway.call("/v1/chat/completions", { body: { messages: HI } });
+    const chat = gateway.call("/api/chat", { body: { message: "Hi" } });
+    await socket.readUntil(({ type }) => type === "delta");
+    while (gateway.provider.active < 4) await systemClock.sleep(1);
+    const drained = gateway.drain(5000);
+    assert.deepEqual((await idle.closed).code, 1001);
+    const { data } = readSse(await sse.text());
+    assert.equal(data.at(-1), "[DONE]");
+    assert.equal(JSON.parse(data.at(-2) ?? "").choices[0].finish_reason, "stop");
+    const whole = await json;
+    assert.equal(whole.headers.get("connection"), "close");
+    assert.equal((await jsonOf(whole)).choices[0].message.content, "one two three");
+    assert.equal((await jsonOf(chat)).message, "one two three");
+    assert.equal((await socket.readReply()).at(-1)?.type, "done");
+    assert.equal((await socket.closed).code, 1001);
+    await drained;
+    assert.equal(gateway.provider.aborted, 0);
+  });
+});
+
+test("work that outlives the grace is cancelled with a final event by every door", async () => {
+  const script = () => ({ text: "start", hang: "after" as const });
+  await withRunningGateway({ script }, async (gateway) => {
+    const socket = await openSocket(gateway);
+    socket.send("Hi");
+    const sse = await stream(gateway);
+    const json = gateway.call("/v1/chat/completions", { body: { messages: HI } });
+    const chat = gateway.call("/api/chat", { body: { message: "Hi" } });
+    while (gateway.provider.active < 4) await systemClock.sleep(1);
+    const drained = gateway.drain(30);
+    const { data } = readSse(await sse.text());
+    assert.equal(data.at(-1), "[DONE]");
+    assert.equal(JSON.parse(data.at(-2) ?? "").error.code, "shutting_down");
+    for (const reply of [await json, await chat]) {
+      const { status, code, headers } = await readRefusal(reply);
+      assert.deepEqual([status, code], [503, "shutting_down"]);
+      assert.ok(Number(headers.get("retry-after")) > 0);
+    }
+    assert.equal((await socket.readReply()).at(-1)?.type, "error");
+    assert.equal((await socket.closed).code, 1001);
+    await drained;
+    assert.equal(gateway.provider.active, 0);
+    assert.match(gateway.services.metrics.render(), /postern_runs_active 0\n/);
+  });
+});
+
+test("new work during the drain is refused with 503, and /health says draining", async () => {
+  const script = () => ({ text: ["a", "b", "c"], chunkDelayMs: 60 });
+  await withRunningGateway({ script }, async (gateway) => {
+    // Connections that were open before the drain, with a request begun so that they are not idle
+    const requests = [
+      ["GET", "/health", 503],
+      ["POST", "/v1/chat/completions", 503],
+      ["POST", "/api/chat", 503],
+      ["POST", "/v1/webhook/default", 503],
+    ] as const;
+    const waiting = await Promise.all(requests.map(async ([method, path]) => {
+      const raw = await openRawSocket(gateway.port);
+      raw.write(`${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\n`);
+      return raw;
+    }));
+    const running = await stream(gateway);
+    const drained = gateway.drain(5000);
+    for (const [index, [method]] of requests.entries()) {
+      const body = JSON.stringify({ message: "Hi", messages: HI });
+      waiting[index]?.write(
+        `Authorization: Bearer ${gateway.token}\r\n` +
+          (method === "POST" ? `Content-Length: ${body.length}\r\n\r\n${body}` : "\r\n"),
+      );
+    }
+    for (const [index, [_method, path, status]] of requests.entries()) {
+      const answer = await waiting[index]?.read(/\r\n\r\n.*\}$/s) ?? "";
+      waiting[index]?.destroy();
+      assert.match(answer, new RegExp(`^HTTP/1.1 ${status} `), `${path}: ${answer}`);
+      assert.match(answer, /connection: close/i);
+      assert.match(answer, path === "/health" ? /"status":"draining"/ : /"code":"shutting_down"/);
+    }
+    assert.match(await running.text(), /\[DONE\]/);
+    await drained;
+  });
+});
