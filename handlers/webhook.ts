@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import * as v from "valibot";
 import type { Config } from "../lib/config/config.ts";
-import type { RunHandle } from "../lib/runs/run_request.ts";
+import type { RunHandle, RunRequest } from "../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { acceptOnce, forgetBefore } from "./wire/accept_once.ts";
 import { callerOf } from "./wire/caller_of.ts";
@@ -65,19 +65,19 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       param: "message",
     });
   }
-  const start = () =>
+  const start = (claim?: RunRequest["claim"]) =>
     agent.runs.start(toChatRequest(
       {
         message,
         context: body.context,
         conversationId: conversationOf(name, channel?.conversation ?? "sender", body.sender),
       },
-      { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId },
+      { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId, claim },
     ));
   if (body.message_id === undefined) return answer(context, name, await start());
   const { store, clock } = context.services;
   const key = `${name}:${digest(body.message_id)}`;
-  const accepted = await acceptOnce({ store, clock, collection: MESSAGES, key, start, signal: context.signal });
+  const accepted = await acceptOnce({ store, now: clock.now(), collection: MESSAGES, key, start });
   await forgetBefore(store, MESSAGES, clock.now() - MESSAGE_MS);
   return accepted.first ? answer(context, name, accepted.run) : await repeat(context, name, accepted.runId);
 }

@@ -1,55 +1,49 @@
 import * as v from "valibot";
-import type { Clock } from "../../lib/base/clock.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
 import type { Store } from "../../lib/storage/store.ts";
-
-/** A claim that names no run after this long was left by a crash, and the next delivery takes it over. */
-const CLAIM_MS = 30_000;
-const POLL_MS = 50;
 
 const acceptedSchema = v.object({
   v: v.literal(1),
-  /** null while the first delivery is being accepted */
-  run_id: v.nullable(v.string()),
+  run_id: v.string(),
   /** Milliseconds since the epoch */
   at: v.number(),
 });
 
-export interface AcceptOnceOptions<T> {
+export interface AcceptOnceOptions {
   readonly store: Store;
-  readonly clock: Clock;
+  /** Milliseconds since the epoch */
+  readonly now: number;
   readonly collection: string;
   readonly key: string;
-  readonly start: () => Promise<T & { readonly id: string }>;
-  /** Ends the wait for another delivery of the same key */
-  readonly signal: AbortSignal;
+  /** Starts the run with this claim */
+  readonly start: (claim: NonNullable<RunRequest["claim"]>) => Promise<RunHandle>;
 }
 
-export type Accepted<T> = { readonly first: true; readonly run: T } | { readonly first: false; readonly runId: string };
+export type Accepted =
+  | { readonly first: true; readonly run: RunHandle }
+  | { readonly first: false; readonly runId: string };
 
 /**
- * Starts the work of a delivery, once for each key: a repeat gets the first one's run id, also while the first is still being
- * accepted. A start that fails leaves nothing behind, so that it may be tried again.
+ * Starts the run of a delivery, once for each key: a repeat gets the first one's run id.
  *
- * A crash between the start and the record of it is the one case in which a repeat starts a second run.
+ * The key is recorded in the transaction that accepts the run, so that no crash and no second delivery at the same moment can
+ * come between the two. A start that fails leaves nothing behind, and may be tried again.
  */
-export async function acceptOnce<T>(options: AcceptOnceOptions<T>): Promise<Accepted<T>> {
-  const { store, clock, collection, key } = options;
-  const body = (runId: string | null) => ({ v: 1, run_id: runId, at: clock.now() });
-  while (!await store.insertOnce(collection, key, body(null))) {
+export async function acceptOnce({ store, now, collection, key, start }: AcceptOnceOptions): Promise<Accepted> {
+  const find = async () => {
     const stored = await store.get(collection, key);
-    if (stored === undefined) continue;
-    const { run_id: runId, at } = v.parse(acceptedSchema, stored.body);
-    if (runId !== null) return { first: false, runId };
-    if (clock.now() - at < CLAIM_MS) await clock.sleep(POLL_MS, options.signal);
-    else if (await store.putIfVersion(collection, key, stored.version, body(null))) break;
-  }
+    return stored === undefined ? undefined : v.parse(acceptedSchema, stored.body).run_id;
+  };
+  const earlier = await find();
+  if (earlier !== undefined) return { first: false, runId: earlier };
   try {
-    const run = await options.start();
-    await store.batch([{ op: "put", collection, key, body: body(run.id) }]);
+    const run = await start((runId) => ({ op: "insert", collection, key, body: { v: 1, run_id: runId, at: now } }));
     return { first: true, run };
   } catch (error) {
-    await store.batch([{ op: "delete", collection, key }]);
-    throw error;
+    const winner = error instanceof HttpError && error.code === "conflict" ? await find() : undefined;
+    if (winner === undefined) throw error;
+    return { first: false, runId: winner };
   }
 }
 

@@ -10,7 +10,7 @@ export interface ChatInput {
   readonly model?: string | undefined;
 }
 
-type Circumstances = Pick<RunRequest, "kind" | "caller" | "durable"> & { readonly requestId?: string | undefined };
+type Circumstances = Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim">;
 
 /** The run that answers one message with the agent's own tools, recorded under a conversation. */
 export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {

@@ -14,8 +14,8 @@ export interface RunRecorder {
   /** Begins to write, with all that came so far; before it, events are only kept in memory. */
   activate(): void;
   active(): boolean;
-  /** Makes the run known, without events yet; durable when it resolves */
-  accept(): Promise<void>;
+  /** Makes the run known, without events yet; durable when it resolves. See RunStore.accept */
+  accept(claim?: Write): Promise<void>;
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */
   commit(): Promise<void>;
   /** The same with the terminal event, which waits for this, in one transaction with `writes` */
@@ -90,8 +90,8 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     active() {
       return active;
     },
-    async accept() {
-      await runs.accept(options.state, options.input());
+    async accept(claim) {
+      await runs.accept(options.state, options.input(), claim);
       known = true;
     },
     commit,

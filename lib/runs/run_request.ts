@@ -3,6 +3,7 @@ import type { CancelReason } from "../base/cancel.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
+import type { Write } from "../storage/store.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
 /** What starts a run. */
@@ -18,6 +19,8 @@ export interface RunRequest {
   readonly requestId?: string | undefined;
   /** Durable work survives a disconnect and a restart; attached work ends with its reader (DESIGN.md section 7) */
   readonly durable: boolean;
+  /** Durable work only: a record made in the one transaction that accepts the run. An `insert` lets one run of many start */
+  readonly claim?: ((runId: string) => Write) | undefined;
   /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
   readonly canApprove: boolean;
   /** `none`: the model gets no tool of the agent (header x-postern-tools) */
@@ -55,7 +58,7 @@ export interface RunList {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation
+   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation
    */
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;

@@ -1,3 +1,4 @@
+import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import type { Run, RunStatus } from "../base/records/run.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -28,8 +29,11 @@ export interface AppendOptions {
 
 /** The journal: every recorded run, its events and the fold of them. */
 export interface RunStore {
-  /** Makes a run known; durable when it resolves */
-  accept(state: RunState, input: RunInput): Promise<void>;
+  /**
+   * Makes a run known, in one transaction with `claim`; durable when it resolves.
+   * @throws {HttpError} 409 `conflict` when the claim was made before
+   */
+  accept(state: RunState, input: RunInput, claim?: Write): Promise<void>;
   /**
    * Adds events as one record and folds them into the run, in one transaction.
    * @param expectedSeq the last seq the journal has, 0 for an empty one
@@ -108,9 +112,12 @@ export function createRunStore(store: Store): RunStore {
   };
 
   return {
-    async accept(state, input) {
+    async accept(state, input, claim) {
       const head = { state, seq: 0, records: 0 };
-      if (!(await store.batch(creation(head, input)))) throw taken(state.run.id);
+      const writes = creation(head, input);
+      if (claim === undefined) {
+        if (!(await store.batch(writes))) throw taken(state.run.id);
+      } else if (!(await store.batch([...writes, claim]))) throw claimed();
       heads.set(state.run.id, head);
     },
     async append(runId, expectedSeq, events, { effects = [], writes = [], create } = {}) {
@@ -191,6 +198,13 @@ function creation(head: Head, input: RunInput): readonly Write[] {
 
 function taken(runId: string): JournalError {
   return new JournalError(`Cannot write to run "${runId}": its records were changed by another writer`);
+}
+
+function claimed(): HttpError {
+  return new HttpError("conflict", "Cannot start the run: another was accepted for the same message before", {
+    status: 409,
+    type: "invalid_request_error",
+  });
 }
 
 function isAtWork(status: RunStatus): boolean {

@@ -210,7 +210,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       active.add(entry);
       if (!request.durable || recorder === undefined) return attachedHandle(entry, runAgent(run));
       try {
-        await recorder.accept();
+        await recorder.accept(request.claim?.(id));
       } catch (error) {
         active.remove(entry);
         place.leave();

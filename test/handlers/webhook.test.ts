@@ -30,8 +30,14 @@ interface Gateway {
 
 function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?: () => Error | undefined): Gateway {
   const clock = createFakeClock();
-  const runs = createScriptedRuns({ clock, script: () => script, conversations: KNOWN, ...(refuse ? { refuse } : {}) });
   const store = createMemoryStore();
+  const runs = createScriptedRuns({
+    clock,
+    store,
+    script: () => script,
+    conversations: KNOWN,
+    ...(refuse ? { refuse } : {}),
+  });
   return {
     clock,
     runs,

@@ -183,6 +183,21 @@ test("an id that is none is an unknown run", async () => {
 });
 
 describe("durable runs", () => {
+  test("of many with one claim exactly one is accepted, together with the claim", async () => {
+    const { runs, store } = supervised(["Done"]);
+    const claim = (runId: string) => ({ op: "insert", collection: "claims", key: "k", body: { runId } }) as const;
+    const starts = await Promise.allSettled(
+      Array.from({ length: 5 }, () => runs.start(ask("Go", { durable: true, claim }))),
+    );
+    const started = starts.flatMap((start) => (start.status === "fulfilled" ? [start.value] : []));
+    const refused = starts.flatMap((start) => (start.status === "rejected" ? [start.reason.code] : []));
+    assert.deepEqual(refused, ["conflict", "conflict", "conflict", "conflict"]);
+    assert.deepEqual((await store.get("claims", "k"))?.body, { runId: started[0]?.id });
+    assert.deepEqual((await runs.list({ limit: 10 })).runs.map(({ id }) => id), [started[0]?.id]);
+    assert.equal(runs.active(), 1);
+    await readAll(started[0] ?? assert.fail("none was started"));
+  });
+
   test("are on disk when accepted and go on though nobody reads them", async () => {
     const store = createMemoryStore();
     const { runs } = supervised([{ toolCalls: [{ name: "change" }] }, "Done"], {

@@ -5,6 +5,7 @@ import type { AgentEvent, AgentEventBody } from "../../lib/base/records/agent_ev
 import type { Run } from "../../lib/base/records/run.ts";
 import { NO_USAGE, type Usage } from "../../lib/base/records/usage.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { Store } from "../../lib/storage/store.ts";
 
 /** One step of a run: events of one read, a wait, an error thrown by `next()`, or a wait without end. */
 export type ScriptStep =
@@ -41,6 +42,8 @@ export interface ScriptedRunsOptions {
   /** What `start` throws instead of starting */
   readonly refuse?: () => Error | undefined;
   readonly hadEffect?: boolean;
+  /** Where claims are made */
+  readonly store?: Store;
 }
 
 /** `text` in deltas of one word each, then `done`. */
@@ -58,6 +61,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
   const records = new Map<string, Run>();
   const conversations = new Set(options.conversations);
   let active = 0;
+  let starts = 0;
   const conversationOf = (request: RunRequest): string | null => {
     if (request.conversationId === undefined) return null;
     if (request.conversationId === "new") {
@@ -70,31 +74,31 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
   };
   return {
     started,
-    start(request) {
+    async start(request) {
       const refusal = options.refuse?.();
-      if (refusal !== undefined) return Promise.reject(refusal);
-      try {
-        const conversationId = conversationOf(request);
-        const run: ScriptedRun = {
-          id: `run_${started.length + 1}`,
-          request,
-          conversationId,
-          cancelled: [],
-          left: false,
-          arraysRead: 0,
-          over: false,
-        };
-        started.push(run);
-        records.set(run.id, toRecord(run));
-        active++;
-        const over = () => {
-          run.over = true;
-          active--;
-        };
-        return Promise.resolve(toHandle(run, { ...options, over, save: (record) => records.set(run.id, record) }));
-      } catch (error) {
-        return Promise.reject(error);
+      if (refusal !== undefined) throw refusal;
+      const id = `run_${++starts}`;
+      if (request.claim !== undefined && await options.store?.batch([request.claim(id)]) !== true) {
+        throw new HttpError("conflict", "Claimed before", { status: 409, type: "invalid_request_error" });
       }
+      const conversationId = conversationOf(request);
+      const run: ScriptedRun = {
+        id,
+        request,
+        conversationId,
+        cancelled: [],
+        left: false,
+        arraysRead: 0,
+        over: false,
+      };
+      started.push(run);
+      records.set(run.id, toRecord(run));
+      active++;
+      const over = () => {
+        run.over = true;
+        active--;
+      };
+      return toHandle(run, { ...options, over, save: (record) => records.set(run.id, record) });
     },
     get: (id) => Promise.resolve(records.get(id)),
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
