@@ -20,6 +20,7 @@ export interface CallToolsOptions {
   readonly allowed: readonly string[];
   readonly parallel: boolean;
   readonly runId: string;
+  readonly conversationId: string | null;
   readonly caller: Caller;
   readonly depth: number;
   readonly signal: AbortSignal;
@@ -106,6 +107,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
       input: inputOf(call),
       runId: options.runId,
       callId: call.id,
+      conversationId: options.conversationId,
       caller: options.caller,
       depth: options.depth,
       signal,

@@ -182,6 +182,20 @@ test("an id that is none is an unknown run", async () => {
   assert.equal(await runs.cancel("run_x", "cancelled"), false);
 });
 
+test("a tool is told the conversation it is called in", async () => {
+  const { runs, door } = supervised([
+    { toolCalls: [{ name: "look" }] },
+    "Seen",
+    { toolCalls: [{ name: "look" }] },
+    "Seen",
+  ], {
+    tools: [{ name: "look" }],
+  });
+  await readAll(await runs.start(ask("Go", { conversationId: "c1" })));
+  await readAll(await runs.start(ask("Go")));
+  assert.deepEqual(door.calls.map((call) => call.conversationId), ["c1", null]);
+});
+
 describe("durable runs", () => {
   test("of many with one claim exactly one is accepted, together with the claim", async () => {
     const { runs, store } = supervised(["Done"]);

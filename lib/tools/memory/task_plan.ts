@@ -8,7 +8,7 @@ const title = v.pipe(v.string(), v.minLength(1), v.maxLength(500));
 
 const NEEDED = { create: ["tasks"], add: ["title"], update: ["id", "status"], list: [], delete: [] } as const;
 
-/** `task_plan`: the agent's list of tasks, one plan per workspace (DESIGN.md section 8, "Memory, plans, schedule"). */
+/** `task_plan`: the agent's list of tasks, one plan per conversation, and one for the workspace outside of any (DESIGN.md section 8, "Memory, plans, schedule"). */
 export const taskPlan = defineTool({
   name: "task_plan",
   description:
@@ -31,18 +31,22 @@ export const taskPlan = defineTool({
     status: v.optional(v.pipe(v.picklist(PLAN_STATUSES), v.description("update: its new status"))),
   }),
   check: (input) => requireOpFields("task_plan", input, NEEDED),
-  async run({ op, tasks = [], title = "", id = "", status = "pending" }, { services: { plans }, workspaceRoot }) {
+  async run(
+    { op, tasks = [], title = "", id = "", status = "pending" },
+    { services: { plans }, conversationId, workspaceRoot },
+  ) {
+    const scope = conversationId ?? workspaceRoot;
     switch (op) {
       case "create":
-        return shown(await plans.create(workspaceRoot, tasks));
+        return shown(await plans.create(scope, tasks));
       case "add":
-        return shown(await plans.add(workspaceRoot, title));
+        return shown(await plans.add(scope, title));
       case "update":
-        return shown(await plans.update(workspaceRoot, id, status));
+        return shown(await plans.update(scope, id, status));
       case "list":
-        return shown(await plans.list(workspaceRoot));
+        return shown(await plans.list(scope));
       case "delete": {
-        const deleted = await plans.delete(workspaceRoot);
+        const deleted = await plans.delete(scope);
         return { output: deleted ? "Deleted the plan" : "There was no plan", isError: false, data: { deleted } };
       }
     }

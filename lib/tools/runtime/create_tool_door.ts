@@ -128,6 +128,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
         runId: request.runId,
         callId: request.callId,
+        conversationId: request.conversationId ?? null,
         caller: request.caller,
         depth: request.depth,
         signal,

@@ -49,6 +49,8 @@ export interface ToolContext {
   readonly allowSensitiveFileWrites: boolean;
   readonly runId: string;
   readonly callId: string;
+  /** null outside a conversation */
+  readonly conversationId: string | null;
   readonly caller: Caller;
   /** 0 for the run a person started, 1 for its sub-agents, and so on */
   readonly depth: number;

@@ -37,6 +37,8 @@ export interface ToolCallRequest {
   readonly input: string;
   readonly runId: string;
   readonly callId: string;
+  /** Default null: outside a conversation */
+  readonly conversationId?: string | null;
   readonly caller: Caller;
   readonly depth: number;
   readonly signal: AbortSignal;

@@ -51,6 +51,20 @@ test("a plan is created, added to, updated, listed and deleted", async () => {
   assert.equal((await call("task_plan", { op: "delete" })).output, "There was no plan");
 });
 
+test("each conversation has a plan of its own, and so has the workspace", async () => {
+  const { call } = createToolBench({ root: "/workspace" });
+  const inside = (id: string) => ({ conversationId: id });
+  await call("task_plan", { op: "create", tasks: ["Workspace"] });
+  await call("task_plan", { op: "create", tasks: ["First"] }, inside("conv_1"));
+  await call("task_plan", { op: "create", tasks: ["Second"] }, inside("conv_2"));
+  await call("task_plan", { op: "delete" }, inside("conv_2"));
+  const outputs = [];
+  for (const more of [{}, inside("conv_1"), inside("conv_2")]) {
+    outputs.push((await call("task_plan", { op: "list" }, more)).result.output);
+  }
+  assert.deepEqual(outputs, ["1. [pending] Workspace", "1. [pending] First", "There is no plan"]);
+});
+
 test("each operation says which field it misses", async () => {
   const call = bench();
   for (
