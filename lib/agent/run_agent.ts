@@ -132,7 +132,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       added.push(...answers);
       head = note(notices);
       if (verdict.kind === "stop") {
-        const message = `The run was ended: the model was warned and still repeats itself (${verdict.what})`;
+        const message = loopMessage(verdict.what);
         yield [...head, ...(await end.end({ type: "error", code: "loop_detected", message }, { added }))];
         return;
       }
@@ -167,6 +167,11 @@ const IGNORED_CALLS: AgentEventBody = {
   code: "tool_calls_ignored",
   message: "The model called tools where none could be called any more: the calls were not run",
 };
+
+function loopMessage(what: string): string {
+  return `The run was ended: the model was warned and still repeats itself (${what}); say more about what it should do, or ` +
+    "ask another model";
+}
 
 function runStart({ kind, model, conversationId, parentId }: AgentRun): AgentEventBody {
   return { type: "run_start", kind, model, conversation_id: conversationId, parent_id: parentId };

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { HttpError, ProviderError } from "../../lib/base/errors.ts";
+import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createRunStore } from "../../lib/runs/run_store.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
@@ -194,6 +195,32 @@ test("a tool is told the conversation it is called in", async () => {
   await readAll(await runs.start(ask("Go", { conversationId: "c1" })));
   await readAll(await runs.start(ask("Go")));
   assert.deepEqual(door.calls.map((call) => call.conversationId), ["c1", null]);
+});
+
+test("a failed run is logged once, with code, reason and way out, and without the model's words", async () => {
+  const failed = new ProviderError("provider_error", "The key was refused (401): check the environment", {
+    provider: "p",
+  });
+  const turns = [
+    { text: "model words", errorAfter: failed },
+    { errorBefore: failed },
+    ...Array.from({ length: 4 }, () => ({ text: "model words", toolCalls: [{ name: "look" }] })),
+  ];
+  const logged: LogRecord[] = [];
+  const log = createLogger({ level: "info", now: () => 0, sink: (line) => logged.push(line), redact: (text) => text });
+  const { runs } = supervised(turns, { log, tools: [{ name: "look" }] });
+  for (let i = 0; i < 3; i++) await readAll(await runs.start(ask("Go", { requestId: "req_1" }))).catch(() => {});
+  assert.deepEqual(logged.map(({ level, message, fields }) => [level, message, fields["code"]]), [
+    ["warn", "Run failed", "provider_error"],
+    ["warn", "Run failed", "provider_error"],
+    ["warn", "Run failed", "loop_detected"],
+  ]);
+  for (const { fields } of logged) {
+    assert.equal(fields["request_id"], "req_1");
+    assert.match(String(fields["run_id"]), /^run_/);
+    assert.match(String(fields["message"]), /check the environment|ask another model/);
+    assert.ok(!JSON.stringify(fields).includes("model words"));
+  }
 });
 
 describe("durable runs", () => {
