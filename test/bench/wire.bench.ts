@@ -34,7 +34,10 @@ async function measure(name: string, times: number, work: () => unknown): Promis
 
 /** `count` deltas in arrays of `each`, then the end. */
 function arraysOf(count: number, each: number): readonly (readonly AgentEvent[])[] {
-  const events: AgentEvent[] = Array.from({ length: count }, (_, i) => ({ type: "text_delta", seq: i + 1, time: TIME, delta: " word" }));
+  const events: AgentEvent[] = Array.from(
+    { length: count },
+    (_, i) => ({ type: "text_delta", seq: i + 1, time: TIME, delta: " word" }),
+  );
   events.push({ type: "done", seq: count + 1, time: TIME, finish_reason: "stop", usage: USAGE });
   return Array.from({ length: Math.ceil(events.length / each) }, (_, i) => events.slice(i * each, (i + 1) * each));
 }
@@ -82,7 +85,10 @@ const body = (messages: number) => ({
   model: "test/model",
   temperature: 0.5,
   max_tokens: 100,
-  messages: Array.from({ length: messages }, (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "A question of some length. ".repeat(4) })),
+  messages: Array.from(
+    { length: messages },
+    (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "A question of some length. ".repeat(4) }),
+  ),
 });
 
 for (const messages of [1, 40]) {
@@ -116,10 +122,19 @@ const runs = { start: () => Promise.resolve(handle) } as unknown as RunSuperviso
 for (const stream of [false, true]) {
   const bytes = Buffer.from(JSON.stringify({ ...body(1), stream }));
   const context = createWireContext(new Request("http://gateway.test/v1/chat/completions"), { runs });
-  const request = new Request("http://gateway.test/v1/chat/completions", { method: "POST", headers: { "content-type": "application/json" } });
+  const request = new Request("http://gateway.test/v1/chat/completions", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+  });
   const services = { ...context.services, clock: systemClock };
   await measure(`the handler, ${CHUNKS} chunks in arrays of 10, ${stream ? "SSE" : "JSON"}, read`, 1_000, async () => {
-    const reply = await completionsRoute.handler(request, { ...context, services, replyHeaders: {}, ignored: [], body: () => Promise.resolve(bytes) });
+    const reply = await completionsRoute.handler(request, {
+      ...context,
+      services,
+      replyHeaders: {},
+      ignored: [],
+      body: () => Promise.resolve(bytes),
+    });
     return reply.body === null ? 0 : await drain(reply.body);
   });
 }
