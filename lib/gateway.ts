@@ -20,6 +20,7 @@ import type { Providers } from "./providers/provider.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
+import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import type { Store } from "./storage/store.ts";
@@ -233,6 +234,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     env: parts.environment,
     offline: createOfflineProvider(),
     net: createProviderClients({ clock, proxy: config.proxy }),
+    documents: createDocuments({ store }),
     onSecret: parts.addSecret,
     clock,
     random,

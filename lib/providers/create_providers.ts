@@ -1,9 +1,11 @@
 import { ConfigError, ProviderError } from "../base/errors.ts";
+import { canonicalDigest } from "../base/canonical_json.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { ModelEntry } from "../base/records/model.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { createAnthropic } from "./anthropic.ts";
 import { firstChatModel, withDefaultModel } from "./default_model.ts";
@@ -28,6 +30,8 @@ export interface CreateProvidersOptions {
   /** The built-in provider */
   readonly offline: Provider;
   readonly net: ProviderClientFactory;
+  /** Keeps the last model lists beyond a restart. Default: they are not kept */
+  readonly documents?: Documents;
   /** Told of every key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string) => void;
   /** Where `auto` looks for local servers. Default: the usual ports on loopback */
@@ -64,7 +68,14 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
       ...base.settings.fallback.map((wanted) => toFallback(wanted, { base, bases, offline: options.offline })),
     ];
     const provider = withRetries(attempts, retry);
-    entries.set(name, { provider, model: base.model, models: createModelList(provider, options) });
+    entries.set(name, {
+      provider,
+      model: base.model,
+      models: createModelList(provider, {
+        ...options,
+        key: `models/${name}/${canonicalDigest([base.settings.kind, base.settings.base_url])}`,
+      }),
+    });
   }
   const standard = entries.get(chosen.settings.kind);
   if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, options.clock);

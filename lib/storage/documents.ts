@@ -1,5 +1,5 @@
 import { Buffer } from "node:buffer";
-import { createStorage, type Driver } from "unstorage";
+import type { Driver, Storage } from "unstorage";
 import * as v from "valibot";
 import { checkName } from "./check_arguments.ts";
 import type { Store } from "./store.ts";
@@ -27,10 +27,14 @@ const wrapperSchema = v.object({ json: v.string() });
  * wrapped in an object as its JSON text: every key is its own and every value comes back as it was. Keys: 1-1536 bytes.
  */
 export function createDocuments(options: { readonly store: Store }): Documents {
-  const storage = createStorage({ driver: storeDriver(options.store) });
+  let opened: Promise<Storage> | undefined;
+  // Loaded with the first document: a gateway that keeps none starts without it
+  const open = () =>
+    opened ??= import("unstorage").then(({ createStorage }) => createStorage({ driver: storeDriver(options.store) }));
   return {
     async get(key) {
-      const found = await storage.getItem<unknown>(encode(key));
+      const name = encode(key);
+      const found = await (await open()).getItem<unknown>(name);
       return found === null ? undefined : JSON.parse(v.parse(wrapperSchema, found).json);
     },
     async set(key, value) {
@@ -38,10 +42,14 @@ export function createDocuments(options: { readonly store: Store }): Documents {
       if (json === undefined) {
         throw new TypeError(`Cannot keep a document of type ${typeof value}: it is not a JSON value`);
       }
-      await storage.setItem(encode(key), { json });
+      const name = encode(key);
+      await (await open()).setItem(name, { json });
     },
-    remove: (key) => storage.removeItem(encode(key)),
-    keys: async () => (await storage.getKeys()).map((key) => Buffer.from(key, "base64url").toString()).sort(),
+    async remove(key) {
+      const name = encode(key);
+      await (await open()).removeItem(name);
+    },
+    keys: async () => (await (await open()).getKeys()).map((key) => Buffer.from(key, "base64url").toString()).sort(),
   };
 }
 

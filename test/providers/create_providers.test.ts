@@ -7,6 +7,8 @@ import type { TestContext } from "node:test";
 import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createDocuments } from "../../lib/storage/documents.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { collect, KEY, NEVER, settings, setUp, textOf } from "./support/provider_setup.ts";
 
@@ -130,6 +132,18 @@ test("the list is kept for 60 s, asked for once at a time, and outlives a failin
   await upstream.close();
   await clock.advance(61_000);
   assert.equal((await providers.listModels(NEVER)).length, 2);
+});
+
+test("the last list outlives a restart with a failing provider, for the same address only", async (t) => {
+  const documents = createDocuments({ store: createMemoryStore() });
+  const upstream = await upstreamOf(t);
+  const before = await setUp(t, { base_url: upstream.baseUrl }, { documents });
+  assert.equal((await before.providers.listModels(NEVER)).length, 2);
+  await upstream.close();
+  const after = await setUp(t, { base_url: upstream.baseUrl }, { documents });
+  assert.equal((await after.providers.listModels(NEVER)).length, 2);
+  const elsewhere = await setUp(t, { base_url: `${upstream.baseUrl}/other` }, { documents });
+  assert.deepEqual(await elsewhere.providers.listModels(NEVER), []);
 });
 
 test("a caller that goes away while models are listed gets what is there", async (t) => {
