@@ -41,8 +41,11 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
     } else ignored.add(key);
   }
-  if (!body.stream && body.stream_options) ignored.add("stream_options");
-  const clientTools = toTools(body.tools ?? []);
+  if (body.stream_options) {
+    if (!body.stream) ignored.add("stream_options");
+    else nameUnknown(body.stream_options, STREAM_OPTIONS, "stream_options", ignored);
+  }
+  const clientTools = toTools(body.tools ?? [], ignored);
   return {
     model: body.model ?? undefined,
     messages: body.messages.map((message) => toMessage(message, ignored)),
@@ -85,18 +88,20 @@ const PARAMETERS: ReadonlySet<string> = new Set([
   "metadata",
 ]);
 
+const STREAM_OPTIONS: ReadonlySet<string> = new Set(["include_usage"]);
+
 function toMessage(message: CompletionMessage, ignored: Set<string>): Message {
   switch (message.role) {
     case "system":
     case "developer":
     case "user":
-      nameUnknown(message, MESSAGE_FIELDS, ignored);
-      return { role: message.role, content: toContent(message.content), ...toName(message.name) };
+      nameUnknown(message, MESSAGE_FIELDS, "messages[]", ignored);
+      return { role: message.role, content: toContent(message.content, ignored), ...toName(message.name) };
     case "assistant":
-      nameUnknown(message, ASSISTANT_FIELDS, ignored);
+      nameUnknown(message, ASSISTANT_FIELDS, "messages[]", ignored);
       return {
         role: "assistant",
-        content: message.content === null || message.content === undefined ? null : toContent(message.content),
+        content: message.content === null || message.content === undefined ? null : toContent(message.content, ignored),
         ...(typeof message.refusal === "string" ? { refusal: message.refusal } : {}),
         ...(message.tool_calls && message.tool_calls.length > 0
           ? { tool_calls: message.tool_calls.map(toToolCall) }
@@ -104,8 +109,8 @@ function toMessage(message: CompletionMessage, ignored: Set<string>): Message {
         ...toName(message.name),
       };
     case "tool":
-      nameUnknown(message, TOOL_FIELDS, ignored);
-      return { role: "tool", content: toContent(message.content), tool_call_id: message.tool_call_id };
+      nameUnknown(message, TOOL_FIELDS, "messages[]", ignored);
+      return { role: "tool", content: toContent(message.content, ignored), tool_call_id: message.tool_call_id };
   }
 }
 
@@ -113,10 +118,10 @@ const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"])
 const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
 const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
 
-function nameUnknown(message: CompletionMessage, known: ReadonlySet<string>, ignored: Set<string>): void {
-  for (const key in message) {
+function nameUnknown(fields: object, known: ReadonlySet<string>, place: string, ignored: Set<string>): void {
+  for (const key in fields) {
     // The key was just listed on this object
-    if (!known.has(key) && (message as Record<string, unknown>)[key] !== null) ignored.add(`messages[].${key}`);
+    if (!known.has(key) && (fields as Record<string, unknown>)[key] !== null) ignored.add(`${place}.${key}`);
   }
 }
 
@@ -126,16 +131,23 @@ function toName(name: string | null | undefined): { name?: string } {
 
 type WireContent = NonNullable<CompletionMessage["content"]>;
 
-function toContent(content: WireContent): Content {
-  return typeof content === "string" ? content : content.map(toPart);
+function toContent(content: WireContent, ignored: Set<string>): Content {
+  return typeof content === "string" ? content : content.map((part) => toPart(part, ignored));
 }
 
-function toPart(part: Exclude<WireContent, string>[number]): ContentPart {
+const TEXT_FIELDS: ReadonlySet<string> = new Set(["type", "text"]);
+const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
+const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
+
+function toPart(part: Exclude<WireContent, string>[number], ignored: Set<string>): ContentPart {
   switch (part.type) {
     case "text":
+      nameUnknown(part, TEXT_FIELDS, "messages[].content[]", ignored);
       return { type: "text", text: part.text };
     case "image_url": {
       const { url, detail } = part.image_url;
+      nameUnknown(part, IMAGE_FIELDS, "messages[].content[]", ignored);
+      nameUnknown(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", ignored);
       return { type: "image_url", image_url: typeof detail === "string" ? { url, detail } : { url } };
     }
     case "input_audio":
@@ -153,9 +165,15 @@ function toToolCall(call: { id: string; function: { name: string; arguments: str
   };
 }
 
-function toTools(tools: readonly CompletionTool[]): readonly ToolDeclaration[] {
+const TOOL_DECLARATION_FIELDS: ReadonlySet<string> = new Set(["type", "function"]);
+const FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "description", "parameters", "strict"]);
+
+function toTools(tools: readonly CompletionTool[], ignored: Set<string>): readonly ToolDeclaration[] {
   const seen = new Set<string>();
-  return tools.map(({ function: tool }, index) => {
+  return tools.map((declared, index) => {
+    const tool = declared.function;
+    nameUnknown(declared, TOOL_DECLARATION_FIELDS, "tools[]", ignored);
+    nameUnknown(tool, FUNCTION_FIELDS, "tools[].function", ignored);
     if (seen.has(tool.name)) {
       throw invalid(
         `tools[${index}].function.name`,

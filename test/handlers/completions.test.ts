@@ -216,6 +216,32 @@ test("an Idempotency-Key makes the work durable, so that a repeat finds it", asy
   assert.equal(runs.started[0]?.request.durable, true);
 });
 
+test("fields that are not honoured are named wherever they stand", async () => {
+  const { response } = ask({
+    messages: [{
+      role: "user",
+      content: [
+        { type: "text", text: "Look", cache_control: {} },
+        { type: "image_url", image_url: { url: "https://example.test/a.png", size: 1 }, alt: "a", none: null },
+      ],
+    }],
+    stream: true,
+    stream_options: { include_usage: true, include_obfuscation: false },
+    tools: [{ type: "function", defer: true, function: { name: "add", examples: [] } }],
+  });
+  assert.equal(
+    (await response).headers.get("x-postern-ignored"),
+    [
+      "stream_options.include_obfuscation",
+      "tools[].defer",
+      "tools[].function.examples",
+      "messages[].content[].cache_control",
+      "messages[].content[].alt",
+      "messages[].content[].image_url.size",
+    ].join(", "),
+  );
+});
+
 const REFUSED: readonly [name: string, body: unknown, param: string | null, code?: string][] = [
   ["no messages", {}, "messages"],
   ["empty messages", { messages: [] }, "messages"],
