@@ -6,7 +6,7 @@ import { createTurnStream } from "./turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
 
 export interface OpenAiCompatibleOptions extends UpstreamSettings {
-  /** The vendor takes `max_completion_tokens` only. Default false */
+  /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer`. Default false */
   readonly renameMaxTokens?: boolean;
 }
 
@@ -28,7 +28,7 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
       sendUpstream(options, {
         path: "/chat/completions",
         headers,
-        body: toOpenAiRequest(request, { includeUsage, renameMaxTokens }),
+        body: toOpenAiRequest(request, { includeUsage, ownApi: renameMaxTokens }),
         signal,
       });
     try {

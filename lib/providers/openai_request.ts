@@ -1,25 +1,26 @@
-import type { Message } from "../base/records/message.ts";
+import { type Message, textOf } from "../base/records/message.ts";
 import type { ProviderRequest, ToolDeclaration } from "./provider.ts";
 
 export interface OpenAiRequestOptions {
   /** Ask for the usage at the end of the stream; some local servers refuse the option */
   readonly includeUsage: boolean;
-  /** The vendor takes `max_completion_tokens` only (OpenAI's own API) */
-  readonly renameMaxTokens: boolean;
+  /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer` */
+  readonly ownApi: boolean;
 }
 
 /** The JSON of a streamed chat-completions request. Opaque parts of assistant messages are another vendor's and left out. */
 export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, ...parameters } = request.parameters;
+  const messages = request.messages.some(hasOpaque) ? request.messages.map(withoutOpaque) : request.messages;
   const body: Record<string, unknown> = {
     model: request.model,
-    messages: request.messages.some(hasOpaque) ? request.messages.map(withoutOpaque) : request.messages,
+    messages: options.ownApi ? messages : withOneSystem(messages),
     stream: true,
     ...parameters,
   };
   if (options.includeUsage) body["stream_options"] = { include_usage: true };
   if (max_tokens !== undefined) {
-    if (!options.renameMaxTokens) body["max_tokens"] = max_tokens;
+    if (!options.ownApi) body["max_tokens"] = max_tokens;
     else body["max_completion_tokens"] ??= max_tokens;
   }
   if (request.tools.length > 0) {
@@ -40,6 +41,22 @@ function withoutOpaque(message: Message): Message {
   if (message.role !== "assistant") return message;
   const { opaque: _, ...rest } = message;
   return rest;
+}
+
+/** Templates of local models know no role `developer`, and often one system message only, at the beginning. */
+function withOneSystem(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
+  const end = messages.findIndex((message) => !isInstruction(message));
+  const head = messages.slice(0, end < 0 ? messages.length : end);
+  const rest = messages.slice(head.length).map((message): Message =>
+    message.role === "developer" ? { ...message, role: "system" } : message
+  );
+  if (head.length === 0) return rest;
+  return [{ role: "system", content: head.map(({ content }) => textOf(content)).join("\n\n") }, ...rest];
+}
+
+function isInstruction({ role }: Message): boolean {
+  return role === "system" || role === "developer";
 }
 
 function toTool({ name, description, parameters, strict }: ToolDeclaration) {

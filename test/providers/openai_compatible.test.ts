@@ -11,6 +11,7 @@ import {
   USAGE_CHUNK,
 } from "../../fixtures/upstream/openai_upstream.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
+import type { Message } from "../../lib/base/records/message.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
 import type { Provider } from "../../lib/providers/provider.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -78,6 +79,29 @@ test("the request carries messages, tools, choice and parameters, and no opaque 
     parallel_tool_calls: false,
     tool_choice: { type: "function", function: { name: "look" } },
   });
+});
+
+test("a server that is not OpenAI's gets one system message and no role developer, OpenAI the messages as they are", async (t) => {
+  const messages: readonly Message[] = [
+    { role: "system", content: "One" },
+    { role: "developer", content: [{ type: "text", text: "Two" }] },
+    { role: "user", content: "Hi" },
+    { role: "developer", content: "Three" },
+  ];
+  const sent = [];
+  for (const kind of ["openai_compatible", "openai"]) {
+    const upstream = await startOpenAiUpstream();
+    t.after(() => upstream.close());
+    const { providers } = await setUp(t, { kind, base_url: upstream.baseUrl, model: "m" });
+    await collect(providers.resolve("").provider, { messages });
+    sent.push((upstream.requests[0]?.json as { messages: unknown }).messages);
+  }
+  assert.deepEqual(sent[0], [
+    { role: "system", content: "One\n\nTwo" },
+    { role: "user", content: "Hi" },
+    { role: "system", content: "Three" },
+  ]);
+  assert.deepEqual(sent[1], messages);
 });
 
 test("OpenAI's own API is sent max_completion_tokens", async (t) => {
