@@ -92,6 +92,29 @@ export function hardenNodeServer(server: Server, { sockets, newRequestId }: Hard
   });
 }
 
+/**
+ * What ends connections on which nothing was ever said, as browsers open them ahead: Node's `closeIdleConnections()` leaves those.
+ * Does nothing elsewhere than on Node.
+ */
+export function trackSilentConnections(server: Server): () => void {
+  const open = new Set<Connection>();
+  const onConnection = (connection: Connection) => {
+    open.add(connection);
+    connection.once("close", () => open.delete(connection));
+  };
+  server.node?.server?.on("connection", onConnection as unknown as () => void); // the event's argument is a socket
+  return () => {
+    for (const connection of [...open]) if (connection.bytesRead === 0) connection.destroy();
+  };
+}
+
+/** What is used of a connection before it has a request. */
+interface Connection {
+  readonly bytesRead: number;
+  once(event: "close", listener: () => void): unknown;
+  destroy(): unknown;
+}
+
 const PARSER_ERRORS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   HPE_HEADER_OVERFLOW: ["headers_too_large", `its headers are longer than ${MAX_HEADER_BYTES} bytes`],
   HPE_CHUNK_EXTENSIONS_OVERFLOW: ["payload_too_large", "its chunk extensions are too long"],

@@ -4,7 +4,7 @@ import { ROUTES } from "../handlers/routes.ts";
 import type { ResponseClass } from "../handlers/route.ts";
 import { socketsOf } from "../handlers/websocket/sockets.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
-import { hardenNodeServer, nodeServerOptions, readNodeBody } from "./node_server.ts";
+import { hardenNodeServer, nodeServerOptions, readNodeBody, trackSilentConnections } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
 
 export interface ServeOptions {
@@ -82,13 +82,14 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     deno: { signal: stop.signal },
   });
   hardenNodeServer(server, { sockets, newRequestId: () => services.random.id("req_") });
+  const closeSilent = trackSilentConnections(server);
   await listen(server, host, options.port);
   const url = new URL(server.url ?? "");
   return {
     host,
     port: Number(url.port),
     url: url.href,
-    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop }),
+    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop, closeSilent }),
   };
 }
 
@@ -122,9 +123,10 @@ interface DrainOptions {
   readonly sockets: SocketServer;
   readonly graceMs: number;
   readonly stop: AbortController;
+  readonly closeSilent: () => void;
 }
 
-async function drain({ services, server, sockets, graceMs, stop }: DrainOptions): Promise<void> {
+async function drain({ services, server, sockets, graceMs, stop, closeSilent }: DrainOptions): Promise<void> {
   const { clock } = services;
   services.beginDrain();
   let isClosed = false;
@@ -133,6 +135,7 @@ async function drain({ services, server, sockets, graceMs, stop }: DrainOptions)
   // Deno's close() breaks every WebSocket off at once, so there the port stays until the work has ended; new work is refused anyway
   const closing = node === undefined ? undefined : close();
   const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
+    closeSilent();
     if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
   });
   socketsOf(services).closeIdle();

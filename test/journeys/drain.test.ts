@@ -104,3 +104,16 @@ test("new work during the drain is refused with 503, and /health says draining",
     await drained;
   });
 });
+
+test("connections that a browser opened ahead do not hold the drain up", async () => {
+  await withRunningGateway({ script: () => "ok" }, async (gateway) => {
+    const silent = await openRawSocket(gateway.port);
+    const used = await openRawSocket(gateway.port);
+    used.write("GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    await used.read(/"ok":true/);
+    const started = systemClock.monotonic();
+    await gateway.drain(5000);
+    assert.ok(systemClock.monotonic() - started < 1000);
+    for (const raw of [silent, used]) raw.destroy();
+  });
+});
