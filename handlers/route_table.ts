@@ -14,6 +14,8 @@ export interface RouteTable {
    * @throws {HttpError} 404 not_found, 405 method_not_allowed with `Allow`, 400 invalid_request for a parameter that cannot be decoded
    */
   match(method: string, path: string): RouteMatch;
+  /** Value of `Allow` for a clean path; undefined where no route has it */
+  allow(path: string): string | undefined;
 }
 
 /** Paths without parameters are found by one look-up; itty-router compiles and matches the others, in the order of `routes`. */
@@ -31,21 +33,30 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
     router.all(route.path, () => {});
     byPattern.set(router.routes.at(-1), route);
   }
+  const methodsOf = (path: string) => {
+    const methods = new Set<string>(fixed.get(path)?.keys());
+    for (const row of router.routes) {
+      const route = byPattern.get(row) as Route; // each row was entered above
+      if (row[1].test(path)) methods.add(route.method);
+    }
+    return methods;
+  };
   return {
     match(method, path) {
       const wanted = method === "HEAD" ? "GET" : method;
-      const methods = fixed.get(path);
-      const found = methods?.get(wanted);
+      const found = fixed.get(path)?.get(wanted);
       if (found !== undefined) return found;
-      const allowed = new Set(methods?.keys());
       for (const row of router.routes) {
         const groups = row[1].exec(path)?.groups;
         const route = byPattern.get(row) as Route; // each row was entered above
-        if (groups === undefined) continue;
-        if (route.method === wanted) return { route, params: decodeParams(groups) };
-        allowed.add(route.method);
+        if (groups !== undefined && route.method === wanted) return { route, params: decodeParams(groups) };
       }
-      throw allowed.size === 0 ? notFound() : methodNotAllowed(allowed);
+      const allowed = methodsOf(path);
+      throw allowed.size === 0 ? notFound() : methodNotAllowed(toAllow(allowed));
+    },
+    allow(path) {
+      const allowed = methodsOf(path);
+      return allowed.size === 0 ? undefined : toAllow(allowed);
     },
   };
 }
@@ -55,9 +66,11 @@ export function notFound() {
   return httpError("not_found", "Cannot find this path: see /openapi.json for those that exist");
 }
 
-function methodNotAllowed(allowed: Set<string>) {
-  if (allowed.has("GET")) allowed.add("HEAD");
-  const allow = [...allowed, "OPTIONS"].join(", ");
+function toAllow(methods: ReadonlySet<string>): string {
+  return [...methods, ...(methods.has("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
+}
+
+function methodNotAllowed(allow: string) {
   return httpError("method_not_allowed", `Cannot use this method here: allowed are ${allow}`, { headers: { allow } });
 }
 

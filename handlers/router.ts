@@ -81,6 +81,8 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     if (request.method === "OPTIONS") {
       seen.route = "preflight";
       if (allowOrigin !== undefined) addPreflightHeaders(replyHeaders, request);
+      const allow = isCleanPath(path) ? table.allow(path) : undefined;
+      if (allow !== undefined) replyHeaders["allow"] = allow;
       return undefined;
     }
     const limited = { now: seen.startedAt, refused: observer.rateLimited, replyHeaders };
@@ -109,8 +111,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
 
   function finish(request: Request, context: GatewayRequestContext, reply: Response, seen: Seen): Response {
     context.detach();
-    let response = context.built === reply ? reply : merge(reply, context);
-    if (request.method === "HEAD" && response.body !== null) response = withoutBody(response, context);
+    const response = context.built === reply ? reply : merge(reply, context);
     observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: response.status });
     return response;
   }
@@ -130,6 +131,16 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     }
   }
 
+  /** As GET, with the length the body would have: without it, Node closes the connection. */
+  async function answerHead(request: Request, connection: ConnectionInfo | undefined): Promise<Response> {
+    const reply = await answer(request, connection);
+    if (reply.body === null) return reply;
+    const headers = new Headers(reply.headers);
+    if (headers.get("content-type") === "text/event-stream") reply.body.cancel().catch(() => {});
+    else headers.set("content-length", String((await reply.arrayBuffer()).byteLength));
+    return new ReplyClass(null, { status: reply.status, headers });
+  }
+
   function acceptSocket(request: Request, connection: ConnectionInfo | undefined): Partial<Hooks> {
     const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: true };
     const context = open(request, connection);
@@ -146,7 +157,10 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     }
   }
 
-  return { fetch: answer, resolveWebSocket: acceptSocket };
+  return {
+    fetch: (request, connection) => (request.method === "HEAD" ? answerHead : answer)(request, connection),
+    resolveWebSocket: acceptSocket,
+  };
 }
 
 /** What is learnt of a request on its way, for metrics and the access log. */
@@ -168,12 +182,6 @@ function merge(reply: Response, context: GatewayRequestContext): Response {
   const headers = new Headers(reply.headers);
   for (const [name, value] of Object.entries(context.replyHeaders)) headers.set(name, value);
   return new context.Response(reply.body, { status: reply.status, statusText: reply.statusText, headers });
-}
-
-function withoutBody(reply: Response, context: GatewayRequestContext): Response {
-  const { status, headers } = reply;
-  reply.body?.cancel().catch(() => {});
-  return new context.Response(null, { status, headers: new Headers(headers) });
 }
 
 function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {

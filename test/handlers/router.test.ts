@@ -386,6 +386,28 @@ test("no target, method, header or body makes a 500, and every reply has the req
   assert.deepEqual(services.logged.filter(({ level }) => level === "error"), []);
 });
 
+test("OPTIONS names the methods of a path, and none where there is no route", async () => {
+  const { send } = createTestRouter();
+  const cases = [["/v1/models/a", "GET, HEAD, OPTIONS"], ["/v1/ping", "POST, OPTIONS"], ["/nothing", null], [
+    "//",
+    null,
+  ]];
+  for (const [path, allow] of cases) {
+    const reply = await send("OPTIONS", path ?? "", { token: null });
+    assert.equal(reply.status, 204);
+    assert.equal(reply.headers.get("allow"), allow);
+  }
+});
+
+test("HEAD says how long the body of GET is", async () => {
+  const { send } = createTestRouter();
+  for (const path of ["/health", "/nothing", "/openapi.json", "/v1/chat/completions"]) {
+    const [head, get] = [await send("HEAD", path), await send("GET", path)];
+    assert.equal(Number(head.headers.get("content-length")), (await get.arrayBuffer()).byteLength, path);
+    assert.equal((await head.arrayBuffer()).byteLength, 0);
+  }
+});
+
 test("the gauge of sockets is there before the first socket", async () => {
   const { send } = createTestRouter();
   assert.match(await (await send("GET", "/metrics")).text(), /^postern_ws_connections 0$/m);
