@@ -83,11 +83,9 @@ async function complete(request: Request, context: RequestContext): Promise<Resp
   };
   try {
     if (input.stream) return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, durable });
-    return jsonReply(
-      context,
-      200,
-      toCompletionObject(head, await collectReply(handle, durable ? undefined : context.signal)),
-    );
+    const reply = await collectReply(handle, durable ? undefined : context.signal);
+    context.ignored.push(...reply.ignored);
+    return jsonReply(context, 200, toCompletionObject(head, reply));
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }
@@ -105,8 +103,10 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   };
   const signal = options.durable ? undefined : context.signal;
   const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS, signal });
-  const failed = opening.held.flat().find((event) => event.type === "error");
-  if (failed !== undefined) throw runFailure(failed);
+  for (const event of opening.held.flat()) {
+    if (event.type === "error") throw runFailure(event);
+    if (event.type === "notice" && event.param !== undefined) context.ignored.push(event.param);
+  }
   const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
   const encoder = createCompletionChunks({ ...options, toError: (event) => toError(runFailure(event)) });
   const stream = eventStream({
@@ -132,6 +132,10 @@ function checkToolChoice(
   context: RequestContext,
 ): void {
   const choice = input.toolChoice;
+  if (agentTools === "none" && input.clientTools.length === 0) {
+    if (typeof choice === "string") context.ignored.push("tool_choice");
+    if (input.parallelToolCalls !== undefined) context.ignored.push("parallel_tool_calls");
+  }
   if (typeof choice !== "object" || input.clientTools.some((tool) => tool.name === choice.name)) return;
   if (agentTools === "configured" && context.services.tools.get(choice.name)?.enabled) return;
   throw httpError("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {

@@ -13,6 +13,8 @@ export interface CollectedReply {
   /** Calls to the client's tools, in the order of their index */
   readonly toolCalls: readonly ToolCall[];
   readonly finishReason: FinishReason;
+  /** Parameters of the request that the provider has nothing for */
+  readonly ignored: readonly string[];
   readonly usage: Usage;
 }
 
@@ -55,6 +57,7 @@ function createCollector() {
   // What stood before the running turn: an interrupted turn is asked again from there
   let before = copy(partial);
   let end: EndEvent | undefined;
+  const ignored = new Set<string>();
   return {
     add(event: AgentEvent): void {
       switch (event.type) {
@@ -73,6 +76,9 @@ function createCollector() {
           call.arguments += event.arguments_delta;
           break;
         }
+        case "notice":
+          if (event.param !== undefined) ignored.add(event.param);
+          break;
         case "turn_start":
           before = copy(partial);
           break;
@@ -96,6 +102,7 @@ function createCollector() {
         function: { name: call.name, arguments: call.arguments },
       })),
       finishReason: done.finish_reason,
+      ignored: [...ignored],
       usage: done.usage,
     }),
   };

@@ -108,7 +108,14 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
             break;
           }
           case "notice":
-            into.push({ seq: stamp.next(), time, type: "notice", code: event.code, message: event.message });
+            into.push({
+              seq: stamp.next(),
+              time,
+              type: "notice",
+              code: event.code,
+              message: event.message,
+              ...(event.param === undefined ? {} : { param: event.param }),
+            });
             break;
           case "finish":
             finish = { reason: event.finish_reason, usage: event.usage };

@@ -43,5 +43,6 @@ function toNotice(name: string): ProviderEvent {
     type: "notice",
     code: "parameter_ignored",
     message: `The provider has nothing for the parameter "${name}": left out`,
+    param: name,
   };
 }

@@ -190,6 +190,7 @@ export function createAnthropicDecoder(upstream: Upstream, notices: readonly Pro
       finish(out);
     },
     whole(body, out) {
+      out.push(...waiting);
       const parsed = parse(body);
       if (parsed["type"] === "error") throw toUpstreamError(upstream, { status: 200, body });
       if (!Array.isArray(parsed["content"])) throw brokenReply(upstream, "it holds no message");

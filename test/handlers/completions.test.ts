@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { completionsRoute } from "../../handlers/completions.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { HttpError, ProviderError } from "../../lib/base/errors.ts";
+import type { AgentEventBody } from "../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../support/scripted_runs.ts";
@@ -240,6 +241,22 @@ test("fields that are not honoured are named wherever they stand", async () => {
       "messages[].content[].image_url.size",
     ].join(", "),
   );
+});
+
+test("what the provider has nothing for is named too, in JSON and in a stream", async () => {
+  const notice = { type: "notice", code: "parameter_ignored", message: "Left out", param: "seed" } as const;
+  const [first, ...rest] = answer("Hi");
+  const script = [[...(first as readonly AgentEventBody[]), notice], ...rest];
+  for (const stream of [false, true]) {
+    const { response } = ask({ ...hello, seed: 1, stream }, { script });
+    assert.equal((await response).headers.get("x-postern-ignored"), "seed");
+  }
+});
+
+test("a tool_choice without any tool is named as ignored", async () => {
+  const headers = { "x-postern-tools": "none" };
+  const { response } = ask({ ...hello, tool_choice: "required", parallel_tool_calls: false }, { headers });
+  assert.equal((await response).headers.get("x-postern-ignored"), "tool_choice, parallel_tool_calls");
 });
 
 const REFUSED: readonly [name: string, body: unknown, param: string | null, code?: string][] = [

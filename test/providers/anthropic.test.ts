@@ -258,6 +258,8 @@ test("parameters the vendor does not know are named in notices", async (t) => {
   const { provider } = await start(t);
   const events = await collect(provider, { parameters: { seed: 1, response_format: { type: "json_object" } } });
   assert.deepEqual(noticesOf(events), ["parameter_ignored", "parameter_ignored"]);
+  const params = events.flatMap((event) => (event.type === "notice" ? [event.param] : []));
+  assert.deepEqual(params, ["seed", "response_format"]);
 });
 
 test("models are listed with their time", async (t) => {

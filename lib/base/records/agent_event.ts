@@ -57,7 +57,12 @@ export const agentEventSchema = v.variant("type", [
     by: v.nullable(v.string()),
   }),
   /** Something the reader should know that changes nothing: a loop warning, a retry, a fallback, a trimmed window */
-  event("notice", { code: v.string(), message: v.string() }),
+  event("notice", {
+    code: v.string(),
+    message: v.string(),
+    /** With code `parameter_ignored`: the request's parameter that is not honoured */
+    param: v.optional(v.string()),
+  }),
   event("turn_end", { turn: v.number(), usage: usageSchema }),
   event("done", { finish_reason: finishReasonSchema, usage: usageSchema }),
   event("error", { code: v.string(), message: v.string() }),

@@ -18,7 +18,13 @@ export type ProviderEvent =
     readonly arguments_delta: string;
   }
   /** A quirk that was mended or could not be (lost tool call, broken arguments, empty reply): reported, not swallowed */
-  | { readonly type: "notice"; readonly code: string; readonly message: string }
+  | {
+    readonly type: "notice";
+    readonly code: string;
+    readonly message: string;
+    /** With code `parameter_ignored`: the request's parameter that is not honoured */
+    readonly param?: string | undefined;
+  }
   | {
     readonly type: "finish";
     readonly finish_reason: FinishReason;
