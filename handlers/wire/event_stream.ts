@@ -1,4 +1,5 @@
 import type { Clock, Timer } from "../../lib/base/clock.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Opening } from "./open_events.ts";
@@ -27,11 +28,13 @@ export interface EventStreamOptions {
 
 /** A comment line is written after this long without an event, so that proxies keep the connection. */
 export const KEEP_ALIVE_MS = 10_000;
+/** A reader that takes nothing for this long is given up: its run would hold its place for ever. */
+const STALLED_MS = 300_000;
 const KEEP_ALIVE = ": keep-alive\n\n";
 
 /**
  * A body of server-sent events, driven by its reader: the next event is asked for only when the last bytes were taken, and one
- * array of events is one piece of bytes. A reader that leaves stops the iteration at once.
+ * array of events is one piece of bytes. A reader that leaves stops the iteration at once, one that takes nothing for 300 s too.
  */
 export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Array<ArrayBuffer>> {
   const { encoder, clock } = options;
@@ -49,11 +52,26 @@ export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Ar
     timer?.clear();
     controller.close();
   };
+  const leave = () => {
+    left = true;
+    timer?.clear();
+    if (!encoder.ended()) options.onLeave();
+    // A generator that waits for the upstream ends when the run is cancelled: not waited for here
+    iterator.return?.().catch(() => {});
+  };
+  const giveUp = (controller: Controller) => {
+    leave();
+    const stalled = new CancelError("client_gone", `The reader took nothing for ${STALLED_MS / 1000} s`);
+    if (!encoder.ended()) write(controller, encoder.fail(options.toError(stalled)));
+    controller.close();
+  };
   const keepAlive = (controller: Controller, afterMs: number) => {
     timer = clock.after(afterMs, () => {
       const silence = clock.monotonic() - lastWrite;
+      const unread = (controller.desiredSize ?? -1) < 0;
+      if (unread && silence >= STALLED_MS) return giveUp(controller);
       // A reader that does not read gets one comment at most: nothing piles up
-      if (silence >= KEEP_ALIVE_MS && (controller.desiredSize ?? -1) >= 0) write(controller, KEEP_ALIVE);
+      if (silence >= KEEP_ALIVE_MS && !unread) write(controller, KEEP_ALIVE);
       keepAlive(controller, silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence);
     });
   };
@@ -88,13 +106,7 @@ export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Ar
         if (text !== "" && !encoder.ended()) return;
       }
     },
-    cancel() {
-      left = true;
-      timer?.clear();
-      if (!encoder.ended()) options.onLeave();
-      // A generator that waits for the upstream ends when the run is cancelled: not waited for here
-      iterator.return?.().catch(() => {});
-    },
+    cancel: leave,
   }, { highWaterMark: 0 });
 }
 

@@ -258,3 +258,22 @@ test("a reader that does not read stops the run's events, and no comments pile u
   const next = await reader.read();
   assert.match(next, /"content":"x"/);
 });
+
+test("a reader that takes nothing for 300 s is given up: its run ends and it finds an error, not a clean end", async () => {
+  const { clock, runs, response } = stream({ script: [[{ type: "text_delta", delta: "x" }], "hang"] });
+  const reader = await readerOf(response);
+  await clock.advance(299_000);
+  assert.deepEqual(runs.started[0]?.cancelled, []);
+  await clock.advance(20_000);
+  assert.deepEqual(runs.started[0]?.cancelled, ["client_gone"]);
+  assert.equal(clock.pending(), 0);
+  const { data } = readSse(await readAllOf(reader));
+  assert.equal(JSON.parse(data.at(-2) ?? "").error.code, "request_timeout");
+  assert.equal(data.at(-1), "[DONE]");
+});
+
+async function readAllOf(reader: { read(): Promise<string> }): Promise<string> {
+  let all = "";
+  for (let text = await reader.read(); text !== ""; text = await reader.read()) all += text;
+  return all;
+}
