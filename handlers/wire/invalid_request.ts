@@ -22,24 +22,26 @@ const MAX_EXPECTED_LENGTH = 300;
 function reasonOf(issue: BaseIssue<unknown>): string {
   const expected = expectedOf(issue);
   if (issue.kind === "schema") {
-    return issue.input === undefined ? "it is missing" : `expected ${expected}, got ${kindOf(issue.input)}`;
+    return issue.input === undefined ? "it is missing" : `expected ${expected}, got ${kindOf(issue.input, expected)}`;
   }
   // A message of our own schemas
   if (!issue.message.startsWith("Invalid")) return issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
   return issue.type === "integer" ? "expected a whole number" : `expected ${expected}`;
 }
 
-/** As "string or array", "\"auto\" or \"none\"", ">=1". */
+/** As "string or array", "\"auto\" or \"none\"", ">=1". valibot writes the names of classes. */
 function expectedOf(issue: BaseIssue<unknown>): string {
-  const words = (issue.expected ?? "another value").replace(/^\((.*)\)$/s, "$1").replaceAll(" | ", " or ");
+  const words = (issue.expected ?? "another value").replace(/^\((.*)\)$/s, "$1").replaceAll(" | ", " or ")
+    .replaceAll(/\b(Object|Array)\b/g, (name) => name.toLowerCase());
   return words.length > MAX_EXPECTED_LENGTH ? `${words.slice(0, MAX_EXPECTED_LENGTH)}...` : words;
 }
 
-function kindOf(value: unknown): string {
+function kindOf(value: unknown, expected: string): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   if (typeof value === "object") return "an object";
-  return typeof value === "string" ? "another string" : `a ${typeof value}`;
+  // Where certain strings are expected, or those of a form
+  return typeof value === "string" && /"|string/.test(expected) ? "another string" : `a ${typeof value}`;
 }
 
 interface Fault {

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import * as v from "valibot";
 import type { Route } from "../../handlers/route.ts";
+import { checkBody } from "../../handlers/wire/check_body.ts";
 import { jsonErrorPosition } from "../../handlers/wire/json_error_position.ts";
 import { parseJsonBytes, readJson } from "../../handlers/wire/read_json.ts";
 import { jsonReply } from "../../handlers/wire/reply.ts";
@@ -111,7 +112,7 @@ test("a wrong value is 400 invalid_request with the field in param, and its valu
     [{ name: 5 }, "name", /expected string, got a number/],
     [{ name: "n", count: 0 }, "count", /expected >=1/],
     [{ name: "n", items: [{ role: "user" }, { role: "sk-secret" }] }, "items[1].role", /expected "user" or "system"/],
-    [{ name: "n", items: { role: "sk-secret" } }, "items", /expected Array, got an object/],
+    [{ name: "n", items: { role: "sk-secret" } }, "items", /expected array, got an object/],
     [{ name: null }, "name", /got null/],
     [{ name: "n", part: { type: "sk-secret" } }, "part.type", /expected/],
     [[], null, /the request body/],
@@ -202,4 +203,15 @@ test("parseJsonBytes refuses with invalid_request exactly what JSON.parse refuse
 test("an error position in ten megabytes of text is found", () => {
   const long = `{"a":"${"\\n".repeat(5_000_000)}" b}`;
   assert.equal(jsonErrorPosition(long), long.length - 2);
+});
+
+test("a value of another kind is told by its kind", () => {
+  const schema = v.object({ a: v.optional(v.array(v.string())), b: v.optional(v.picklist(["x"])) });
+  const cases: readonly [unknown, string][] = [
+    ["text", "Cannot accept the request body: expected object, got a string"],
+    [null, "Cannot accept the request body: expected object, got null"],
+    [{ a: "text" }, 'Cannot accept "a": expected array, got a string'],
+    [{ b: "y" }, 'Cannot accept "b": expected "x", got another string'],
+  ];
+  for (const [value, message] of cases) assert.throws(() => checkBody(schema, value, []), { message });
 });
