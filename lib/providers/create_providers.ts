@@ -150,7 +150,7 @@ async function createBase(
   };
   const provider = settings.kind === "anthropic"
     ? createAnthropic(upstream)
-    : withDefaultModel(createOpenAiCompatible({ ...upstream, renameMaxTokens: settings.kind === "openai" }));
+    : withDefaultModel(createOpenAiCompatible({ ...upstream, ownApi: settings.kind === "openai" }));
   return { provider, settings, table, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
 }
 

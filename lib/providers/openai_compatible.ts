@@ -7,7 +7,7 @@ import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_h
 
 export interface OpenAiCompatibleOptions extends UpstreamSettings {
   /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer`. Default false */
-  readonly renameMaxTokens?: boolean;
+  readonly ownApi?: boolean;
 }
 
 /**
@@ -16,7 +16,7 @@ export interface OpenAiCompatibleOptions extends UpstreamSettings {
  * Source: https://platform.openai.com/docs/api-reference/chat
  */
 export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provider {
-  const { upstream, client, nextId, renameMaxTokens = false } = options;
+  const { upstream, client, nextId, ownApi = false } = options;
   const headers: Record<string, string> = { accept: "text/event-stream", "content-type": "application/json" };
   const listHeaders: Record<string, string> = { accept: "application/json" };
   if (upstream.key !== undefined) listHeaders["authorization"] = headers["authorization"] = `Bearer ${upstream.key}`;
@@ -28,7 +28,7 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
       sendUpstream(options, {
         path: "/chat/completions",
         headers,
-        body: toOpenAiRequest(request, { includeUsage, ownApi: renameMaxTokens }),
+        body: toOpenAiRequest(request, { includeUsage, ownApi }),
         signal,
       });
     try {
