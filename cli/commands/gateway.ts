@@ -29,9 +29,10 @@ export const gatewayCommand = defineCliCommand({
     const token = randomControlToken();
     const services = await startAlone(context, { loaded, agent: args.agent, controlToken: token });
     try {
+      // Before the port opens: an old token must not work even for a moment
+      if (args["new-pairing"] === true) await services.tokens.revokeAll();
       const server = await serveGateway({ services, host: config.gateway.host, port: config.gateway.port });
       const stopped = waitForStop(context, { server, graceSeconds: config.gateway.shutdown_grace_secs });
-      if (args["new-pairing"] === true) await services.tokens.revokeAll();
       const wantsCode = config.gateway.require_pairing && await services.tokens.count() === 0;
       const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
       await writeControlFile(loaded.dataDir, {

@@ -24,6 +24,7 @@ export const ERROR_CODES = {
   pairing_locked: [429, "rate_limit_error"],
   headers_too_large: [431, "invalid_request_error"],
   internal_error: [500, "api_error"],
+  loop_detected: [500, "api_error"],
   provider_error: [502, "api_error"],
   agent_unavailable: [503, "api_error"],
   shutting_down: [503, "api_error"],

@@ -14,13 +14,14 @@ export interface ErrorMapping {
  * What the client is told of anything thrown (DESIGN.md section 2).
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
- * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, and all after an
+ * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409 or `loop_detected`, and all after an
  * effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
  */
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   const mapped = mapError(error, mapping);
   const added: Record<string, string> = {};
-  if (mapped.status === 409 || mapping.hadEffect) added["x-should-retry"] = "false";
+  // The same request would loop again
+  if (mapped.status === 409 || mapped.code === "loop_detected" || mapping.hadEffect) added["x-should-retry"] = "false";
   if (mapped.status === 401) added["www-authenticate"] = "Bearer";
   if (mapped.status === 503) added["retry-after"] = RETRY_AFTER_SECONDS[mapped.code] ?? "5";
   if (Object.keys(added).length === 0) return mapped;

@@ -22,6 +22,7 @@ export const ERROR_TABLE: readonly (readonly [code: string, status: number, type
   ["rate_limited", 429, "rate_limit_error"],
   ["pairing_locked", 429, "rate_limit_error"],
   ["internal_error", 500, "api_error"],
+  ["loop_detected", 500, "api_error"],
   ["provider_error", 502, "api_error"],
   ["provider_timeout", 504, "api_error"],
   ["agent_unavailable", 503, "api_error"],
