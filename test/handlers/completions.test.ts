@@ -413,10 +413,12 @@ for (const [name, script, status, code] of FAILURES) {
   });
 }
 
-test("an error after a tool with an effect tells the client not to retry", async () => {
+test("an error after a tool with an effect, or of a loop, tells the client not to retry", async () => {
   const script: ScriptStep[] = [[{ type: "error", code: "provider_error", message: "Broke" }]];
   assert.equal((await ask(hello, { script, hadEffect: true }).response).headers.get("x-should-retry"), "false");
   assert.equal((await ask(hello, { script }).response).headers.get("x-should-retry"), null);
+  const loop: ScriptStep[] = [[{ type: "error", code: "loop_detected", message: "The same call again" }]];
+  assert.equal((await ask(hello, { script: loop }).response).headers.get("x-should-retry"), "false");
 });
 
 test("a client that goes away before the JSON reply cancels the run", async () => {
