@@ -1,37 +1,7 @@
-import { resolve } from "node:path";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "../system/files/forbidden_paths.ts";
-import type { Access, Decision, Effects } from "./decision.ts";
+import { type Barrier, barriersTo, RULE_LEVEL, stands } from "./barriers.ts";
+import type { DecideInput } from "./decide_input.ts";
+import { type Decision, DOES, type RuleStep } from "./decision.ts";
 import { type Level, LEVEL_TABLE, parseLevel } from "./level.ts";
-
-/** The part of `[autonomy]` that decides. */
-export interface AutonomyRules {
-  /** read_only, supervised or full, read without case, `-` and `_` */
-  readonly level: string;
-  readonly forbidden_paths: readonly string[];
-  /** Tool names: an ask becomes an allow */
-  readonly auto_approve: readonly string[];
-  /** Tool names: an allow becomes an ask; wins over auto_approve */
-  readonly always_ask: readonly string[];
-}
-
-/** Where the call would happen. All paths are absolute. */
-export interface DecideWorkspace {
-  readonly root: string;
-  /** The folder that the call's paths are relative to */
-  readonly fileRoot: string;
-  readonly home: string;
-  /** Postern's own data directory and configuration file */
-  readonly ownPaths: readonly string[];
-}
-
-export interface DecideInput {
-  readonly tool: string;
-  /** Of this call, computed by the tool */
-  readonly access: Access;
-  readonly effects: Effects;
-  readonly autonomy: AutonomyRules;
-  readonly workspace: DecideWorkspace;
-}
 
 /** The specification's names for three tools, accepted in the lists. */
 const ALIASES: Readonly<Record<string, string>> = {
@@ -40,77 +10,87 @@ const ALIASES: Readonly<Record<string, string>> = {
   memory_read: "memory_recall",
 };
 
-/** What `access` does, for a sentence. */
-const DOES: Readonly<Record<Access, string>> = {
-  read: "only reads",
-  state: "changes the agent's own records",
-  write: "can change files or run programs",
-  network: "reaches the network",
-};
-
 /**
- * Whether a call may run. Pure: no disk, no clock.
+ * Whether a call may run, and why. Pure: no disk, no clock.
  *
- * Forbidden paths come first, then the level; `auto_approve` turns an ask into an allow, `always_ask` an allow into an ask and
- * wins; nothing beats a deny. An unknown level denies everything.
+ * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
+ * `always_ask` an allow into an ask and wins; nothing beats a deny. An unknown level denies everything.
  * Source: DESIGN.md section 7, "Autonomy"
  */
-export function decide({ tool, access, effects, autonomy, workspace }: DecideInput): Decision {
-  const level = parseLevel(autonomy.level);
-  if (level === undefined) {
-    const reason =
-      `"${tool}" is denied: "${autonomy.level}" is no level; set [autonomy] level to read_only, supervised or full`;
-    return { kind: "deny", reason, rule: "level:unknown" };
-  }
-  const forbidden = forbiddenPath(effects, autonomy, workspace);
-  if (forbidden !== undefined) return forbidden;
+export function decide(input: DecideInput): Decision {
+  const barriers = barriersTo(input);
+  return denied(input.tool, barriers) ?? decideByLevel(input, barriers);
+}
 
-  const rule = `level:${level}/${access}`;
+/** undefined when no barrier stands. All that stand must be lifted, so all of their edits are named at once. */
+function denied(tool: string, barriers: readonly Barrier[]): Decision | undefined {
+  const standing = barriers.filter(stands);
+  const [first] = standing;
+  if (first === undefined) return undefined;
+  const lasting = standing.find(({ change }) => change.length === 0);
+  const change = lasting === undefined ? standing.flatMap((barrier) => barrier.change) : [];
+  return {
+    kind: "deny",
+    reason: `Cannot call "${tool}": ${first.reason}; ${lasting?.wayOut ?? toSentence(change)}`,
+    rule: first.rule,
+    path: [...barriers.slice(0, barriers.indexOf(first)).map(toPass), { rule: first.rule, says: "deny" }],
+    change,
+  };
+}
+
+function decideByLevel({ tool, access, autonomy }: DecideInput, barriers: readonly Barrier[]): Decision {
+  // An unknown level is a barrier, and none stands
+  const level = parseLevel(autonomy.level) as Level;
   const says = LEVEL_TABLE[level][access];
-  if (says === "deny") {
-    const reason = `"${tool}" is denied: it ${
-      DOES[access]
-    }, which level "${level}" never allows; set [autonomy] level = "${wider(level, access)}"`;
-    return { kind: "deny", reason, rule };
+  const asking = named(autonomy.always_ask, tool);
+  const approving = named(autonomy.auto_approve, tool);
+  const rule = `level:${level}/${access}`;
+  const path: readonly RuleStep[] = [...barriers.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), { rule, says }];
+  const approve = says === "ask" && approving.length === 0 ? [`add "${tool}" to [autonomy] auto_approve`] : [];
+
+  if (asking.length > 0) {
+    const rule = `always_ask:${tool}`;
+    const change = [...remove(asking, "always_ask"), ...approve];
+    const reason = toAsk(tool, "[autonomy] always_ask names it", change);
+    return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
   }
-  if (isListed(autonomy.always_ask, tool)) {
-    const reason =
-      `"${tool}" needs approval: [autonomy] always_ask names it; remove it there to use the level's own answer`;
-    return { kind: "ask", reason, rule: `always_ask:${tool}` };
+  const unlisted: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
+  if (says === "allow") {
+    const change = [`add "${tool}" to [autonomy] always_ask`];
+    const reason = toAllow(tool, `it ${DOES[access]}, which level "${level}" allows`, change);
+    return { kind: "allow", reason, rule, path: unlisted, change };
   }
-  if (says === "allow" || isListed(autonomy.auto_approve, tool)) return { kind: "allow" };
-  const reason = `"${tool}" needs approval: it ${
-    DOES[access]
-  }; add "${tool}" to [autonomy] auto_approve to allow it without asking`;
-  return { kind: "ask", reason, rule };
+  if (approving.length > 0) {
+    const rule = `auto_approve:${tool}`;
+    const change = remove(approving, "auto_approve");
+    const reason = toAllow(tool, "[autonomy] auto_approve names it", change);
+    return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
+  }
+  const reason = toAsk(tool, `it ${DOES[access]}, which level "${level}" asks about`, approve);
+  return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
 }
 
-function forbiddenPath(effects: Effects, autonomy: AutonomyRules, workspace: DecideWorkspace): Decision | undefined {
-  if (effects.paths === undefined) return undefined;
-  const expand = (path: string) => expandForbidden(path, { home: workspace.home, workspaceRoot: workspace.root });
-  const fixed = [...FORBIDDEN_PATHS.map(expand), ...workspace.ownPaths];
-  const forbidden = [...fixed, ...autonomy.forbidden_paths.map(expand)];
-  const forbiddenBy = createForbiddenBy({ workspaceRoot: workspace.root, forbidden });
-  for (const path of effects.paths) {
-    const by = forbiddenBy(resolve(workspace.fileRoot, path));
-    if (by === undefined) continue;
-    const change = fixed.includes(by)
-      ? "only a workspace inside it makes files there usable"
-      : "remove it from [autonomy] forbidden_paths";
-    return {
-      kind: "deny",
-      reason: `${JSON.stringify(path)} is denied: it lies in the forbidden path "${by}"; ${change}`,
-      rule: `forbidden_path:${by}`,
-    };
-  }
-  return undefined;
+function toPass({ rule }: Barrier): RuleStep {
+  return { rule, says: "pass" };
 }
 
-function isListed(names: readonly string[], tool: string): boolean {
-  return names.some((name) => name === tool || ALIASES[name] === tool);
+function toAsk(tool: string, why: string, change: readonly string[]): string {
+  return `Cannot call "${tool}" without approval: ${why}; ${toSentence(change)} to allow it without asking`;
 }
 
-/** The next level that does not deny. */
-function wider(level: Level, access: Access): Level {
-  return level === "read_only" && LEVEL_TABLE.supervised[access] !== "deny" ? "supervised" : "full";
+function toAllow(tool: string, why: string, change: readonly string[]): string {
+  return `Can call "${tool}" without asking: ${why}; ${toSentence(change)} to be asked first`;
+}
+
+function remove(names: readonly string[], list: string): readonly string[] {
+  return names.map((name) => `remove "${name}" from [autonomy] ${list}`);
+}
+
+function toSentence(change: readonly string[]): string {
+  return change.join(" and ");
+}
+
+/** The entries of a list that mean this tool. */
+function named(names: readonly string[], tool: string): readonly string[] {
+  return [...new Set(names)].filter((name) => name === tool || ALIASES[name] === tool);
 }

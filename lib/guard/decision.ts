@@ -9,11 +9,34 @@ export interface Effects {
   readonly command?: readonly string[];
 }
 
-/**
- * What the policy says about one call. `reason` is a sentence with the smallest change that flips the decision; `rule` names
- * the rule that decided, as `always_ask:shell` or `level:read_only/write`.
- */
-export type Decision =
-  | { readonly kind: "allow" }
-  | { readonly kind: "ask"; readonly reason: string; readonly rule: string }
-  | { readonly kind: "deny"; readonly reason: string; readonly rule: string };
+/** One rule that was looked at: what it says, or `pass` when it has nothing to say about this call. */
+export interface RuleStep {
+  /** As `always_ask:shell` or `level:read_only/write` */
+  readonly rule: string;
+  readonly says: "allow" | "ask" | "deny" | "pass";
+}
+
+/** What the policy says about one call, and why. */
+export interface Decision {
+  readonly kind: "allow" | "ask" | "deny";
+  /** One sentence with the smallest change that flips the decision */
+  readonly reason: string;
+  /** The rule that decided, the last of `path` that does not pass */
+  readonly rule: string;
+  /** Every rule that was looked at, in order */
+  readonly path: readonly RuleStep[];
+  /**
+   * The smallest change of the configuration that flips the decision: a deny into an ask or an allow, an ask into an allow, an
+   * allow into an ask. Each is one edit, as `add "shell" to [autonomy] auto_approve`, and all of them together are needed.
+   * Empty when no configuration flips it.
+   */
+  readonly change: readonly string[];
+}
+
+/** What `access` does, for a sentence. */
+export const DOES: Readonly<Record<Access, string>> = {
+  read: "only reads",
+  state: "changes the agent's own records",
+  write: "can change files or run programs",
+  network: "reaches the network",
+};

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type AutonomyRules, decide, type DecideInput } from "../../lib/guard/decide.ts";
+import { decide } from "../../lib/guard/decide.ts";
+import type { AutonomyRules, DecideInput } from "../../lib/guard/decide_input.ts";
 import type { Access, Effects } from "../../lib/guard/decision.ts";
 import { LEVELS, parseLevel } from "../../lib/guard/level.ts";
 
@@ -19,14 +20,16 @@ function ask(
     access?: Access;
     effects?: Effects;
     workspace?: DecideInput["workspace"];
+    offUntil?: string;
   },
 ) {
-  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, ...autonomy } = change;
+  const { tool = "shell", access = "write", effects = {}, workspace = WORKSPACE, offUntil, ...autonomy } = change;
   return decide({
     tool,
     access,
     effects,
     workspace,
+    offUntil,
     autonomy: { level: "supervised", forbidden_paths: [], auto_approve: [], always_ask: [], ...autonomy },
   });
 }
@@ -93,20 +96,90 @@ test("a user's forbidden paths add to the built-in ones", () => {
   assert.equal(ask({ level: "full", forbidden_paths, effects: { paths: ["/etc/x"] } }).kind, "deny");
 });
 
-test("each refusal names its rule and the smallest change that flips it", () => {
+test("each decision names its rule and the smallest change that flips it", () => {
   const cases = [
-    [ask({}), "level:supervised/write", /add "shell" to \[autonomy\] auto_approve/],
-    [ask({ level: "read_only" }), "level:read_only/write", /set \[autonomy\] level = "supervised"/],
-    [ask({ always_ask: ["shell"] }), "always_ask:shell", /remove it there/],
-    [ask({ level: "x" }), "level:unknown", /read_only, supervised or full/],
-    [ask({ effects: { paths: ["/etc/x"] } }), "forbidden_path:/etc", /only a workspace inside it/],
-    [ask({ forbidden_paths: ["p"], effects: { paths: ["p/x"] } }), "forbidden_path:/home/me/work/p", /remove it from/],
+    [
+      ask({}),
+      "level:supervised/write",
+      'Cannot call "shell" without approval: it can change files or run programs, which level "supervised" asks about; ' +
+      'add "shell" to [autonomy] auto_approve to allow it without asking',
+    ],
+    [
+      ask({ level: "read_only" }),
+      "level:read_only/write",
+      'Cannot call "shell": it can change files or run programs, which level "read_only" never allows; ' +
+      'set [autonomy] level = "supervised"',
+    ],
+    [
+      ask({ always_ask: ["shell"] }),
+      "always_ask:shell",
+      'Cannot call "shell" without approval: [autonomy] always_ask names it; remove "shell" from [autonomy] always_ask ' +
+      'and add "shell" to [autonomy] auto_approve to allow it without asking',
+    ],
+    [
+      ask({ access: "read", tool: "glob_search", always_ask: ["glob"] }),
+      "always_ask:glob_search",
+      'Cannot call "glob_search" without approval: [autonomy] always_ask names it; ' +
+      'remove "glob" from [autonomy] always_ask to allow it without asking',
+    ],
+    [
+      ask({ level: "x" }),
+      "level:unknown",
+      'Cannot call "shell": "x" is no level, which are read_only, supervised and full; set [autonomy] level = "supervised"',
+    ],
+    [
+      ask({ effects: { paths: ["/etc/x"] } }),
+      "forbidden_path:/etc",
+      'Cannot call "shell": "/etc/x" lies in the forbidden path "/etc"; ' +
+      'no setting allows "/etc", only a workspace inside it makes files there usable',
+    ],
+    [
+      ask({ forbidden_paths: ["p"], effects: { paths: ["p/x"] } }),
+      "forbidden_path:/home/me/work/p",
+      'Cannot call "shell": "p/x" lies in the forbidden path "/home/me/work/p"; remove "p" from [autonomy] forbidden_paths',
+    ],
+    [
+      ask({ offUntil: "[probe] enabled = true", level: "read_only" }),
+      "enabled",
+      'Cannot call "shell": it is off; set [probe] enabled = true and set [autonomy] level = "supervised"',
+    ],
+    [
+      ask({ auto_approve: ["shell"] }),
+      "auto_approve:shell",
+      'Can call "shell" without asking: [autonomy] auto_approve names it; ' +
+      'remove "shell" from [autonomy] auto_approve to be asked first',
+    ],
+    [
+      ask({ access: "state", tool: "task_plan" }),
+      "level:supervised/state",
+      'Can call "task_plan" without asking: it changes the agent\'s own records, which level "supervised" allows; ' +
+      'add "task_plan" to [autonomy] always_ask to be asked first',
+    ],
   ] as const;
   for (const [decision, rule, reason] of cases) {
-    assert.ok(decision.kind !== "allow");
+    assert.equal(decision.reason, reason);
     assert.equal(decision.rule, rule);
-    assert.match(decision.reason, reason);
+    assert.equal(decision.path.findLast(({ says }) => says !== "pass")?.rule, rule);
   }
+});
+
+test("the rule path names every rule that was looked at, in order", () => {
+  assert.deepEqual(ask({ auto_approve: ["shell"] }).path, [
+    { rule: "enabled", says: "pass" },
+    { rule: "forbidden_path", says: "pass" },
+    { rule: "level:supervised/write", says: "ask" },
+    { rule: "always_ask", says: "pass" },
+    { rule: "auto_approve:shell", says: "allow" },
+  ]);
+  assert.deepEqual(ask({ effects: { paths: ["/etc/x"] } }).path, [
+    { rule: "enabled", says: "pass" },
+    { rule: "forbidden_path:/etc", says: "deny" },
+  ]);
+});
+
+test("a long path is shortened in the sentence", () => {
+  const { reason } = ask({ effects: { paths: [`/etc/${"x".repeat(100_000)}`] } });
+  assert.ok(reason.length < 500);
 });
 
 test("no list turns a deny into anything else, and no write passes for a read", () => {

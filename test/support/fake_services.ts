@@ -168,6 +168,7 @@ function createFakeTools(): ToolDoor {
     get: (name) => (name === READ_FILE.name ? READ_FILE : undefined),
     enabled: () => [],
     accessOf: () => "read",
+    explain: () => undefined,
     async call({ input, approver, runId, callId, signal }) {
       if (input === '{"ask":true}') {
         const prepared = {

@@ -1,11 +1,10 @@
-import { resolve } from "node:path";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
-import type { Config } from "../../config/config.ts";
-import { decide } from "../../guard/decide.ts";
+import { RULE_ENABLED } from "../../guard/barriers.ts";
+import type { Decision } from "../../guard/decision.ts";
 import { boundResult } from "./bound_result.ts";
 import { createToolRegistry, matchesPatterns } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
@@ -18,23 +17,16 @@ import type {
   ToolDoor,
   ToolInfo,
 } from "./tool_door.ts";
+import { createToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Names shown to a model that asked for a tool there is not */
 const MAX_NAMES_SHOWN = 40;
 
-export interface ToolDoorOptions {
+export interface ToolDoorOptions extends ToolPolicyOptions {
   readonly tools: readonly Tool[];
   readonly services: ToolServices;
-  /** The newest configuration */
-  readonly config: () => Config;
-  /** Absolute */
-  readonly workspaceRoot: string;
-  /** The user's home folder, for `~/` in forbidden paths */
-  readonly home: string;
-  /** Postern's own data directory and configuration file. Absolute */
-  readonly ownPaths: readonly string[];
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
@@ -54,35 +46,19 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     buckets: DURATION_BUCKETS_SECONDS,
   });
 
-  const isEnabled = (tool: Tool) => tool.enabled === "always" || tool.enabled(options.config());
+  const policy = createToolPolicy(options);
+
   const toInfo = (tool: Tool): ToolInfo => {
-    const enabled = isEnabled(tool);
+    const whyOff = policy.whyOff(tool);
     return {
       name: tool.name,
       description: tool.description,
       access: tool.access,
-      enabled,
-      reason: enabled ? null : whyOff(tool),
+      enabled: whyOff === undefined,
+      reason: whyOff ?? null,
       source: tool.source,
       input_schema: tool.inputSchema,
     };
-  };
-
-  const decideCall = (tool: Tool, prepared: PreparedCall) => {
-    const { autonomy, security } = options.config();
-    const { allowed_root } = prepared.access === "write" ? security.write_file : security.read_file;
-    return decide({
-      tool: tool.name,
-      access: prepared.access,
-      effects: prepared.effects,
-      autonomy,
-      workspace: {
-        root: options.workspaceRoot,
-        fileRoot: resolve(options.workspaceRoot, allowed_root),
-        home: options.home,
-        ownPaths: options.ownPaths,
-      },
-    });
   };
 
   const logOf = (tool: Tool, request: ToolCallRequest) =>
@@ -103,8 +79,11 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
   };
 
   /** Undefined when the call may run, else the refusal. A deny counts before and after the question. */
-  const permit = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Refusal | undefined> => {
-    const decision = decideCall(tool, prepared);
+  const permit = async (
+    tool: Tool,
+    { prepared, decision }: { readonly prepared: PreparedCall; readonly decision: Decision },
+    request: ToolCallRequest,
+  ): Promise<Refusal | undefined> => {
     if (decision.kind === "allow") return undefined;
     if (decision.kind === "deny") return { reason: decision.reason };
     const { reason, rule } = decision;
@@ -113,7 +92,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     if (answer.decision === "deny") {
       return { reason: answer.reason, ...(answer.approvalId === undefined ? {} : { approvalId: answer.approvalId }) };
     }
-    const again = decideCall(tool, prepared);
+    const again = policy.decide(tool, prepared);
     return again.kind === "deny" ? { reason: again.reason } : undefined;
   };
 
@@ -155,21 +134,18 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     }
   };
 
-  const find = (request: ToolCallRequest): Tool | { readonly outcome: Outcome; readonly reason: string } => {
+  const find = (request: ToolCallRequest): Tool | { readonly reason: string } => {
     const { name, allowed } = request;
     const tool = registry.get(name);
-    if (tool === undefined || (allowed !== undefined && !matchesPatterns(name, allowed))) {
-      const names = registry.tools.filter((known) => isEnabled(known) && matchesPatterns(known.name, allowed ?? ["*"]));
-      const shown = names.slice(0, MAX_NAMES_SHOWN).map((known) => known.name).join(", ") || "none";
-      const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
-      return {
-        outcome: "unknown",
-        reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}`,
-      };
-    }
-    if (isEnabled(tool)) return tool;
-    return { outcome: "disabled", reason: `Cannot call "${name}": ${whyOff(tool)}` };
+    if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
+    const names = enabled(allowed ?? ["*"]).map((known) => known.name);
+    const shown = names.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
+    const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
+    return { reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}` };
   };
+
+  const enabled = (patterns: readonly string[]) =>
+    registry.tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns));
 
   return {
     list: () => registry.tools.map(toInfo),
@@ -177,10 +153,17 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       const tool = registry.get(name);
       return tool === undefined ? undefined : toInfo(tool);
     },
-    enabled: (patterns) => registry.tools.filter((tool) => isEnabled(tool) && matchesPatterns(tool.name, patterns)),
+    enabled,
     accessOf(name, input) {
+      try {
+        return registry.get(name)?.prepare(input).access;
+      } catch {
+        return undefined;
+      }
+    },
+    explain(name, input) {
       const tool = registry.get(name);
-      return tool === undefined ? undefined : tryPrepare(tool, input).prepared?.access;
+      return tool === undefined ? undefined : policy.judge(tool, input);
     },
     async call(request) {
       if (request.signal.aborted) throw cancelError(request.signal);
@@ -190,13 +173,16 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         calls.with(label, outcome).add();
         return { result: boundResult(failure(reason), options.redact), ran: false, access: undefined, ...more };
       };
-      if ("outcome" in tool) return refuse(tool.outcome, tool.reason);
-      const { prepared, error } = tryPrepare(tool, request.input);
-      if (prepared === undefined) {
+      if ("reason" in tool) return refuse("unknown", tool.reason);
+      const judged = policy.judge(tool, request.input);
+      if (judged.kind === "bad_input") {
+        const { error } = judged;
         if (error instanceof ToolError) return refuse("bad_input", error.message);
         return refuse("failed", reportBug(tool, request, error));
       }
-      const refusal = await permit(tool, prepared, request);
+      const { prepared, decision } = judged;
+      if (prepared === undefined || decision.rule === RULE_ENABLED) return refuse("disabled", decision.reason);
+      const refusal = await permit(tool, { prepared, decision }, request);
       if (refusal !== undefined) {
         const { approvalId } = refusal;
         return refuse("denied", refusal.reason, {
@@ -223,22 +209,6 @@ type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
   readonly outcome: Outcome;
   readonly error: CancelError;
 };
-
-type Tried =
-  | { readonly prepared: PreparedCall; readonly error?: undefined }
-  | { readonly prepared?: undefined; readonly error: unknown };
-
-function tryPrepare(tool: Tool, input: string): Tried {
-  try {
-    return { prepared: tool.prepare(input) };
-  } catch (error) {
-    return { error };
-  }
-}
-
-function whyOff(tool: Tool): string {
-  return tool.enabledBy === undefined ? "it is off" : `it is off; set ${tool.enabledBy} to turn it on`;
-}
 
 function failure(output: string): ToolResult {
   return { output, isError: true };

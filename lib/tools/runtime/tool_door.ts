@@ -1,6 +1,7 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Access, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
+import type { Judgement } from "./tool_policy.ts";
 
 /** A tool as `/v1/tools` and `postern tools` show it. */
 export interface ToolInfo {
@@ -72,5 +73,7 @@ export interface ToolDoor {
   enabled(patterns: readonly string[]): readonly Tool[];
   /** Access of this call without running it; undefined when it cannot be prepared: decides what may run in parallel */
   accessOf(name: string, input: string): Access | undefined;
+  /** What `call` would do with this input, and why; has no effect. undefined for an unknown tool */
+  explain(name: string, input: string): Judgement | undefined;
   call(request: ToolCallRequest): Promise<ToolCallOutcome>;
 }
