@@ -55,7 +55,7 @@ export function createFiles(options: FilesOptions): Files {
         Promise.all(above.map((_, depth) => {
           return readIgnores(() => openFile([...above.slice(0, depth), ".gitignore"], scope), depth);
         }));
-      return yield* walkFolder(folder, { ...walkOptions, rules, ignores });
+      return yield* walkFolder(folder, { ...walkOptions, rules, ignores, clock: options.clock });
     },
   };
 }

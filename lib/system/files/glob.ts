@@ -33,10 +33,15 @@ export function compileGlob(pattern: string): PathMatcher {
 
 /** One part of a pattern between slashes; `any` stands for any number of folders. */
 export type Segment = "any" | readonly Token[];
-type Token = "star" | "one" | { readonly character: string } | {
+/** A string of one character is that character; `star` and `one`, being longer, are none. */
+type Token = string | CharacterSet;
+const STAR = "star";
+const ONE = "one";
+
+interface CharacterSet {
   readonly negated: boolean;
   readonly ranges: readonly (readonly [string, string])[];
-};
+}
 
 /** The parts of a pattern without braces. */
 export function compileSegments(pattern: string): readonly Segment[] {
@@ -54,11 +59,33 @@ export function matchSegments(segments: readonly Segment[], names: readonly stri
   });
 }
 
+/** As matchWild, written out: a hostile pattern makes it take each of its steps. */
 function matchTokens(tokens: readonly Token[], characters: readonly string[]): boolean {
-  return matchWild(tokens.length, characters.length, {
-    isWild: (i) => tokens[i] === "star",
-    matches: (i, j) => matchesToken(tokens[i], characters[j] ?? ""),
-  });
+  const { length } = characters;
+  let i = 0;
+  let j = 0;
+  let starAt = -1;
+  let resumeAt = 0;
+  while (j < length) {
+    const token = tokens[i];
+    if (token === characters[j]) {
+      i++;
+      j++;
+    } else if (token === STAR) {
+      starAt = i++;
+      resumeAt = j;
+    } else if (token !== undefined && matchesToken(token, characters[j] as string)) { // Below the length
+      i++;
+      j++;
+    } else if (starAt >= 0) {
+      i = starAt + 1;
+      j = ++resumeAt;
+    } else {
+      return false;
+    }
+  }
+  while (tokens[i] === STAR) i++;
+  return i === tokens.length;
 }
 
 /** Greedy matching with one point to go back to: enough where everything but the wild part matches exactly one item. */
@@ -89,10 +116,8 @@ function matchWild(
   return i === patternLength;
 }
 
-function matchesToken(token: Token | undefined, character: string): boolean {
-  if (token === undefined || token === "star") return false;
-  if (token === "one") return true;
-  if ("character" in token) return token.character === character;
+function matchesToken(token: Token, character: string): boolean {
+  if (typeof token === "string") return token === ONE;
   return token.ranges.some(([from, to]) => character >= from && character <= to) !== token.negated;
 }
 
@@ -101,14 +126,14 @@ function compileTokens(characters: readonly string[]): readonly Token[] {
   for (let i = 0; i < characters.length; i++) {
     const character = characters[i] as string; // Below the length
     if (character === "*") {
-      if (tokens.at(-1) !== "star") tokens.push("star");
+      if (tokens.at(-1) !== STAR) tokens.push(STAR);
     } else if (character === "?") {
-      tokens.push("one");
+      tokens.push(ONE);
     } else if (character === "\\" && i + 1 < characters.length) {
-      tokens.push({ character: characters[++i] as string });
+      tokens.push(characters[++i] as string);
     } else {
       const set = character === "[" ? compileSet(characters, i) : undefined;
-      tokens.push(set === undefined ? { character } : set.token);
+      tokens.push(set === undefined ? character : set.token);
       if (set !== undefined) i = set.end;
     }
   }
@@ -119,7 +144,7 @@ function compileTokens(characters: readonly string[]): readonly Token[] {
 function compileSet(
   characters: readonly string[],
   start: number,
-): { readonly token: Token; readonly end: number } | undefined {
+): { readonly token: CharacterSet; readonly end: number } | undefined {
   let i = start + 1;
   const negated = characters[i] === "!" || characters[i] === "^";
   if (negated) i++;

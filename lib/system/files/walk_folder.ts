@@ -1,5 +1,7 @@
 import { cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { createSlices, type Slices } from "../../base/slices.ts";
 import type { WalkedFile, WalkEnd, WalkOptions } from "./files.ts";
 import { type IgnoreRules, parseGitignore } from "./gitignore.ts";
 import type { OpenFile } from "./files.ts";
@@ -29,11 +31,13 @@ export async function* walkFolder(
   start: Folder,
   options: WalkOptions & {
     readonly rules: PathRules;
+    readonly clock: Clock;
     /** Reads the `.gitignore` files above the start */
     readonly ignores: () => Promise<readonly (FolderIgnores | undefined)[]>;
   },
 ): AsyncGenerator<readonly WalkedFile[], WalkEnd> {
   const levels: Level[] = [];
+  const slices = createSlices(options);
   let left = options.maxEntries;
   let truncated = false;
   let current: Folder | undefined = start;
@@ -47,7 +51,13 @@ export async function* walkFolder(
         const level: Level = { folder, folders: [], ignores: above };
         levels.push(level);
         current = undefined;
-        const visited = await visit(folder, { ...options, limit: left, ignores: above, depth: start.names.length });
+        const visited = await visit(folder, {
+          ...options,
+          limit: left,
+          ignores: above,
+          depth: start.names.length,
+          slices,
+        });
         left -= visited.seen;
         truncated ||= visited.truncated;
         levels[levels.length - 1] = { folder, folders: visited.folders, ignores: visited.ignores };
@@ -82,13 +92,14 @@ interface Visited {
 
 async function visit(
   folder: Folder,
-  { rules, ignores, limit, respectGitignore, depth }: {
+  { rules, ignores, limit, respectGitignore, depth, slices }: {
     readonly rules: PathRules;
     readonly ignores: readonly FolderIgnores[];
     readonly limit: number;
     readonly respectGitignore: boolean;
     /** Of the folder the walk started at */
     readonly depth: number;
+    readonly slices: Slices;
   },
 ): Promise<Visited> {
   const listed = await folder.list(limit).catch(unreadable);
@@ -102,13 +113,22 @@ async function visit(
     if (rules.refusal(names) !== undefined) return false;
     return !respectGitignore || !(isFolder && name === ".git" || isIgnored(all, names, isFolder));
   };
+  /** Hostile rules take their time for each name, so others get their turn in between */
+  const shown = async (names: readonly string[], isFolder: boolean) => {
+    const kept: string[] = [];
+    for (const name of names) {
+      if (isShown(name, isFolder)) kept.push(name);
+      if (slices.isOver()) await slices.next();
+    }
+    return kept.sort();
+  };
   return {
-    files: listed.files.filter((name) => isShown(name, false)).sort().map((name) => ({
+    files: (await shown(listed.files, false)).map((name) => ({
       path: [...folder.names, name].join("/"),
       below: [...folder.names.slice(depth), name].join("/"),
       open: () => folder.file(name),
     })),
-    folders: listed.folders.filter((name) => isShown(name, true)).sort().reverse(),
+    folders: (await shown(listed.folders, true)).reverse(),
     ignores: all,
     seen: listed.files.length + listed.folders.length,
     truncated: listed.truncated,

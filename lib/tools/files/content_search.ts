@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import { createSlices, type Slices } from "../../base/slices.ts";
 import type { WalkedFile } from "../../system/files/files.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import { readScope } from "./read_scope.ts";
-import { pathLine, searchPattern } from "./search_pattern.ts";
-import { createSlices, type Slices } from "./slices.ts";
+import { matching, pathLine, searchPattern } from "./search_pattern.ts";
 
 const MAX_ENTRIES = 100_000;
 const MAX_FILE_BYTES = 4_194_304;
@@ -82,7 +82,7 @@ export const contentSearch = defineTool({
     try {
       let step = await walk.next();
       for (; !step.done && matches.length <= limit && bytes <= MAX_TOTAL_BYTES; step = await walk.next()) {
-        const files = matchesGlob === undefined ? step.value : step.value.filter((file) => matchesGlob(file.below));
+        const files = matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, slices);
         for (let i = 0; i < files.length && matches.length <= limit && bytes <= MAX_TOTAL_BYTES; i += READ_AHEAD) {
           for (const text of await readTexts(files.slice(i, i + READ_AHEAD), context.signal)) {
             searched++;

@@ -1,7 +1,8 @@
 import * as v from "valibot";
+import { createSlices } from "../../base/slices.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { readScope } from "./read_scope.ts";
-import { pathLine, searchPattern } from "./search_pattern.ts";
+import { matching, pathLine, searchPattern } from "./search_pattern.ts";
 
 const MAX_ENTRIES = 100_000;
 const DEFAULT_LIMIT = 200;
@@ -37,6 +38,7 @@ export const globSearch = defineTool({
   effects: ({ path = "." }) => ({ paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
     const matches = searchPattern(pattern, { anywhere: false });
+    const slices = createSlices(context);
     const walk = context.services.files.walk(path, readScope(context), {
       respectGitignore: true,
       maxEntries: MAX_ENTRIES,
@@ -45,7 +47,7 @@ export const globSearch = defineTool({
     const found: string[] = [];
     let step = await walk.next();
     for (; !step.done; step = await walk.next()) {
-      for (const file of step.value) if (matches(file.below)) found.push(file.path);
+      for (const file of await matching(step.value, matches, slices)) found.push(file.path);
     }
     found.sort();
     const paths = found.slice(0, limit);

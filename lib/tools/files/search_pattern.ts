@@ -1,4 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
+import type { Slices } from "../../base/slices.ts";
+import type { WalkedFile } from "../../system/files/files.ts";
 import { compileGlob, type PathMatcher } from "../../system/files/glob.ts";
 import { shown } from "../../system/files/parse_path.ts";
 
@@ -15,6 +17,20 @@ export function searchPattern(glob: string, options: { readonly anywhere: boolea
     );
   }
   return compileGlob(options.anywhere && !glob.includes("/") ? `**/${glob}` : glob);
+}
+
+/** The files of a folder that match. A glob may take a while for a long name, and a folder may have many. */
+export async function matching(
+  files: readonly WalkedFile[],
+  matches: PathMatcher,
+  slices: Slices,
+): Promise<readonly WalkedFile[]> {
+  const found: WalkedFile[] = [];
+  for (const file of files) {
+    if (matches(file.below)) found.push(file);
+    if (slices.isOver()) await slices.next();
+  }
+  return found;
 }
 
 /** A path for a line of output: as it is, or quoted when it could be taken for more than one line. */

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { symlinkSync } from "node:fs";
 import { test } from "node:test";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -68,3 +70,17 @@ test("a name with a line break is one line of output", () =>
     assert.equal(output, '"a\\nb.ts"');
     assert.deepEqual(data, { paths: ["a\nb.ts"], truncated: false });
   }));
+
+test("hears a cancellation among names that a hostile .gitignore makes slow to match", () => {
+  const rules = `*${"a".repeat(120)}b\n`.repeat(2000);
+  const names = Array.from({ length: 200 }, (_, i) => [`${"a".repeat(240)}${i}`, ""] as const);
+  return withWorkspace({ ".gitignore": rules, ...Object.fromEntries(names) }, async ({ root }) => {
+    const { call } = createToolBench({ root });
+    const controller = new AbortController();
+    const started = systemClock.monotonic();
+    const calling = call("glob_search", "*", { signal: controller.signal });
+    systemClock.after(20, () => controller.abort(new CancelError("client_gone")));
+    await assert.rejects(calling, { reason: "client_gone" });
+    assert.ok(systemClock.monotonic() - started < 5000);
+  });
+});

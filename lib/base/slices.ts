@@ -1,5 +1,5 @@
-import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import { cancelError } from "./cancel.ts";
+import type { Clock } from "./clock.ts";
 
 /** Long work cut into slices, so that others get their turn and a cancellation is heard. */
 export interface Slices {
