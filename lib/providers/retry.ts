@@ -84,10 +84,9 @@ class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined
     this.#call = call;
   }
 
-  async next(): Promise<Result> {
-    if (this.#ended) return DONE;
-    if (!this.#begun) return await this.#first();
-    return await this.#step();
+  next(): Promise<Result> {
+    if (this.#ended) return Promise.resolve(DONE);
+    return this.#begun ? this.#step() : this.#first();
   }
 
   async return(): Promise<Result> {
@@ -100,8 +99,9 @@ class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined
   async #first(): Promise<Result> {
     this.#begun = true;
     const notices: ProviderEvent[] = [];
-    for (const [place, attempt] of this.#attempts.entries()) {
-      const next = this.#attempts[place + 1];
+    let place = 0;
+    for (const attempt of this.#attempts) {
+      const next = this.#attempts[++place];
       try {
         const result = await this.#tryProvider(attempt, notices);
         return notices.length === 0 || result.done ? result : { done: false, value: [...notices, ...result.value] };

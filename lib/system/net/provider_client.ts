@@ -53,6 +53,7 @@ export function createProviderClients(
 ): ProviderClientFactory {
   const proxyFor = createProxyRules(proxy);
   return ({ provider, origin }) => {
+    const context = { provider, origin, clock };
     let dispatcher: Promise<Dispatcher> | undefined;
     let ready: Dispatcher | undefined;
     let closed = false;
@@ -63,9 +64,10 @@ export function createProviderClients(
     };
     return {
       origin,
-      async send(request) {
-        const connections = ready ?? await (dispatcher ??= open());
-        return startExchange(connections, request, { provider, origin, clock });
+      send(request) {
+        // Without an await once it is open: each costs a turn of the queue
+        if (ready !== undefined) return startExchange(ready, request, context);
+        return (dispatcher ??= open()).then((opened) => startExchange(opened, request, context));
       },
       async close() {
         closed = true;
