@@ -65,6 +65,8 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   const fixedIds = new Set<string | null>([null]);
   const listeners: ((tokenId: string) => void)[] = [];
   let issuing = 0;
+  /** How often all tokens were revoked */
+  let purges = 0;
 
   function remember(body: TokenBody, version: number): Kept {
     const written = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
@@ -165,8 +167,17 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
           expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
           last_used_at: null,
         };
+        const purgesBefore = purges;
         if (!(await store.insertOnce(COLLECTION, body.id, body))) {
           throw new Error(`Cannot create token "${body.id}": the id exists`);
+        }
+        if (purges !== purgesBefore) {
+          // Whoever makes tokens with a stolen one must not outlive the purge
+          await store.batch([{ op: "delete", collection: COLLECTION, key: body.id }]);
+          throw new HttpError("conflict", "Cannot create a token: all tokens were revoked in this moment", {
+            status: 409,
+            type: "invalid_request_error",
+          });
         }
         return { token, record: toRecord(remember(body, 1)) };
       } finally {
@@ -192,6 +203,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     },
 
     async revokeAll() {
+      purges++;
       const all = [...byId.values()];
       await forget(all);
       return all.length;

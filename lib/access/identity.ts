@@ -29,7 +29,7 @@ export interface Tokens {
    * @returns undefined for an unknown, expired or malformed token
    */
   verify(token: string, peer?: "loopback" | "other"): Identity | undefined;
-  /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens */
+  /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens, or all are revoked meanwhile */
   issue(
     options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
   ): Promise<IssuedToken>;
@@ -40,7 +40,7 @@ export interface Tokens {
   onRevoke(listener: (tokenId: string) => void): void;
   /** @returns false for an unknown id */
   revoke(id: string): Promise<boolean>;
-  /** @returns how many there were */
+  /** Those that are being made too. @returns how many there were */
   revokeAll(): Promise<number>;
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;

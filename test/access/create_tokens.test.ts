@@ -160,6 +160,21 @@ test("revokeAll() ends all stored tokens and says how many", async () => {
   assert.deepEqual([await all.revokeAll(), await all.count(), await all.list()], [0, 0, []]);
 });
 
+test("revokeAll() also ends a token that is being made in that moment", async () => {
+  const { store, clock } = setUp();
+  const inserted = Promise.withResolvers<void>();
+  const slow: Store = {
+    ...store,
+    insertOnce: (...record) => inserted.promise.then(() => store.insertOnce(...record)),
+  };
+  const tokens = await setUp(slow, clock).tokens();
+  const issuing = tokens.issue({ scopes: ["admin"], label: "late" });
+  assert.equal(await tokens.revokeAll(), 0);
+  inserted.resolve();
+  await assert.rejects(issuing, isRefused("conflict", 409));
+  assert.deepEqual([await tokens.list(), await store.count("tokens")], [[], 0]);
+});
+
 test("an identity is live until its token is revoked or expires, and listeners are told", async () => {
   const { store, clock, random } = setUp();
   const all = await createTokens({ store, clock, random, envToken: "from-the-environment" });
