@@ -42,7 +42,7 @@ export interface GatewayOptions {
 
 /** What the server around the gateway knows of a request and the request does not say. */
 export interface GatewayConnection {
-  /** Address of the peer, for the per-identity limit and the log */
+  /** Address of the peer, for the per-identity limit and the log; with pairing off, no other machine than this one comes in */
   readonly remoteAddress?: string | undefined;
 }
 

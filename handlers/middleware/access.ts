@@ -14,14 +14,15 @@ export interface AccessOptions {
   readonly settings: GatewaySettings;
   /** Of the query of a WebSocket handshake; null elsewhere */
   readonly ticket: string | null;
-  /** Address of the peer; the command line's token counts from this machine only */
+  /** Address of the peer; the command line's token counts from this machine only. undefined: the server does not say */
   readonly remoteAddress: string | undefined;
 }
 
 /**
  * The identity a route demands; null on routes that demand none.
  *
- * While bearer routes are open, an unknown token is as good as none: OpenAI clients cannot be without a key.
+ * While bearer routes are open, an unknown token is as good as none: OpenAI clients cannot be without a key. They are open to
+ * this machine alone: a server that mounts the gateway may listen on every address, where the Host header proves nothing.
  * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope
  */
 export function checkAccess(request: Request, route: Route, options: AccessOptions): Identity | null {
@@ -37,14 +38,15 @@ const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
 
 function identify(request: Request, { services, settings, ticket, remoteAddress }: AccessOptions): Identity {
   const token = BEARER.exec(request.headers.get("authorization") ?? "")?.[1];
+  const local = isLoopbackAddress(remoteAddress);
   if (token !== undefined) {
-    const identity = services.tokens.verify(token, isLoopbackAddress(remoteAddress) ? "loopback" : "other");
+    const identity = services.tokens.verify(token, local ? "loopback" : "other");
     if (identity !== undefined) return identity;
   } else if (ticket !== null) {
     const identity = services.tickets.take(ticket);
     if (identity !== undefined) return identity;
   }
-  if (settings.open) return OPEN;
+  if (settings.open && (local || remoteAddress === undefined)) return OPEN;
   if (token === undefined && ticket === null) {
     throw httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
   }

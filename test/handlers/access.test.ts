@@ -55,6 +55,17 @@ test("require_pairing = false opens the bearer routes on a loopback bind only", 
   }
 });
 
+test("require_pairing = false lets nobody in from another machine", async () => {
+  const { send } = createTestRouter({ gateway: { require_pairing: false } });
+  for (const remoteAddress of ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::1", ""]) {
+    assert.equal((await send("POST", "/v1/ping", { token: null, remoteAddress })).status, 401, remoteAddress);
+    assert.equal((await send("POST", "/v1/ping", { token: "token_chat", remoteAddress })).status, 200, remoteAddress);
+  }
+  for (const remoteAddress of ["127.0.0.1", "::1", "::ffff:127.0.0.1"]) {
+    assert.equal((await send("POST", "/v1/ping", { token: null, remoteAddress })).status, 200, remoteAddress);
+  }
+});
+
 test("a change of the configuration counts from the next request on", async () => {
   const { send, services } = createTestRouter();
   assert.equal((await send("POST", "/v1/ping", { token: null })).status, 401);
