@@ -1,4 +1,5 @@
-import { readFile, rm, stat } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import { open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../base/write_atomically.ts";
@@ -27,14 +28,17 @@ export async function writeControlFile(dataDir: string, record: ControlRecord): 
   await writeAtomically(path, `${JSON.stringify(record)}\n`);
 }
 
-/** The running gateway's record; undefined when there is none, it is damaged, others can read it, or its process is gone. */
+/** The running gateway's record; undefined when there is none, it is damaged, of another user, others can read it, or its process is gone. */
 export async function readControlFile(dataDir: string): Promise<ControlRecord | undefined> {
-  const path = controlPath(dataDir);
   try {
-    const { mode } = await stat(path);
-    if ((mode & 0o077) !== 0 && process.platform !== "win32") return undefined;
-    const result = v.safeParse(recordSchema, JSON.parse(await readFile(path, "utf8")));
-    return result.success && isAlive(result.output.pid) ? result.output : undefined;
+    const file = await open(controlPath(dataDir), "r");
+    try {
+      if (!isPrivate(await file.stat())) return undefined;
+      const result = v.safeParse(recordSchema, JSON.parse(await file.readFile("utf8")));
+      return result.success && isAlive(result.output.pid) ? result.output : undefined;
+    } finally {
+      await file.close();
+    }
   } catch {
     return undefined;
   }
@@ -48,6 +52,12 @@ export async function removeControlFile(dataDir: string, token: string): Promise
 
 function controlPath(dataDir: string): string {
   return join(dataDir, "control.json");
+}
+
+/** Another user's record would lead root's command line to that user's own server. */
+function isPrivate({ mode, uid }: Stats): boolean {
+  if (process.platform === "win32") return true;
+  return (mode & 0o077) === 0 && uid === process.getuid?.();
 }
 
 function isAlive(pid: number): boolean {

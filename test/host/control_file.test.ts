@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import {
@@ -47,6 +47,15 @@ test("a record is not believed when others can read it, its process is gone, or 
       await writeControlFile(folder, { ...RECORD, ...wrong });
       assert.equal(await readControlFile(folder), undefined, JSON.stringify(wrong));
     }
+  }));
+
+test("a record that another user wrote is not believed", {
+  skip: process.getuid?.() !== 0 && "only root can give a file away",
+}, () =>
+  withTemporaryFolder(async (folder) => {
+    await writeControlFile(folder, RECORD);
+    chownSync(join(folder, "control.json"), 65_534, 65_534);
+    assert.equal(await readControlFile(folder), undefined);
   }));
 
 test("a gateway removes its own record and leaves that of a later start", () =>
