@@ -32,6 +32,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
   ),
   "tools call": verb("Call a tool", async () => (await import("./commands/tools_call.ts")).toolsCallCommand),
+  "policy explain": verb(
+    "Say what the policy decides about a call, and why",
+    async () => (await import("./commands/policy.ts")).policyExplainCommand,
+  ),
   models: verb("List the models that can be used", async () => (await import("./commands/models.ts")).modelsCommand),
   "config show": verb(
     "Show the configuration in use",

@@ -51,7 +51,7 @@ export const toolsSchemaCommand = defineCliCommand({
 });
 
 /** The tool of this name. @throws {UsageError} with the nearest name */
-export function findTool(tools: readonly ToolInfo[], name: string): ToolInfo {
+export function findTool<T extends { readonly name: string }>(tools: readonly T[], name: string): T {
   const tool = tools.find((candidate) => candidate.name === name);
   if (tool !== undefined) return tool;
   const meant = nearest(name, tools.map((candidate) => candidate.name));

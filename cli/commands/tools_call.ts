@@ -1,9 +1,7 @@
-import { readFile } from "node:fs/promises";
-import { resolve } from "node:path";
-import { CommandError, UsageError } from "../cli_error.ts";
-import { type CliIo, type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { INPUT_ARG, readInput } from "../read_input.ts";
 import { harmless } from "../terminal_text.ts";
 import { findTool, listTools } from "./tools.ts";
 
@@ -18,11 +16,7 @@ interface CallReply {
 export const toolsCallCommand = defineCliCommand({
   args: {
     tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
-    input: {
-      type: "string",
-      valueHint: "input",
-      description: "JSON, the tool's text form, @file, or - for standard input (default: {})",
-    },
+    input: INPUT_ARG,
     yes: { type: "boolean", description: "Approve the call where the policy would ask" },
   },
   example: `postern tools call read_file --input '{"path": "README.md"}'`,
@@ -81,21 +75,6 @@ function show({ io, flags, say }: CommandContext, reply: CallReply): number {
 
 function withNewline(text: string): string {
   return text.endsWith("\n") ? text : `${text}\n`;
-}
-
-async function readInput(text: string, io: CliIo): Promise<string> {
-  if (text === "-") {
-    const given = await io.readStdin();
-    if (given === undefined) {
-      throw new UsageError('Cannot read "--input -": standard input is a terminal; pipe the input in');
-    }
-    return given;
-  }
-  if (!text.startsWith("@")) return text;
-  const path = resolve(io.cwd, text.slice(1));
-  return await readFile(path, "utf8").catch((cause: Error) => {
-    throw new CommandError(`Cannot read the input "${path}": ${cause.message}`, { cause });
-  });
 }
 
 /** A JSON object goes as one; anything else is the tool's text form. */

@@ -1,0 +1,52 @@
+import { ToolError } from "../../lib/base/errors.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
+import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
+import { CommandError } from "../cli_error.ts";
+import { defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { INPUT_ARG, readInput } from "../read_input.ts";
+import { harmless } from "../terminal_text.ts";
+import { toTable } from "../to_table.ts";
+import { findTool } from "./tools.ts";
+
+/**
+ * `postern policy explain`: what the door would say to a call under the configuration as it is now, the rules that lead there
+ * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory.
+ *
+ * Exit 0 whatever the decision, 1 for an input that cannot be prepared.
+ */
+export const policyExplainCommand = defineCliCommand({
+  args: {
+    tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
+    input: INPUT_ARG,
+  },
+  example: `postern policy explain read_file --input '{"path": "README.md"}'`,
+  async run(context, { tool: name, input = "{}" }) {
+    const { config, dataDir, workspace, file } = await context.loadConfig();
+    const tool = findTool(BUILTIN_TOOLS, name);
+    const policy = createToolPolicy({
+      config: () => config,
+      workspaceRoot: workspace,
+      home: context.io.home,
+      ownPaths: [dataDir, ...(file === undefined ? [] : [file.path])],
+    });
+    const judged = policy.judge(tool, await readInput(input, context.io));
+    if (judged.kind === "bad_input") {
+      const { error } = judged;
+      if (error instanceof ToolError) throw new CommandError(error.message, { cause: error });
+      throw error;
+    }
+    const { decision: { kind, reason, rule, path, change }, access } = judged;
+    const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]));
+    const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
+    context.print(
+      { tool: name, access, decision: kind, rule, reason, path, change },
+      harmless(`${kind}\n${reason}\n\n${rules}${changes}`),
+    );
+    if (!matchesPatterns(name, config.agent.tools)) {
+      context.say(`The agent is not offered "${name}": [agent] tools does not name it; add it there`);
+    }
+    return EXIT.ok;
+  },
+});

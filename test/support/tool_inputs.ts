@@ -1,0 +1,58 @@
+import fc from "fast-check";
+import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import { TOOLS } from "../contract/tools.ts";
+
+/** Texts that a tool may take for a path, a command, a key or a pattern. */
+const TEXTS = [
+  "notes.txt",
+  "src/a.ts",
+  "new.txt",
+  "secrets/x",
+  ".",
+  "../outside/secret.txt",
+  "/etc/passwd",
+  "../.ssh/id_rsa",
+  "*",
+  "ls",
+  "a",
+  "gate",
+] as const;
+
+/** Inputs of a tool as text: what its table shows, what its schema allows, and any text. */
+export function toolInputs(tool: Tool): fc.Arbitrary<string> {
+  const sample = TOOLS[tool.name]?.sample ?? {};
+  const { properties = {}, required = [] } = tool.inputSchema ?? {};
+  const fields = Object.fromEntries(Object.entries(properties).map(([name, schema]) => [name, valueOf(schema)]));
+  const bySchema = fc.record(fields, { requiredKeys: [...required] });
+  const inputs = fc.oneof(
+    { weight: 4, arbitrary: bySchema.map((input) => JSON.stringify({ ...sample, ...input })) },
+    { weight: 3, arbitrary: bySchema.map((input) => JSON.stringify(input)) },
+    { weight: 2, arbitrary: fc.constantFrom(...TEXTS) },
+    { weight: 1, arbitrary: fc.string() },
+  );
+  return inputs;
+}
+
+function valueOf(schema: JsonSchema): fc.Arbitrary<unknown> {
+  const { enum: choices, type, items } = schema as { enum?: readonly unknown[]; type?: string; items?: JsonSchema };
+  if (choices !== undefined) return fc.constantFrom(...choices);
+  switch (type) {
+    case "integer":
+    case "number":
+      return fc.integer({ min: 0, max: 20 });
+    case "boolean":
+      return fc.boolean();
+    case "array":
+      return fc.array(valueOf(items ?? {}), { minLength: 1, maxLength: 3 });
+    case "object":
+      return fc.record(
+        Object.fromEntries(
+          Object.entries((schema as { properties?: Record<string, JsonSchema> }).properties ?? {})
+            .map(([name, property]) => [name, valueOf(property)]),
+        ),
+      );
+    default:
+      return fc.constantFrom(...TEXTS);
+  }
+}

@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import fc from "fast-check";
+import { ToolError } from "../../lib/base/errors.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createLogger } from "../../lib/base/telemetry/log.ts";
+import { defaultConfig } from "../../lib/config/config.ts";
+import { LEVELS } from "../../lib/guard/level.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
+import type { Tool } from "../../lib/tools/runtime/tool.ts";
+import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolServices } from "../../lib/tools/runtime/tool_services.ts";
+import { TOOLS } from "../contract/tools.ts";
+import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { createToolBench } from "../support/tool_bench.ts";
+import { toolInputs } from "../support/tool_inputs.ts";
+import { withWorkspace } from "../support/workspace.ts";
+
+/** SPECIFICATION section 2.4, "Always enabled". */
+const ALWAYS_ENABLED = new Set([
+  ...["read_file", "shell", "glob_search", "content_search", "memory_store", "memory_recall", "memory_forget"],
+  ...["image_info", "docx_read", "pdf_read", "screenshot", "task_plan", "process_tool", "subagent_spawn"],
+  ...["subagent_list", "subagent_manage", "cli_discovery", "proxy_config", "delegate_coordination_status"],
+  ...["sop_list", "sop_status", "sop_advance", "sop_approve", "sop_execute", "hardware_board_info"],
+  ...["hardware_memory_map", "hardware_memory_read", "wasm_module", "wasm_tool_exec"],
+]);
+/** Off only when `enable_agents_ipc` says so. */
+const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc"]);
+
+const RUNS = { numRuns: 100 };
+
+test("with the default configuration exactly the specification's tools are on", () => {
+  const door = doorOf(BUILTIN_TOOLS, {});
+  for (const { name, enabled } of door.list()) assert.equal(enabled, ON_BY_DEFAULT.has(name), name);
+  const config = defaultConfig();
+  for (const tool of BUILTIN_TOOLS) {
+    assert.equal(tool.enabled === "always" || tool.enabled(config), ON_BY_DEFAULT.has(tool.name), tool.name);
+    assert.equal(tool.enabled === "always", ALWAYS_ENABLED.has(tool.name), tool.name);
+  }
+});
+
+for (const tool of BUILTIN_TOOLS) {
+  test(`${tool.name}: explain agrees with what call does, at every level and with every list`, async () => {
+    await fc.assert(
+      fc.asyncProperty(tables(tool), toolInputs(tool), async (table, input) => {
+        const door = doorOf([tool], table);
+        const judged = door.explain(tool.name, input);
+        assert.ok(judged !== undefined);
+        const seen = await callOf(door, tool.name, input);
+        if (judged.kind === "bad_input") {
+          assert.ok(judged.error instanceof ToolError);
+          assert.deepEqual(seen, { kind: "refused", output: judged.error.message });
+          return;
+        }
+        const { kind, reason } = judged.decision;
+        if (kind === "allow") assert.deepEqual(seen, { kind: "allow" });
+        if (kind === "ask") assert.deepEqual(seen, { kind: "ask", reason });
+        if (kind === "deny") assert.deepEqual(seen, { kind: "refused", output: reason });
+        assert.match(reason, /^Can(not)? call "[a-z_]+"(: | with)[^\n]+[^.]$/);
+        const info = door.get(tool.name);
+        if (info?.enabled === false && judged.decision.change.length > 0) {
+          assert.ok(reason.includes(info.reason ?? "no reason"), "the list gives the denial's own words");
+        }
+      }),
+      RUNS,
+    );
+  });
+
+  test(`${tool.name}: the change a decision names flips it, and nothing less does`, () => {
+    fc.assert(
+      fc.property(tables(tool), toolInputs(tool), (table, input) => {
+        const decide = (edits: readonly string[]) => {
+          const judged = doorOf([tool], edits.reduce(applyEdit, table)).explain(tool.name, input);
+          return judged?.kind === "judged" ? judged.decision : undefined;
+        };
+        const decision = decide([]);
+        if (decision === undefined) return;
+        const { kind, change, rule } = decision;
+        if (change.length === 0) {
+          assert.equal(kind, "deny");
+          return;
+        }
+        const flipped = decide(change);
+        // A tool that is off is judged by its input only once it is on
+        if (flipped === undefined) return assert.equal(rule, "enabled");
+        const goal = { allow: ["ask"], ask: ["allow"], deny: ["ask", "allow"] }[kind];
+        assert.ok(goal.includes(flipped.kind), `${kind} -> ${flipped.kind} by ${change.join(", ")}`);
+        for (const left of change) {
+          assert.equal(decide(change.filter((edit) => edit !== left))?.kind, kind, `${left} is not needed`);
+        }
+      }),
+      RUNS,
+    );
+  });
+}
+
+const FILES = { "notes.txt": "the gate\n", "src/a.ts": "a\n", "secrets/x": "x\n" };
+
+test("at read_only no input makes a tool change anything, whoever approves", () =>
+  withWorkspace(FILES, async ({ root, outside }) => {
+    const { call } = createToolBench({ root, config: { autonomy: { level: "read_only" } } });
+    const before = [snapshot(root), snapshot(outside)];
+    const approver = () => Promise.resolve({ decision: "approve" as const, reason: "" });
+    await eachInput(async (name, input) => {
+      const { ran, access } = await call(name, input, { approver });
+      assert.ok(!ran || access === "read", `${name} ran with ${access}`);
+    });
+    assert.deepEqual([snapshot(root), snapshot(outside)], before);
+    const { result } = await call("memory_recall", { key: "colour", namespace: "facts" });
+    assert.doesNotMatch(result.output, /green/, "nothing was stored");
+  }));
+
+test("at supervised nothing in the workspace changes until somebody approves", () =>
+  withWorkspace(FILES, async ({ root, outside }) => {
+    const { call } = createToolBench({ root });
+    const before = [snapshot(root), snapshot(outside)];
+    await eachInput(async (name, input) => {
+      const { ran, access } = await call(name, input);
+      assert.ok(!ran || access === "read" || access === "state", `${name} ran with ${access}`);
+    });
+    assert.deepEqual([snapshot(root), snapshot(outside)], before);
+  }));
+
+async function eachInput(use: (name: string, input: string) => Promise<void>): Promise<void> {
+  for (const tool of BUILTIN_TOOLS) {
+    const sample = JSON.stringify(TOOLS[tool.name]?.sample ?? {});
+    const property = fc.asyncProperty(toolInputs(tool), (input) => use(tool.name, input));
+    await fc.assert(property, { numRuns: 20, examples: [[sample]] });
+  }
+}
+
+/** Configuration files: every level, the tool on and off, in every list, with forbidden paths. */
+function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
+  const names = fc.subarray([tool.name, "read_file", "shell"].filter((name, i, all) => all.indexOf(name) === i));
+  return fc.record({
+    level: fc.constantFrom(...LEVELS),
+    auto_approve: names,
+    always_ask: names,
+    forbidden_paths: fc.subarray(["secrets", "secrets/x", "notes.txt", "."]),
+    on: fc.boolean(),
+  }).map(({ on, ...autonomy }) => {
+    const table: ConfigTable = { autonomy };
+    return on && tool.enabledBy !== undefined ? applyEdit(table, `set ${tool.enabledBy}`) : table;
+  });
+}
+
+/** A door whose tools are never run. */
+function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
+  const config = toConfig(table);
+  return createToolDoor({
+    tools,
+    // Nothing runs, so nothing is asked for
+    services: {} as ToolServices,
+    config: () => config,
+    workspaceRoot: "/home/me/work",
+    home: "/home/me",
+    ownPaths: ["/home/me/.local/share/postern"],
+    clock: createFakeClock(),
+    log: createLogger({ level: "error", now: () => 0, sink: () => {}, redact: (text) => text }),
+    metrics: createMetrics(),
+    redact: (text) => text,
+  });
+}
+
+type Seen =
+  | { readonly kind: "allow" }
+  | { readonly kind: "ask"; readonly reason: string }
+  | { readonly kind: "refused"; readonly output: string };
+
+/** What the door does with a call, stopped just before the tool would run. */
+async function callOf(door: ToolDoor, name: string, input: string): Promise<Seen> {
+  const stop = new Error("It would run now");
+  let asked: string | undefined;
+  try {
+    const { result, ran } = await door.call({
+      name,
+      input,
+      runId: "run_1",
+      callId: "call_1",
+      caller: { via: "agent", tokenId: null, scopes: [] },
+      depth: 0,
+      signal: new AbortController().signal,
+      approver: ({ reason }) => {
+        asked = reason;
+        return Promise.resolve({ decision: "deny", reason });
+      },
+      onStart: () => Promise.reject(stop),
+    });
+    assert.deepEqual([ran, result.isError], [false, true]);
+    if (asked === undefined) return { kind: "refused", output: result.output };
+    assert.equal(result.output, asked);
+    return { kind: "ask", reason: asked };
+  } catch (error) {
+    assert.equal(error, stop);
+    return { kind: "allow" };
+  }
+}
+
+/** Every file and folder with its content and mode. */
+function snapshot(folder: string): unknown {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" }).sort().map((name) => {
+    const path = join(folder, name);
+    const { mode, nlink } = statSync(path);
+    return [name, mode, nlink, statSync(path).isFile() ? readFileSync(path, "utf8") : ""];
+  });
+}
