@@ -1,4 +1,5 @@
 import { ToolError } from "../../lib/base/errors.ts";
+import { readControlFile } from "../../lib/host/control_file.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
@@ -12,7 +13,8 @@ import { findTool } from "./tools.ts";
 
 /**
  * `postern policy explain`: what the door would say to a call under the configuration as it is now, the rules that lead there
- * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory.
+ * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory; the folder is the
+ * running gateway's where there is one and --workspace does not name another.
  *
  * Exit 0 whatever the decision, 1 for an input that cannot be prepared.
  */
@@ -25,9 +27,10 @@ export const policyExplainCommand = defineCliCommand({
   async run(context, { tool: name, input = "{}" }) {
     const { config, dataDir, workspace, file } = await context.loadConfig();
     const tool = findTool(BUILTIN_TOOLS, name);
+    const running = context.flags.workspace === undefined ? await readControlFile(dataDir) : undefined;
     const policy = createToolPolicy({
       config: () => config,
-      workspaceRoot: workspace,
+      workspaceRoot: running?.workspace ?? workspace,
       home: context.io.home,
       ownPaths: [dataDir, ...(file === undefined ? [] : [file.path])],
     });

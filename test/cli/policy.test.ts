@@ -95,6 +95,21 @@ test("policy explain works while a gateway holds the data directory", () =>
     }
   }));
 
+test("paths are those of the running gateway's folder, unless --workspace names another", () =>
+  onMachine(async ({ run, cwd, home, withGateway }) => {
+    const env = { POSTERN__AUTONOMY__FORBIDDEN_PATHS: JSON.stringify([join(home, "work/secrets")]) };
+    const decide = async (...flags: readonly string[]) =>
+      (await run(["policy", "explain", "read_file", "--input", "secrets/x", ...flags], { env })).stdout.split(
+        "\n",
+        1,
+      )[0];
+    await withGateway(["--workspace", home], async () => {
+      assert.equal(await decide(), "allow");
+      assert.equal(await decide("--workspace", cwd), "deny");
+    });
+    assert.equal(await decide(), "deny");
+  }));
+
 test("policy explain says when the agent is not offered the tool", () =>
   onMachine(async ({ run }) => {
     const env = { POSTERN__AGENT__TOOLS: '["memory_*"]' };
