@@ -176,6 +176,8 @@ test("no refusal repeats a value from where a secret may stand", async () => {
     `[proxy]\nhttp = "u:${secret}@h"`,
     `[storage]\ndriver = "postgres"\nurl = "mysql://u:${secret}@h"`,
     `[mcp.servers.a]\nurl = "x:${secret}"`,
+    `[mcp.servers.a]\nurl = "https://x"\nheaders = "Bearer ${secret}"`,
+    `[mcp.servers.a]\ncommand = "x"\nenv = ["TOKEN=${secret}"]`,
     `[mcp.servers.a]\ncommand = "a"\nenv = { A = ["${secret}"] }`,
     `[gateway.node_control]\nauth_token = ["${secret}"]`,
   ];
@@ -221,14 +223,11 @@ test("a variable wins over the file's switch wherever each of them stands", () =
     assert.equal((await load()).config.security.enable_git, true);
   }));
 
-test("a level is read without case, hyphen and underscore, and tools by the specification's names", () =>
-  withConfig({
-    text: '[autonomy]\nlevel = "ReadOnly"\nauto_approve = ["glob", "search"]\nalways_ask = ["memory_read"]',
-  }, async (load) => {
+test("a level is read without case, hyphen and underscore, and tools stay as they are written", () =>
+  withConfig({ text: '[autonomy]\nlevel = "ReadOnly"\nauto_approve = ["glob"]' }, async (load) => {
     const { autonomy } = (await load()).config;
     assert.equal(autonomy.level, "read_only");
-    assert.deepEqual(autonomy.auto_approve, ["glob_search", "content_search"]);
-    assert.deepEqual(autonomy.always_ask, ["memory_recall"]);
+    assert.deepEqual(autonomy.auto_approve, ["glob"]);
   }));
 
 test("a user's forbidden paths add to the built-in ones, and forbidden_chars may be one string", () =>

@@ -9,7 +9,11 @@ const result = validateConfig([{
   web_search: { api_key_env: "SEARCH_KEY" },
   mcp: {
     servers: {
-      a: { command: "a", env: { TOKEN: "env-secret" } },
+      a: {
+        command: "a",
+        args: ["--token", "arg-secret", "--api-key=eq-secret", "--fast", "-v"],
+        env: { TOKEN: "env-secret" },
+      },
       b: { url: "https://mcp.example/?api_key=query-secret&x=1", headers: { Authorization: "Bearer header-secret" } },
     },
   },
@@ -19,10 +23,21 @@ const { config } = result;
 
 test("shown values hide secrets and nothing else", () => {
   const text = JSON.stringify(maskSecrets(config));
-  for (const secret of ["node-token", "proxy%21pass", "env-secret", "query-secret", "header-secret"]) {
+  for (
+    const secret of [
+      "node-token",
+      "proxy%21pass",
+      "env-secret",
+      "query-secret",
+      "header-secret",
+      "arg-secret",
+      "eq-secret",
+    ]
+  ) {
     assert.ok(!text.includes(secret), secret);
   }
   assert.ok(text.includes("https://mcp.example/?api_key=***&x=1"));
+  assert.ok(text.includes('["--token","***","--api-key=***","--fast","-v"]'));
   assert.ok(text.includes("http://***@proxy.example:8080"));
   assert.deepEqual(maskSecrets(config).security, config.security);
 });
