@@ -27,6 +27,7 @@ import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
+import { createProcesses } from "./system/process/create_processes.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
@@ -127,13 +128,17 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const { gateway } = config();
     const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];
+    const commands = createCommandLookup();
+    const processes = createProcesses({ commands, clock, home, ownPaths });
+    closing.push(() => processes.close());
     const tools = createToolDoor({
       tools: BUILTIN_TOOLS,
       services: {
         files: createFiles({ clock, home, ownPaths }),
         memory: createMemory({ store, clock }),
         plans: createPlans({ store, clock }),
-        commands: createCommandLookup(),
+        commands,
+        processes,
       },
       config,
       workspaceRoot,

@@ -6,6 +6,7 @@ import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
 import { memoryStore } from "./memory/memory_store.ts";
 import { taskPlan } from "./memory/task_plan.ts";
+import { shell } from "./process/shell.ts";
 import type { Tool } from "./runtime/tool.ts";
 
 /** Every built-in tool, by family. */
@@ -18,4 +19,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   memoryForget,
   taskPlan,
   cliDiscovery,
+  shell,
 ];

@@ -66,4 +66,11 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["op", "command?"],
     sample: { op: "check_command", command: "ls" },
   },
+  shell: {
+    access: "write",
+    enabled: "always",
+    fields: ["command"],
+    textField: "command",
+    sample: { command: "ls -l src" },
+  },
 };

@@ -10,6 +10,8 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { createProcesses } from "../../lib/system/process/create_processes.ts";
+import type { Processes } from "../../lib/system/process/processes.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
@@ -19,6 +21,8 @@ import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools
 export interface ConfigChanges {
   readonly autonomy?: Partial<Config["autonomy"]>;
   readonly read_file?: Partial<Config["security"]["read_file"]>;
+  readonly shell?: Partial<Config["security"]["shell"]>;
+  readonly allowed_commands?: readonly string[];
 }
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
@@ -27,6 +31,7 @@ export interface ToolBench {
   readonly metrics: Metrics;
   readonly redactor: Redactor;
   readonly logged: readonly LogRecord[];
+  readonly processes: Processes;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
   call(name: string, input: unknown, more?: Partial<ToolCallRequest>): Promise<ToolCallOutcome>;
   /** From now on */
@@ -49,6 +54,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const logged: LogRecord[] = [];
   const store = createMemoryStore();
   let config = changed(options.config ?? {});
+  const commands = createCommandLookup();
+  const processes = createProcesses({ commands, clock: systemClock, home: "/home/nobody", ownPaths: [] });
   const door = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,
     services: {
@@ -60,7 +67,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       memory: createMemory({ store, clock }),
       plans: createPlans({ store, clock }),
-      commands: createCommandLookup(),
+      commands,
+      processes,
     },
     config: () => config,
     workspaceRoot: options.root,
@@ -83,6 +91,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     metrics,
     redactor,
     logged,
+    processes,
     call: (name, input, more) =>
       door.call({
         name,
@@ -101,11 +110,16 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   };
 }
 
-function changed({ autonomy, read_file }: ConfigChanges): Config {
+function changed({ autonomy, read_file, shell, allowed_commands }: ConfigChanges): Config {
   const config = defaultConfig();
   return {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
-    security: { ...config.security, read_file: { ...config.security.read_file, ...read_file } },
+    security: {
+      ...config.security,
+      allowed_commands: [...allowed_commands ?? config.security.allowed_commands],
+      read_file: { ...config.security.read_file, ...read_file },
+      shell: { ...config.security.shell, ...shell },
+    },
   };
 }

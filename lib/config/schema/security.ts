@@ -59,7 +59,7 @@ export const securitySchema = v.strictObject({
     v.strictObject({
       /** Without the command itself */
       max_args: integer(8, 0, 1000),
-      /** Characters */
+      /** Bytes of each argument */
       max_arg_length: integer(128, 1, 131_072),
       /** Of each stream */
       max_output_bytes: integer(8192, 1, 16_777_216),

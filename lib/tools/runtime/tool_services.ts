@@ -2,6 +2,7 @@ import type { Files } from "../../system/files/files.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
+import type { Processes } from "../../system/process/processes.ts";
 
 /** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
@@ -9,5 +10,6 @@ export interface ToolServices {
   readonly memory: Memory;
   readonly plans: Plans;
   readonly commands: CommandLookup;
+  readonly processes: Processes;
 }
 export type ServiceName = keyof ToolServices;

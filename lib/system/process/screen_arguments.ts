@@ -1,0 +1,125 @@
+import { realpath } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { ToolError } from "../../base/errors.ts";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, isWithin } from "../files/forbidden_paths.ts";
+import { isSensitive } from "../files/sensitive_names.ts";
+
+/** What the arguments of a command may name. */
+export interface ArgumentScope {
+  /** Absolute path of the folder the agent works in, and of the command */
+  readonly workspaceRoot: string;
+  /** Refuses paths outside the workspace too */
+  readonly workspaceOnly: boolean;
+  /** The user's forbidden paths beside the built-in ones */
+  readonly forbiddenPaths: readonly string[];
+  /** Opens `.env`, keys and their like */
+  readonly allowSensitive: boolean;
+}
+
+export interface ScreenOptions {
+  /** The user's home folder, for `~/` in forbidden paths */
+  readonly home: string;
+  /** Postern's own data directory and configuration file. Absolute */
+  readonly ownPaths: readonly string[];
+}
+
+/** PATH_MAX of Linux: nothing longer is a path */
+const MAX_PATH_BYTES = 4096;
+/** What one argument may be taken for; a default argument of 128 bytes has fewer */
+const MAX_CANDIDATES = 512;
+
+/**
+ * Refuses arguments that name a sensitive or forbidden file or, with `workspaceOnly`, one outside the workspace; also glued to
+ * an option (`--file=/etc/passwd`, `-f../x`) or to another word (`if=/etc/passwd`, `@.env`), and through symbolic links.
+ *
+ * Screening, not containment: a program may open what no argument names, and the disk may change afterwards.
+ * @throws {ToolError} `path_sensitive`, `path_forbidden`, `path_outside_root`, `command_too_long`
+ * Source: DESIGN.md section 8, "Processes"
+ */
+export async function screenArguments(
+  args: readonly string[],
+  scope: ArgumentScope,
+  options: ScreenOptions,
+): Promise<void> {
+  const workspace = await realpath(scope.workspaceRoot);
+  const named = forbiddenOf(scope, options);
+  const real = await Promise.all(named.map((path) => realpath(path).catch(() => path)));
+  const forbiddenBy = createForbiddenBy({ workspaceRoot: workspace, forbidden: [...new Set([...named, ...real])] });
+  for (const arg of args) {
+    const candidates = candidatesOf(arg);
+    if (candidates.size > MAX_CANDIDATES) {
+      throw refusal("command_too_long", arg, `it has more than ${MAX_CANDIDATES} parts that may name a file`);
+    }
+    for (const candidate of candidates) {
+      const path = await realPathOf(candidate, workspace);
+      const inside = isWithin(path, workspace);
+      const names = (inside ? relative(workspace, path) : path).split(sep).filter((name) => name !== "");
+      const by = forbiddenBy(path);
+      if (by !== undefined) throw refusal("path_forbidden", arg, `it names a file in the forbidden path "${by}"`);
+      if (!scope.allowSensitive && (isSensitive(names) || isSensitive(candidate.split("/")))) {
+        throw refusal(
+          "path_sensitive",
+          arg,
+          "files of this name hold credentials; [autonomy] allow_sensitive_file_reads and allow_sensitive_file_writes together open them",
+        );
+      }
+      if (scope.workspaceOnly && !inside) {
+        throw refusal(
+          "path_outside_root",
+          arg,
+          "it names a path outside the workspace; use paths of the workspace (and a space between an option and its value), or set [autonomy] workspace_only = false",
+        );
+      }
+    }
+  }
+}
+
+/** Every forbidden path by its configured name, absolute. */
+export function forbiddenOf(scope: Omit<ArgumentScope, "workspaceOnly">, options: ScreenOptions): readonly string[] {
+  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
+  return [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
+}
+
+/** What in an argument a program could take for a path. */
+function candidatesOf(arg: string): ReadonlySet<string> {
+  const found = new Set<string>();
+  const add = (text: string) => {
+    if (text === "" || text === "-" || found.size > MAX_CANDIDATES) return;
+    if (Buffer.byteLength(text) <= MAX_PATH_BYTES) found.add(text);
+  };
+  add(arg);
+  // A value glued to one short option, or to several: -f../x, -xvf/etc/passwd
+  const short = /^-[^-]/.test(arg);
+  if (short) {
+    add(arg.slice(2));
+    const path = arg.slice(1).search(/\/|\.\.|\.[a-z_]/i);
+    if (path !== -1) add(arg.slice(path + 1));
+  }
+  // --file=path, if=path, key:path, @path, a,path: what follows the sign, and each piece alone
+  const url = /^[a-z][a-z0-9+.-]*:\/\//i.test(arg) && !/^file:/i.test(arg);
+  for (const { index } of arg.matchAll(url ? /[=,@]/g : /[=:,@]/g)) add(arg.slice(index + 1));
+  for (const piece of arg.split(url ? /[=,@]/ : /[=:,@]/)) add(piece);
+  return found;
+}
+
+/**
+ * Where a path leads, name by name, as the operating system walks it: `link/..` is the parent of the link's target. What does
+ * not exist is taken by its name.
+ */
+async function realPathOf(path: string, workspace: string): Promise<string> {
+  let at = path.startsWith("/") ? "/" : workspace;
+  for (const name of path.split("/")) {
+    if (name === "" || name === ".") continue;
+    if (name === "..") at = dirname(at);
+    else {
+      const next = join(at, name);
+      at = await realpath(next).catch(() => next);
+    }
+  }
+  return at;
+}
+
+function refusal(code: string, arg: string, reason: string): ToolError {
+  const shown = JSON.stringify(arg.length > 80 ? `${arg.slice(0, 80)}...` : arg);
+  return new ToolError(code, `Cannot run the command with the argument ${shown}: ${reason}`);
+}

@@ -1,0 +1,94 @@
+import * as v from "valibot";
+import { ToolError } from "../../base/errors.ts";
+import type { Captured } from "../../system/process/capture_output.ts";
+import type { ProcessResult } from "../../system/process/processes.ts";
+import { FLOOD_BYTES } from "../../system/process/run_command.ts";
+import { tokenize } from "../../system/process/tokenize.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { commandScope } from "./command_scope.ts";
+
+/** Allowed commands named in a refusal */
+const MAX_NAMES_SHOWN = 20;
+
+/** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
+export const shell = defineTool({
+  name: "shell",
+  description:
+    "Runs one allowed command in the workspace and returns its status, stdout and stderr. Words are quoted as in a shell, but there is none: no pipes, redirections, variables or wildcards",
+  access: "write",
+  enabled: "always",
+  needs: ["processes"],
+  input: v.strictObject({
+    command: v.pipe(
+      v.string(),
+      v.minLength(1),
+      v.maxLength(1_048_576),
+      v.description("The command and its arguments, as `ls -l src`"),
+    ),
+  }),
+  textField: "command",
+  check: ({ command }) => void tokenize(command),
+  effects: ({ command }) => ({ command: tokenize(command) }),
+  async run({ command }, context) {
+    const { shell: limits, allowed_commands: allowed } = context.config.security;
+    const words = tokenize(command, {
+      forbiddenChars: limits.forbidden_chars,
+      maxArgs: limits.max_args,
+      maxArgLength: limits.max_arg_length,
+    });
+    const [name = ""] = words;
+    if (!allowed.includes(name)) {
+      throw new ToolError(
+        "command_not_allowed",
+        `Cannot run ${JSON.stringify(name.slice(0, 80))}: [security] allowed_commands has ${
+          allowed.slice(0, MAX_NAMES_SHOWN).join(", ") || "none"
+        }; add it there, as a bare name`,
+      );
+    }
+    const result = await context.services.processes.run({
+      words,
+      scope: commandScope(context),
+      sandbox: limits.sandbox,
+      timeoutMs: limits.timeout_secs * 1000,
+      maxOutputBytes: limits.max_output_bytes,
+      signal: context.signal,
+    });
+    const status = statusOf(result);
+    return {
+      output: [
+        `status=${status}`,
+        section("stdout", result.stdout),
+        section("stderr", result.stderr),
+        ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
+      ].join("\n"),
+      isError: false,
+      data: {
+        status,
+        contained: result.contained,
+        stdout_truncated: result.stdout.truncated,
+        stderr_truncated: result.stderr.truncated,
+      },
+    };
+  },
+});
+
+function statusOf({ ending }: ProcessResult): string {
+  switch (ending.kind) {
+    case "exit":
+      return String(ending.code);
+    case "signal":
+      return `signal:${ending.name}`;
+    case "timeout":
+      return "timeout";
+    case "flood":
+      return "signal:SIGKILL";
+  }
+}
+
+function section(name: string, { text, bytes, truncated }: Captured): string {
+  const kept = text.endsWith("\n") ? text.slice(0, -1) : text;
+  const notice = truncated
+    ? `\n[${name} cut at [security.shell] max_output_bytes, of ${bytes} bytes: ask for less at a time]`
+    : "";
+  return `${name}:${kept === "" ? "" : `\n${kept}`}${notice}`;
+}

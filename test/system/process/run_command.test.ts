@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import process from "node:process";
+import { test } from "node:test";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { type CommandResult, runCommand, type RunCommandOptions } from "../../../lib/system/process/run_command.ts";
+
+const skip = process.platform === "win32" ? "there are no process groups on Windows" : false;
+const sh = (script: string, more: Partial<RunCommandOptions> = {}): Promise<CommandResult> =>
+  runCommand({ file: "/bin/sh", args: ["-c", script], cwd: "/", env: { ONLY: "this" } }, {
+    timeoutMs: 5000,
+    maxOutputBytes: 1000,
+    signal: new AbortController().signal,
+    clock: systemClock,
+    ...more,
+  });
+/** Waits until no process of this id is left; one that nobody has buried yet counts as gone. */
+async function isGone(pid: string): Promise<boolean> {
+  for (let i = 0; i < 100; i++) {
+    try {
+      process.kill(Number(pid), 0);
+      if (process.platform === "linux" && / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"))) return true;
+      await systemClock.sleep(20);
+    } catch {
+      return true;
+    }
+  }
+  return false;
+}
+
+test("gives exit code, both streams, the given environment alone, and an empty input", { skip }, async () => {
+  const { ending, stdout, stderr } = await sh('echo "out $ONLY"; echo err >&2; cat; /usr/bin/env | wc -l; exit 3');
+  assert.deepEqual(ending, { kind: "exit", code: 3 });
+  assert.match(stdout.text, /^out this\n\s*[123]\n$/);
+  assert.equal(stderr.text, "err\n");
+});
+
+test("names the signal that ended it", { skip }, async () => {
+  assert.deepEqual((await sh("kill -TERM $$")).ending, { kind: "signal", name: "SIGTERM" });
+});
+
+test("keeps the first bytes of each stream, cut between characters, and counts the rest", { skip }, async () => {
+  const { ending, stdout, stderr } = await sh("printf 'aé€é€é€'; printf 12345 >&2", { maxOutputBytes: 5 });
+  assert.deepEqual(ending, { kind: "exit", code: 0 });
+  assert.deepEqual(stdout, { text: "aé", bytes: 16, truncated: true });
+  assert.deepEqual(stderr, { text: "12345", bytes: 5, truncated: false });
+});
+
+test("a command that writes without end is stopped, at no cost in memory", { skip }, async () => {
+  const before = process.memoryUsage().rss;
+  const { ending, stdout } = await sh("cat /dev/zero", { timeoutMs: 60_000 });
+  assert.deepEqual(ending, { kind: "flood" });
+  assert.equal(stdout.text.length, 1000);
+  assert.ok(process.memoryUsage().rss - before < 200_000_000);
+});
+
+test("the time limit kills the whole group, what ignores polite signals included", { skip }, async () => {
+  const { ending, stdout } = await sh("trap '' TERM INT HUP; sleep 60 & echo $!; sleep 60", { timeoutMs: 300 });
+  assert.deepEqual(ending, { kind: "timeout" });
+  assert.ok(await isGone(stdout.text.trim()));
+});
+
+test("abort kills the whole group and is a CancelError; a time limit from outside is an ending", { skip }, async () => {
+  for (const reason of ["cancelled", "timeout"] as const) {
+    const controller = new AbortController();
+    const work = sh("sleep 60 & sleep 60", { signal: controller.signal });
+    systemClock.after(200, () => controller.abort(new CancelError(reason)));
+    if (reason === "timeout") assert.deepEqual((await work).ending, { kind: "timeout" });
+    else await assert.rejects(work, CancelError);
+  }
+  await assert.rejects(sh("true", { signal: AbortSignal.abort() }), CancelError);
+});
+
+test(
+  "a process that outlives the command and holds its output neither hangs the call nor stays",
+  { skip },
+  async () => {
+    const started = systemClock.monotonic();
+    const { ending, stdout } = await sh("sleep 60 & echo $!");
+    assert.deepEqual(ending, { kind: "exit", code: 0 });
+    assert.ok(systemClock.monotonic() - started < 3000);
+    assert.ok(await isGone(stdout.text.trim()));
+  },
+);
+
+test("a program that cannot be started is a ToolError", { skip }, async () => {
+  const line = { file: "/no/such/program", args: [], cwd: "/", env: {} };
+  const options = { timeoutMs: 1000, maxOutputBytes: 10, signal: new AbortController().signal, clock: systemClock };
+  await assert.rejects(runCommand(line, options), { name: "ToolError", code: "command_not_started" });
+});

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { createProcesses } from "../../../lib/system/process/create_processes.ts";
+import type { ProcessRequest } from "../../../lib/system/process/processes.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+const options = { commands: createCommandLookup(), clock: systemClock, home: "/home/nobody", ownPaths: [] };
+const found = await createProcesses(options).containment();
+const skip = found.kind === "none" ? found.reason : false;
+
+const request = (root: string, script: string, more: Partial<ProcessRequest> = {}): ProcessRequest => ({
+  words: ["sh", "-c", script],
+  scope: { workspaceRoot: root, workspaceOnly: false, forbiddenPaths: ["private"], allowSensitive: true },
+  sandbox: "require",
+  timeoutMs: 10_000,
+  maxOutputBytes: 10_000,
+  signal: new AbortController().signal,
+  ...more,
+});
+
+test(
+  "a contained command reads and writes the workspace",
+  { skip },
+  () =>
+    withWorkspace({ "a.txt": "hello" }, async (workspace) => {
+      const { run } = createProcesses(options);
+      const result = await run(request(workspace.root, "cat a.txt && echo new > b.txt && pwd"));
+      assert.deepEqual(result.ending, { kind: "exit", code: 0 }, result.stderr.text);
+      assert.equal(result.contained, true);
+      assert.equal(result.stdout.text, `hello${workspace.root}\n`);
+      assert.equal(readFileSync(workspace.path("b.txt"), "utf8"), "new\n");
+    }),
+);
+
+test("a contained command sees nothing else: no outside, no other process, no network, no writable system", {
+  skip,
+}, () =>
+  withWorkspace({}, async (workspace) => {
+    symlinkSync("../outside", workspace.path("link"));
+    const { run } = createProcesses(options);
+    const shows = async (script: string) => (await run(request(workspace.root, script))).stdout.text.trim();
+    assert.equal(await shows("cat link/secret.txt; cat ../outside/secret.txt; cat /etc/passwd; ls /root /home"), "");
+    assert.equal(await shows("ls -d /proc/[0-9]* | wc -l | tr -d ' '").then((count) => Number(count) < 10), true);
+    assert.match(await shows("cat /proc/net/dev"), /^[^\n]*\n[^\n]*\n\s*lo:[^\n]*$/);
+    assert.equal(await shows("touch /usr/x /etc/x 2>/dev/null; umount /usr 2>/dev/null || echo kept"), "kept");
+    assert.equal(await shows("grep CapEff /proc/self/status | tr -d '\\t'"), "CapEff:0000000000000000");
+    assert.equal(await shows("ls -A ~; echo $HOME").then((text) => text.includes("/tmp")), true);
+  }));
+
+test(
+  "forbidden and own paths inside the workspace appear empty",
+  { skip },
+  () =>
+    withWorkspace({ "private/a.txt": "secret", "data/own.db": "secret", "own.toml": "secret" }, async (workspace) => {
+      const own = [workspace.path("data"), workspace.path("own.toml"), workspace.path("none")];
+      const { run } = createProcesses({ ...options, ownPaths: own });
+      const result = await run(request(workspace.root, "find . -type f; cat own.toml; ls data private"));
+      assert.doesNotMatch(result.stdout.text, /secret|own\.db|a\.txt/);
+    }),
+);
+
+test("nothing a contained command starts outlives it", { skip }, () =>
+  withWorkspace({}, async (workspace) => {
+    const { run } = createProcesses(options);
+    const result = await run(request(workspace.root, "setsid sh -c 'sleep 1; echo alive > late.txt' & echo done"));
+    assert.equal(result.stdout.text, "done\n");
+    await systemClock.sleep(1300);
+    assert.throws(() => readFileSync(workspace.path("late.txt")), { code: "ENOENT" });
+  }));
+
+test("without bubblewrap `require` refuses with the way out, `auto` and `off` run", () =>
+  withWorkspace({}, async (workspace) => {
+    const commands = {
+      find: async (command: string) => (command === "bwrap" ? undefined : await options.commands.find(command)),
+    };
+    const { run } = createProcesses({ ...options, commands });
+    await assert.rejects(run(request(workspace.root, "true")), {
+      code: "sandbox_unavailable",
+      message: /bubblewrap .*sandbox = "auto"$/,
+    });
+    for (const sandbox of ["auto", "off"] as const) {
+      const result = await run(request(workspace.root, "true", { sandbox }));
+      assert.deepEqual([result.ending, result.contained], [{ kind: "exit", code: 0 }, false]);
+    }
+  }));
+
+test("bubblewrap that does not work here counts as missing", () =>
+  withWorkspace({}, async (workspace) => {
+    const fake = workspace.path("bwrap");
+    mkdirSync(fake);
+    const commands = {
+      find: async (command: string) =>
+        command === "bwrap" ? join("/bin", "false") : await options.commands.find(command),
+    };
+    const kind = await createProcesses({ ...options, commands }).containment();
+    assert.equal(kind.kind, "none");
+  }));
