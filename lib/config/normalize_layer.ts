@@ -2,16 +2,9 @@ import type { KeyPath } from "./key_path.ts";
 import type { RawTable } from "./parse_toml.ts";
 import { switches } from "./schema/security.ts";
 
-/** The specification's words for three tools. */
-const TOOL_ALIASES: Readonly<Record<string, string>> = {
-  glob: "glob_search",
-  search: "content_search",
-  memory_read: "memory_recall",
-};
-
 /**
  * Brings one source of values (file, environment or flags) to its one form before layers are joined: switches stand in
- * `[security]`, the level is one of its three words, tools have their real names, `forbidden_chars` is a list.
+ * `[security]`, the level is one of its three words, `forbidden_chars` is a list.
  * @returns the table, and the switches that this source gives two different values
  */
 export function normalizeLayer(layer: RawTable): { readonly table: RawTable; readonly conflicts: readonly KeyPath[] } {
@@ -63,20 +56,12 @@ export function isTable(value: unknown): value is RawTable {
 }
 
 function normalizeAutonomy(autonomy: RawTable): RawTable {
-  const result = { ...autonomy };
   const level = autonomy["level"];
-  if (typeof level === "string") {
-    const known = ["read_only", "supervised", "full"].find((word) => fold(word) === fold(level));
-    result["level"] = known ?? level;
-  }
-  for (const key of ["auto_approve", "always_ask"]) {
-    const tools = autonomy[key];
-    if (!Array.isArray(tools)) continue;
-    result[key] = tools.map((
-      tool,
-    ) => (typeof tool === "string" && Object.hasOwn(TOOL_ALIASES, tool) ? TOOL_ALIASES[tool] : tool));
-  }
-  return result;
+  if (typeof level !== "string") return autonomy;
+  return {
+    ...autonomy,
+    level: ["read_only", "supervised", "full"].find((word) => fold(word) === fold(level)) ?? level,
+  };
 }
 
 function fold(word: string): string {

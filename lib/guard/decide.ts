@@ -3,7 +3,7 @@ import type { DecideInput } from "./decide_input.ts";
 import { type Decision, DOES, type RuleStep } from "./decision.ts";
 import { type Level, LEVEL_TABLE, parseLevel } from "./level.ts";
 
-/** The specification's names for three tools, accepted in the lists. */
+/** The specification's names for three tools, accepted in the lists; an edit names what the list says. */
 const ALIASES: Readonly<Record<string, string>> = {
   glob: "glob_search",
   search: "content_search",

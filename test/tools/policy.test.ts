@@ -135,7 +135,7 @@ async function eachInput(use: (name: string, input: string) => Promise<void>): P
 
 /** Configuration files: every level, the tool on and off, in every list, with forbidden paths. */
 function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
-  const names = fc.subarray([tool.name, "read_file", "shell"].filter((name, i, all) => all.indexOf(name) === i));
+  const names = fc.subarray([...new Set([tool.name, "read_file", "shell", "glob", "search", "memory_read"])]);
   return fc.record({
     level: fc.constantFrom(...LEVELS),
     auto_approve: names,
