@@ -123,6 +123,17 @@ test("a deny is not asked about, and one that arrives while the question is open
   assert.match(late.result.output, /level "read_only" never allows/);
 });
 
+test("a tool that is turned off while the question is open does not run", async () => {
+  let on = true;
+  const { call } = bench([tool(() => done("ran"), { access: "write", on: () => on })]);
+  const approver = async () => {
+    on = false;
+    return { decision: "approve" as const, reason: "" };
+  };
+  const { ran, result } = await call("probe", "x", { approver });
+  assert.deepEqual([ran, result.output], [false, 'Cannot call "probe": it is off; set [probe] enabled = true']);
+});
+
 test("the newest configuration decides", async () => {
   const { call, configure } = bench([tool(() => done("ran"), { access: "write" })]);
   assert.equal((await call("probe", "x")).ran, false);
@@ -289,10 +300,32 @@ test("accessOf tells what a call would do without running it", () => {
   assert.equal(ran, 0);
 });
 
+test("explain gives the words a call would be refused with, and runs nothing", async () => {
+  let on = false;
+  let ran = 0;
+  const { door, call } = bench([tool(() => done(String(++ran)), { access: "write", on: () => on })], {
+    config: { autonomy: { level: "read_only" } },
+  });
+  const reason = async () => {
+    const judged = door.explain("probe", "x");
+    assert.ok(judged?.kind === "judged");
+    assert.equal((await call("probe", "x")).result.output, judged.decision.reason);
+    return judged.decision.reason;
+  };
+  const off = await reason();
+  assert.ok(off.includes(door.get("probe")?.reason ?? "on"), "the list gives the denial's own words");
+  assert.match(off, /set \[probe\] enabled = true and set \[autonomy\] level = "supervised"$/);
+  on = true;
+  assert.match(await reason(), /level "read_only" never allows/);
+  assert.equal(door.explain("probe", '{"wrong":1}')?.kind, "bad_input");
+  assert.equal(door.explain("none", "x"), undefined);
+  assert.equal(ran, 0);
+});
+
 test("list shows every tool with its schema, by name", () => {
   const { door } = bench(BUILTIN_TOOLS);
   const names = door.list().map((info) => info.name);
   assert.deepEqual(names, BUILTIN_TOOLS.map((known) => known.name).sort());
-  assert.ok(door.list().every((info) => info.enabled && info.reason === null && info.source === "builtin"));
+  assert.ok(door.list().every((info) => info.enabled === (info.reason === null) && info.source === "builtin"));
   assert.equal(door.get("none"), undefined);
 });
