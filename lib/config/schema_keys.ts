@@ -53,6 +53,16 @@ export function unknownKeys(table: RawTable, path: KeyPath = []): readonly KeyPa
   });
 }
 
+/** Paths where a list stands for a table: valibot takes it for an object that has none of the keys. */
+export function listsForTables(table: RawTable, path: KeyPath = []): readonly KeyPath[] {
+  return Object.entries(table).flatMap(([key, value]) => {
+    const here = [...path, key];
+    if (isTable(value)) return listsForTables(value, here);
+    const node = Array.isArray(value) ? schemaAt(here) : undefined;
+    return node?.entries !== undefined || node?.type === "record" ? [here] : [];
+  });
+}
+
 /** The valid key that was probably meant: of the same table first, else one of that name elsewhere. */
 export function nearestKey(path: KeyPath): string | undefined {
   const table = path.slice(0, -1);

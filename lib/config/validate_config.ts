@@ -5,7 +5,7 @@ import type { KeyPath } from "./key_path.ts";
 import { mergeLayers, normalizeLayer } from "./normalize_layer.ts";
 import type { RawTable } from "./parse_toml.ts";
 import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
-import { expectationAt, nearestKey, unknownKeys } from "./schema_keys.ts";
+import { expectationAt, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { hidesValue } from "./secrets.ts";
 
 /** Something wrong with the value at `path`; `reason` goes on after `Cannot use "key" (place): `. Holds no secret. */
@@ -30,7 +30,8 @@ export function validateConfig(layers: readonly RawTable[]): Validation {
     reason: `${path.at(-1)} has another value at top level; keep one of the two`,
   }));
   const result = v.safeParse(configSchema, raw);
-  const unknown = unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) }));
+  const lists = listsForTables(raw).map((path) => ({ path, reason: "it must be a table, not a list" }));
+  const unknown = [...lists, ...unknownKeys(raw).map((path) => ({ path, reason: unknownKey(path) }))];
   if (!result.success) return { findings: [...conflicts, ...unknown, ...result.issues.flatMap(toFindings)] };
   const config = complete(result.output, layers);
   const findings = [...conflicts, ...unknown, ...crossChecks(config)];

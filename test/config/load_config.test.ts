@@ -184,6 +184,12 @@ test("no refusal repeats a value from where a secret may stand", async () => {
   for (const text of tables) assert.doesNotMatch((await refusalOf({ text })).message, /sk-live/, text);
 });
 
+test("a list where a table is meant is refused, an empty one too", async () => {
+  for (const text of ["gateway = []", "security = []", "[mcp]\nservers = []", "[[autonomy]]"]) {
+    assert.match((await refusalOf({ text })).message, /it must be a table, not a list/, text);
+  }
+});
+
 test("values that contradict each other are refused", async () => {
   const wrong = {
     "enable_git = true\n[security]\nenable_git = false\n": "security.enable_git",
