@@ -17,9 +17,16 @@ export interface SwapOrder {
 
 // Runs as a worker, so that it swaps in the middle of the reader's work. Its data is given by startSwapper
 const { folder, target, candidates, pauseMs, stop } = workerData as SwapOrder;
+let aside = 0;
 while (Atomics.load(stop, 0) === 0) {
   for (const candidate of candidates) {
-    renameSync(join(folder, candidate), join(folder, target));
+    try {
+      renameSync(join(folder, candidate), join(folder, target));
+    } catch {
+      // A writer made something of that name meanwhile
+      renameSync(join(folder, target), join(folder, `aside_${aside++}`));
+      continue;
+    }
     Atomics.wait(stop, 0, 0, pauseMs);
     renameSync(join(folder, target), join(folder, candidate));
   }

@@ -2,6 +2,8 @@ import { closeSync, constants, openSync, readlinkSync } from "node:fs";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { createSystemRandom, type Random } from "../../base/random.ts";
+import { createFileChanges } from "./change_files.ts";
 import type { Files, FileScope, FilesVariant } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import { loadPathRules } from "./path_rules.ts";
@@ -9,10 +11,13 @@ import type { Reach } from "./reach.ts";
 import { createReachByChecks } from "./reach_by_checks.ts";
 import { reachByHandles } from "./reach_by_handles.ts";
 import { notAFile } from "./refusals.ts";
+import { createTemporaryNames } from "./temporary_names.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 
 export interface FilesOptions {
   readonly clock: Clock;
+  /** For the names of temporary files. Default: the operating system's */
+  readonly random?: Random;
   /** The user's home folder, for `~/` in forbidden paths */
   readonly home: string;
   /** Postern's own data directory and configuration file: forbidden paths too. Absolute */
@@ -31,8 +36,14 @@ export function createFiles(options: FilesOptions): Files {
     await reached.folder.close();
     throw notAFile(names.join("/") || ".");
   };
+  const changes = createFileChanges({
+    reach,
+    rulesOf: (scope) => loadPathRules(scope, { ...options, writing: true }),
+    names: createTemporaryNames({ clock: options.clock, random: options.random ?? createSystemRandom() }),
+  });
   return {
     variant,
+    ...changes,
     async open(path, scope) {
       const { names, folder } = parsePath(path);
       if (folder && names.length > 0) {

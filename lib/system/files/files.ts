@@ -1,8 +1,9 @@
 /**
  * Files for tools: the one `safe_path` (DESIGN.md section 8, "Files").
  *
- * Promise on every platform: no byte of a file outside the root is read, at any moment. Paths are relative to the root,
- * without `..` and NUL; only regular files with one hard link are opened; sensitive names and forbidden paths are refused.
+ * Promise on every platform: no byte of a file outside the root is read and none written outside, at any moment. Paths are
+ * relative to the root, without `..` and NUL; only regular files with one hard link are opened; sensitive names and forbidden
+ * paths are refused.
  */
 export interface Files {
   /** How the promise is kept: by a walk over directory handles (Linux), or by checking each opened file before its first byte */
@@ -21,7 +22,52 @@ export interface Files {
    * @throws {CancelError} when the signal aborts
    */
   walk(folder: string, scope: FileScope, options: WalkOptions): AsyncGenerator<readonly WalkedFile[], WalkEnd>;
+  /**
+   * Looks at a file that is about to be changed, with every check of a change.
+   * @param options.maxBytes reads the content too, up to so many bytes; undefined: not at all
+   * @throws {ToolError} as `open`, and `path_protected`, `symbolic_link`, `not_a_folder`, `file_too_large`
+   */
+  inspect(path: string, scope: FileScope, options: { readonly maxBytes: number | undefined }): Promise<Inspected>;
+  /**
+   * Makes all changes or none: each file is written beside its place and put there in one step, on stable storage when this
+   * resolves. Missing folders are made. A failure in the middle takes back what was done; a crash leaves each file either old or
+   * new, and perhaps a temporary one, which the next change in that folder removes.
+   * @throws {ToolError} as `inspect`, and `path_changed` when a file is not what `inspect` saw, `partly_written` when the
+   * taking back failed too
+   * @throws {CancelError} when the signal aborts before the first change
+   */
+  change(changes: readonly FileChange[], scope: FileScope, options: { readonly signal: AbortSignal }): Promise<void>;
 }
+
+/** What lies at a path that may be changed. */
+export interface Inspected {
+  /** Real path relative to the root: two names of one place have the same */
+  readonly path: string;
+  /** undefined: there is nothing, and a file may be made */
+  readonly file: InspectedFile | undefined;
+}
+
+export interface InspectedFile {
+  readonly size: number;
+  /** Permission bits */
+  readonly mode: number;
+  /** Another one when the file was changed or replaced since */
+  readonly version: string;
+  /** undefined when it was not asked for */
+  readonly content: Uint8Array | undefined;
+}
+
+export type FileChange =
+  | {
+    readonly kind: "write";
+    readonly path: string;
+    readonly content: Uint8Array;
+    /** `version` of the file that is replaced; undefined: there must be none */
+    readonly expected: string | undefined;
+    /** Permission bits of a new file. Default: as the process makes files */
+    readonly mode?: number;
+  }
+  | { readonly kind: "remove"; readonly path: string; readonly expected: string };
 
 export type FilesVariant = "handles" | "checked";
 

@@ -13,36 +13,37 @@ export interface ParsedPath {
 
 /**
  * A path as a tool was given it, checked without looking at the disk.
+ * @param action as `open`: the message reads `Cannot ${action} "path": ...`
  * @throws {ToolError} `path_invalid`: empty, NUL or too long; `path_outside_root`: absolute or with `..`
  */
-export function parsePath(path: string): ParsedPath {
+export function parsePath(path: string, action = "open"): ParsedPath {
   if (path === "") {
-    throw new ToolError("path_invalid", 'Cannot open "": the path is empty, use "." for the root itself');
+    throw new ToolError("path_invalid", `Cannot ${action} "": the path is empty, use "." for the root itself`);
   }
   if (path.length > MAX_PATH) {
     throw new ToolError(
       "path_invalid",
-      `Cannot open "${path.slice(0, 40)}...": the path is longer than ${MAX_PATH} characters`,
+      `Cannot ${action} "${path.slice(0, 40)}...": the path is longer than ${MAX_PATH} characters`,
     );
   }
   if (path.includes("\0")) {
-    throw new ToolError("path_invalid", `Cannot open ${shown(path)}: the path contains a NUL byte`);
+    throw new ToolError("path_invalid", `Cannot ${action} ${shown(path)}: the path contains a NUL byte`);
   }
   if (isAbsolute(path) || /^[a-z]:[\\/]/i.test(path)) {
     throw new ToolError(
       "path_outside_root",
-      `Cannot open ${shown(path)}: the path is absolute, give it relative to the allowed root`,
+      `Cannot ${action} ${shown(path)}: the path is absolute, give it relative to the allowed root`,
     );
   }
   // On Windows a colon names a stream of the file, and a backslash separates
   if (sep === "\\" && path.includes(":")) {
-    throw new ToolError("path_invalid", `Cannot open ${shown(path)}: the path contains a colon`);
+    throw new ToolError("path_invalid", `Cannot ${action} ${shown(path)}: the path contains a colon`);
   }
   const parts = path.split(sep === "\\" ? /[\\/]/ : "/");
   if (parts.includes("..")) {
     throw new ToolError(
       "path_outside_root",
-      `Cannot open ${shown(path)}: ".." is not allowed, give the path relative to the allowed root`,
+      `Cannot ${action} ${shown(path)}: ".." is not allowed, give the path relative to the allowed root`,
     );
   }
   return {

@@ -1,11 +1,13 @@
 import { realpath } from "node:fs/promises";
-import { basename, join, resolve } from "node:path";
+import { basename, join, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import type { FileScope } from "./files.ts";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "./forbidden_paths.ts";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, isWithin } from "./forbidden_paths.ts";
 import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
+import { isProtected } from "./protected_names.ts";
 import { isSensitive } from "./sensitive_names.ts";
+import { isTemporary } from "./temporary_names.ts";
 
 /** What one call may open, with every name resolved on the disk. */
 export interface PathRules {
@@ -21,6 +23,8 @@ export interface PathRulesOptions {
   readonly home: string;
   /** Postern's own data directory and configuration file, absolute */
   readonly ownPaths: readonly string[];
+  /** For a change: names that no file tool may write are refused too. Default false */
+  readonly writing?: boolean;
 }
 
 /** @throws {ToolError} when the allowed root cannot be resolved */
@@ -38,6 +42,10 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
   ]);
   const forbiddenBy = createForbiddenBy({ workspaceRoot, forbidden: [...new Set([...named, ...forbiddenReal])] });
   const rootName = basename(root);
+  const aboveRoot = isWithin(root, workspaceRoot) ? root.slice(workspaceRoot.length).split(sep) : [];
+  const [verb, setting] = options.writing
+    ? ["write", "allow_sensitive_file_writes"] as const
+    : ["open", "allow_sensitive_file_reads"] as const;
   return {
     root,
     namedRoot,
@@ -45,12 +53,24 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       const by = forbiddenBy(join(root, ...names));
       const path = shown(names.length === 0 ? "." : names.join("/"));
       if (by !== undefined) {
-        return new ToolError("path_forbidden", `Cannot open ${path}: it lies in the forbidden path "${by}"`);
+        return new ToolError("path_forbidden", `Cannot ${verb} ${path}: it lies in the forbidden path "${by}"`);
+      }
+      if (names.some(isTemporary)) {
+        return new ToolError(
+          "path_protected",
+          `Cannot ${verb} ${path}: it is a temporary file of a change in progress`,
+        );
+      }
+      if (options.writing && isProtected([...aboveRoot, ...names])) {
+        return new ToolError(
+          "path_protected",
+          `Cannot write ${path}: postern.toml, .git, .agents, .plugins and plugins are not for the file tools to change`,
+        );
       }
       if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;
       return new ToolError(
         "path_sensitive",
-        `Cannot open ${path}: files of this name hold credentials; [autonomy] allow_sensitive_file_reads = true opens them`,
+        `Cannot ${verb} ${path}: files of this name hold credentials; [autonomy] ${setting} = true opens them`,
       );
     },
   };

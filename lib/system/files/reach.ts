@@ -17,6 +17,13 @@ export interface Folder {
   folder(name: string): Promise<Folder>;
   /** A file directly in it, not through a link. @throws {ToolError} */
   file(name: string): Promise<OpenFile>;
+  /** Path of an entry for a system call; where there are no handles it may lead elsewhere by then, see `prove` */
+  place(name: string): string;
+  /**
+   * Runs `work` and vouches that all its places were in this very folder. Work that cannot be vouched for is undone and tried
+   * again.
+   */
+  prove<T>(work: () => Promise<T>, undo: (result: T) => Promise<void>): Promise<T>;
   close(): Promise<void>;
 }
 

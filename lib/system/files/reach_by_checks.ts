@@ -95,6 +95,21 @@ export function createReachByChecks(clock: Clock): Reach {
       check(rules, below);
       return await openInside(rules, below);
     },
+    place: (name) => join(rules.root, ...names, name),
+    prove: (work, undo) =>
+      retry(names.join("/") || ".", async () => {
+        // What changes in the folder itself is the work's doing; that nothing changed above it keeps it in its place
+        const before = await lookAt(rules.root, names);
+        if (!before.entry.isDirectory()) throw notAFolder(names.join("/"));
+        const now = clock.now();
+        const above = ({ folders, entry }: Chain): Chain => ({ folders: folders.slice(0, -1), entry });
+        if (above(before).folders.some((folder) => !isQuiet(folder, now))) return undefined;
+        const value = await work();
+        const after = await lookAt(rules.root, names).catch(() => undefined);
+        if (after?.entry.isDirectory() && isSame(above(before), above(after))) return { value };
+        await undo(value);
+        return undefined;
+      }),
     async close() {},
   });
 

@@ -154,6 +154,8 @@ function createFolder(handle: FileHandle, names: readonly string[], rules: PathR
       const { handle, stat } = await openPath(place(name), inside(name));
       return await openChecked({ handle, stat, path: inside(name), rules, last: true });
     },
+    place,
+    prove: (work) => work(),
     async close() {
       if (closed) return;
       closed = true;
