@@ -1,6 +1,7 @@
 import { contentSearch } from "./files/content_search.ts";
 import { globSearch } from "./files/glob_search.ts";
 import { readFile } from "./files/read_file.ts";
+import { writeFile } from "./files/write_file.ts";
 import { cliDiscovery } from "./host/cli_discovery.ts";
 import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
@@ -14,6 +15,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   readFile,
   globSearch,
   contentSearch,
+  writeFile,
   memoryStore,
   memoryRecall,
   memoryForget,

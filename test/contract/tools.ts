@@ -34,6 +34,12 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "pattern",
     sample: { pattern: "gate", path: "src", glob: "*.ts", case_insensitive: true, limit: 5 },
   },
+  write_file: {
+    access: "write",
+    enabled: "when configured",
+    fields: ["path", "content", "overwrite?", "dry_run?"],
+    sample: { path: "notes.txt", content: "text", overwrite: true, dry_run: true },
+  },
   memory_store: {
     access: "state",
     enabled: "always",

@@ -21,6 +21,7 @@ import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools
 export interface ConfigChanges {
   readonly autonomy?: Partial<Config["autonomy"]>;
   readonly read_file?: Partial<Config["security"]["read_file"]>;
+  readonly write_file?: Partial<Config["security"]["write_file"]>;
   readonly shell?: Partial<Config["security"]["shell"]>;
   readonly allowed_commands?: readonly string[];
 }
@@ -110,7 +111,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   };
 }
 
-function changed({ autonomy, read_file, shell, allowed_commands }: ConfigChanges): Config {
+function changed({ autonomy, read_file, write_file, shell, allowed_commands }: ConfigChanges): Config {
   const config = defaultConfig();
   return {
     ...config,
@@ -119,6 +120,7 @@ function changed({ autonomy, read_file, shell, allowed_commands }: ConfigChanges
       ...config.security,
       allowed_commands: [...allowed_commands ?? config.security.allowed_commands],
       read_file: { ...config.security.read_file, ...read_file },
+      write_file: { ...config.security.write_file, ...write_file },
       shell: { ...config.security.shell, ...shell },
     },
   };
