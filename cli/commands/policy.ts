@@ -4,6 +4,7 @@ import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
 import { CommandError } from "../cli_error.ts";
+import { commandNotes } from "../command_notes.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { INPUT_ARG, readInput } from "../read_input.ts";
@@ -40,12 +41,13 @@ export const policyExplainCommand = defineCliCommand({
       if (error instanceof ToolError) throw new CommandError(error.message, { cause: error });
       throw error;
     }
-    const { decision: { kind, reason, rule, path, change }, access } = judged;
+    const { decision: { kind, reason, rule, path, change }, access, prepared } = judged;
+    const notes = prepared?.effects.command === undefined ? [] : await commandNotes(config);
     const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]));
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(
-      { tool: name, access, decision: kind, rule, reason, path, change },
-      harmless(`${kind}\n${reason}\n\n${rules}${changes}`),
+      { tool: name, access, decision: kind, rule, reason, path, change, notes },
+      harmless([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent is not offered "${name}": [agent] tools does not name it; add it there`);
