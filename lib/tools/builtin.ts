@@ -1,4 +1,5 @@
 import { contentSearch } from "./files/content_search.ts";
+import { fileEdit } from "./files/file_edit.ts";
 import { globSearch } from "./files/glob_search.ts";
 import { readFile } from "./files/read_file.ts";
 import { writeFile } from "./files/write_file.ts";
@@ -16,6 +17,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   globSearch,
   contentSearch,
   writeFile,
+  fileEdit,
   memoryStore,
   memoryRecall,
   memoryForget,

@@ -40,6 +40,12 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["path", "content", "overwrite?", "dry_run?"],
     sample: { path: "notes.txt", content: "text", overwrite: true, dry_run: true },
   },
+  file_edit: {
+    access: "write",
+    enabled: "when configured",
+    fields: ["path", "edits", "dry_run?"],
+    sample: { path: "notes.txt", edits: [{ old_text: "one", new_text: "two" }], dry_run: true },
+  },
   memory_store: {
     access: "state",
     enabled: "always",

@@ -1,0 +1,54 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { editableText } from "./editable_text.ts";
+import { editText } from "./edit_text.ts";
+import { pathLine } from "./search_pattern.ts";
+import { maxEditedBytes, toWritable } from "./write_limit.ts";
+import { writeScope } from "./write_scope.ts";
+
+const MAX_EDITS = 200;
+
+/** `file_edit`: replaces texts that each occur exactly once in a file (DESIGN.md section 8, "Files"). */
+export const fileEdit = defineTool({
+  name: "file_edit",
+  description:
+    "Replaces parts of a text file: each old_text must occur exactly once, and all edits are made or none. Line endings are kept",
+  access: "write",
+  enabled: (config) => config.security.write_file.enabled,
+  enabledBy: "[security.write_file] enabled = true",
+  needs: ["files"],
+  input: v.strictObject({
+    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the file, relative to the allowed root")),
+    edits: v.pipe(
+      v.array(
+        v.strictObject({
+          old_text: v.pipe(
+            v.string(),
+            v.minLength(1),
+            v.description("Text to replace, copied exactly and long enough to occur once"),
+          ),
+          new_text: v.pipe(v.string(), v.description("What takes its place; empty to remove it")),
+        }),
+      ),
+      v.minLength(1),
+      v.maxLength(MAX_EDITS),
+      v.description("Replacements, made one after the other"),
+    ),
+    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
+  }),
+  effects: ({ path }) => ({ paths: [path] }),
+  async run({ path, edits, dry_run: dryRun = false }, context) {
+    const { files } = context.services;
+    const { file } = await files.inspect(path, writeScope(context), { maxBytes: maxEditedBytes(context) });
+    const content = toWritable(path, editText(editableText(path, file), edits, path), context);
+    if (!dryRun) {
+      const change = { kind: "write", path, content, expected: file?.version } as const;
+      await files.change([change], writeScope(context), { signal: context.signal });
+    }
+    return {
+      output: `dry_run=${dryRun} path=${pathLine(path)} bytes=${content.length} edits=${edits.length}`,
+      isError: false,
+      data: { dry_run: dryRun, path, bytes: content.length, edits: edits.length },
+    };
+  },
+});
