@@ -54,6 +54,16 @@ test("the reason is the one a denied call gives, and the change it names is enou
     assert.deepEqual([asked.decision, asked.change], ["ask", ['remove "memory_store" from [autonomy] always_ask']]);
   }));
 
+test("a tool that is off says so in the same words everywhere", () =>
+  onMachine(async ({ run }) => {
+    const input = ["--input", '{"path":"a.txt","content":"x"}'];
+    const off = "it is off; set [security.write_file] enabled = true";
+    assert.ok((await run(["tools", "info", "write_file"])).stdout.includes(off));
+    assert.equal((await run(["tools", "call", "write_file", ...input])).stderr, `Cannot call "write_file": ${off}\n`);
+    const { stdout } = await run(["policy", "explain", "write_file", ...input]);
+    assert.ok(stdout.startsWith(`deny\nCannot call "write_file": ${off}\n\nRULE     SAYS\nenabled  deny\n`), stdout);
+  }));
+
 test("Postern's own data and configuration are forbidden", () =>
   onMachine(async ({ run, cwd, dataDir }) => {
     const file = join(cwd, "own.toml");
