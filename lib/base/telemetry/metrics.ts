@@ -50,8 +50,11 @@ interface Registered {
 /** An empty registry. Registering a name twice throws TypeError. */
 export function createMetrics(): Metrics {
   const registered = new Map<string, Registered>();
+  /** By name; undefined once another was registered */
+  let sorted: readonly Registered[] | undefined;
   const register = (name: string, kind: string, help: string, render: () => string) => {
     if (registered.has(name)) throw new TypeError(`Metric "${name}" is registered twice`);
+    sorted = undefined;
     registered.set(name, { header: `# HELP ${name} ${help}\n# TYPE ${name} ${kind}\n`, render });
   };
   const value = (name: string, kind: "counter" | "gauge", help: string, labels: readonly string[]) => {
@@ -71,11 +74,11 @@ export function createMetrics(): Metrics {
       return family;
     },
     render() {
+      sorted ??= [...registered].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, metric]) => metric);
       let text = "";
-      for (const name of [...registered.keys()].sort()) {
-        const metric = registered.get(name);
-        const body = metric?.render() ?? "";
-        if (body !== "") text += metric?.header + body;
+      for (const metric of sorted) {
+        const body = metric.render();
+        if (body !== "") text += metric.header + body;
       }
       return text;
     },
