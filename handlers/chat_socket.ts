@@ -35,6 +35,7 @@ export const chatSocketRoute: Route = {
         else sessionOf(peer).binary(sizeOf(message));
       },
       pong: () => session?.pong(),
+      ping: () => session?.pinged(),
       drain: () => session?.drained(),
       close: () => session?.closed(),
       error: () => session?.closed(),

@@ -36,6 +36,8 @@ export interface ChatSession {
   /** @param bytes length of the frame */
   binary(bytes: number): void;
   pong(): void;
+  /** The other side pings; the runtime has answered */
+  pinged(): void;
   drained(): void;
   /** The connection is gone */
   closed(): void;
@@ -46,6 +48,7 @@ const MAX_QUEUED = 8;
 const NORMAL = 1000;
 const TOO_BIG = 1009;
 const TRY_AGAIN_LATER = 1013;
+const TOO_SLOW = "Reader too slow";
 
 /** DESIGN.md section 4: a connection is one conversation, answers one message at a time and queues eight more. */
 export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): ChatSession {
@@ -86,7 +89,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   }
 
   function reply(frame: string): void {
-    if (!outbox.send(frame) && open) close(TRY_AGAIN_LATER, "Reader too slow");
+    if (!outbox.send(frame) && open) close(TRY_AGAIN_LATER, TOO_SLOW);
   }
 
   function fail(code: string, message: string): void {
@@ -198,7 +201,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   }
 
   function giveUp(runId: string, seq: number): void {
-    close(TRY_AGAIN_LATER, `Reader too slow; resume run_id=${runId} after=${seq}`);
+    close(TRY_AGAIN_LATER, `${TOO_SLOW}; resume run_id=${runId} after=${seq}`);
   }
 
   return {
@@ -219,6 +222,9 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
       fail("invalid_request", "Cannot read a binary frame: send text");
     },
     pong: () => watch.alive(),
+    pinged() {
+      if (open && outbox.isOverfull()) close(TRY_AGAIN_LATER, TOO_SLOW);
+    },
     drained: () => outbox.drained(),
     closed() {
       if (open) end();

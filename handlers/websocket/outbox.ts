@@ -24,6 +24,8 @@ export interface OutboxOptions {
 export interface Outbox {
   /** Hands a frame to the socket; does nothing once it is closed. @returns whether the reader is still worth waiting for */
   send(text: string): boolean;
+  /** Whether so much waits that the reader is given up: pongs, which the runtime sends, count too */
+  isOverfull(): boolean;
   /** Resolves when the reader has caught up, at once when it has: true; false when it is closed or too slow */
   ready(): boolean | Promise<boolean>;
   /** The runtime says that bytes have left */
@@ -60,6 +62,7 @@ export function createOutbox({ peer, clock, patienceMs }: OutboxOptions): Outbox
       }
       return !closed && peer.bufferedAmount <= GIVE_UP_BYTES;
     },
+    isOverfull: () => peer.bufferedAmount > GIVE_UP_BYTES,
     ready: () => (closed ? false : peer.bufferedAmount <= PAUSE_BYTES || caughtUp()),
     drained: () => wake(),
     close() {

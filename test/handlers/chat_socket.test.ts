@@ -347,6 +347,16 @@ test("a client that floods bad frames without reading is closed, not buffered fo
   assert.equal(peer.code(), 1013);
 });
 
+test("a peer that pings and never reads its pongs is given up", () => {
+  const { peer, ping } = open();
+  peer.bufferedAmount = 4 * MIB;
+  ping();
+  assert.equal(peer.code(), undefined);
+  peer.bufferedAmount = 4 * MIB + 1;
+  ping();
+  assert.equal(peer.code(), 1013);
+});
+
 test("a socket that closes under a write ends the session quietly", async () => {
   const { say, clock, peer, runs } = open();
   peer.closedWith = { code: 1006, reason: "" };

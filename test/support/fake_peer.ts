@@ -54,6 +54,8 @@ export function connect(hooks: Partial<Hooks>, fake: FakePeer) {
   return {
     say: (value: unknown) => message(typeof value === "string" ? value : JSON.stringify(value)),
     sendBinary: message,
+    /** The other side pings; the runtime puts the pong into the buffer */
+    ping: () => void hooks.ping?.(peer, new Uint8Array(0)),
     drain: () => void hooks.drain?.(peer),
     leave: () => void hooks.close?.(peer, { code: 1006 }),
   };
