@@ -3,6 +3,7 @@ import { createPairing } from "./access/create_pairing.ts";
 import { createTickets } from "./access/create_tickets.ts";
 import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
+import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
@@ -129,8 +130,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const { gateway } = config();
     const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];
     const commands = createCommandLookup();
-    const processes = createProcesses({ commands, clock, home, ownPaths });
+    const marker = await loadMarker({ store, random, dataDir });
+    const processes = createProcesses({ commands, clock, home, ownPaths, marker: marker.text });
     closing.push(() => processes.close());
+    if (marker.known) {
+      const killed = await processes.killLeftovers();
+      if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
+    }
     const tools = createToolDoor({
       tools: BUILTIN_TOOLS,
       services: {
@@ -219,6 +225,21 @@ async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Pro
   const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
   closing.push(() => store.close());
   return store;
+}
+
+/**
+ * What this data directory's processes are known by, kept from the first start on. The folder's name is a part of it: a copy of
+ * the folder has other processes.
+ */
+async function loadMarker(
+  { store, random, dataDir }: { readonly store: Store; readonly random: Random; readonly dataDir: string },
+): Promise<{ readonly text: string; readonly known: boolean }> {
+  const place = canonicalDigest(dataDir).slice(0, 16);
+  const found = (await store.get("processes", "marker"))?.body;
+  const known = typeof found === "object" && found !== null && "marker" in found && typeof found.marker === "string";
+  const marker = known ? String(found.marker) : random.id("gateway_");
+  if (!known) await store.batch([{ op: "put", collection: "processes", key: "marker", body: { v: 1, marker } }]);
+  return { text: `${marker}.${place}`, known };
 }
 
 interface AgentParts extends ServicesOptions {

@@ -8,6 +8,7 @@ import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
 import { memoryStore } from "./memory/memory_store.ts";
 import { taskPlan } from "./memory/task_plan.ts";
+import { processTool } from "./process/process_tool.ts";
 import { shell } from "./process/shell.ts";
 import type { Tool } from "./runtime/tool.ts";
 
@@ -24,4 +25,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   taskPlan,
   cliDiscovery,
   shell,
+  processTool,
 ];

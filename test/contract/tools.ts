@@ -85,4 +85,10 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "command",
     sample: { command: "ls -l src" },
   },
+  process_tool: {
+    access: "write",
+    enabled: "always",
+    fields: ["op", "command?", "id?", "offset?"],
+    sample: { op: "start", command: "ls -l src" },
+  },
 };

@@ -24,6 +24,7 @@ export interface ConfigChanges {
   readonly write_file?: Partial<Config["security"]["write_file"]>;
   readonly shell?: Partial<Config["security"]["shell"]>;
   readonly allowed_commands?: readonly string[];
+  readonly process?: Partial<Config["security"]["process"]>;
 }
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
@@ -45,6 +46,7 @@ export interface ToolBenchOptions {
   readonly tools?: readonly Tool[];
   readonly clock?: Clock;
   readonly variant?: FilesVariant;
+  readonly marker?: string;
   readonly timeoutMs?: number;
 }
 
@@ -56,7 +58,13 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const store = createMemoryStore();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
-  const processes = createProcesses({ commands, clock: systemClock, home: "/home/nobody", ownPaths: [] });
+  const processes = createProcesses({
+    commands,
+    clock: systemClock,
+    home: "/home/nobody",
+    ownPaths: [],
+    marker: options.marker ?? "test",
+  });
   const door = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,
     services: {
@@ -111,7 +119,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   };
 }
 
-function changed({ autonomy, read_file, write_file, shell, allowed_commands }: ConfigChanges): Config {
+function changed({ autonomy, read_file, write_file, shell, allowed_commands, process }: ConfigChanges): Config {
   const config = defaultConfig();
   return {
     ...config,
@@ -122,6 +130,7 @@ function changed({ autonomy, read_file, write_file, shell, allowed_commands }: C
       read_file: { ...config.security.read_file, ...read_file },
       write_file: { ...config.security.write_file, ...write_file },
       shell: { ...config.security.shell, ...shell },
+      process: { ...config.security.process, ...process },
     },
   };
 }

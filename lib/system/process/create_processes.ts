@@ -1,18 +1,23 @@
 import { realpath } from "node:fs/promises";
 import process from "node:process";
-import { CancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
+import { killLeftovers, MARKER_VARIABLE } from "./kill_leftovers.ts";
+import type { CommandLine } from "./process_group.ts";
+import { createProcessTable } from "./process_table.ts";
 import type { Processes, ProcessRequest } from "./processes.ts";
-import { type CommandLine, runCommand } from "./run_command.ts";
+import { runCommand } from "./run_command.ts";
 import { contain, type Containment, findContainment } from "./sandbox.ts";
 import { forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
 
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: CommandLookup;
   readonly clock: Clock;
+  /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
+  readonly marker: string;
 }
 
 /** All that a program gets to know: no variable of the gateway, and a home without configuration files or keys. */
@@ -25,14 +30,19 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
 
 /** Programs for tools. Nothing is started before the first call. */
 export function createProcesses(options: ProcessesOptions): Processes {
-  const { commands, clock } = options;
+  const { commands, clock, marker } = options;
+  const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker };
   const closing = new AbortController();
-  const running = new Set<Promise<unknown>>();
+  const working = new Set<Promise<unknown>>();
+  const table = createProcessTable(clock);
   let found: Promise<Containment> | undefined;
   const containment = () => (found ??= findContainment(commands, clock));
   let launcher: Promise<readonly string[]> | undefined;
 
   const lineOf = async ({ words, scope }: ProcessRequest): Promise<CommandLine> => {
+    if (process.platform === "win32") {
+      throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
+    }
     const [command = "", ...args] = words;
     const file = await commands.find(command);
     if (file === undefined) {
@@ -42,7 +52,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
       );
     }
     await screenArguments(args, scope, options);
-    return { file, args, cwd: await realpath(scope.workspaceRoot), env: ENVIRONMENT };
+    return { file, args, cwd: await realpath(scope.workspaceRoot), env };
   };
 
   const containedLine = async (line: CommandLine, request: ProcessRequest): Promise<CommandLine | undefined> => {
@@ -64,35 +74,50 @@ export function createProcesses(options: ProcessesOptions): Processes {
     );
   };
 
-  const run = async (request: ProcessRequest) => {
-    if (process.platform === "win32") {
-      throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
-    }
-    const signal = AbortSignal.any([request.signal, closing.signal]);
+  /** The line to start: inside the sandbox, else behind what ends it with the gateway. */
+  const prepare = async (request: ProcessRequest) => {
     const line = await lineOf(request);
     const inside = await containedLine(line, request);
-    const [file = line.file, ...prefix] = await (launcher ??= findLauncher(options));
-    const outside = { ...line, file, args: prefix.length === 0 ? line.args : [...prefix, line.file, ...line.args] };
-    const result = await runCommand(inside ?? outside, {
-      timeoutMs: request.timeoutMs,
-      maxOutputBytes: request.maxOutputBytes,
-      signal,
-      clock,
-    });
-    return { ...result, contained: inside !== undefined };
+    if (inside !== undefined) return { line: inside, contained: true };
+    const [file, ...prefix] = await (launcher ??= findLauncher(options));
+    if (file === undefined) return { line, contained: false };
+    return { line: { ...line, file, args: [...prefix, line.file, ...line.args] }, contained: false };
+  };
+
+  /** `close()` waits for it. */
+  const track = <T>(work: Promise<T>): Promise<T> => {
+    const settled = work.catch(() => {}).finally(() => working.delete(settled));
+    working.add(settled);
+    return work;
+  };
+
+  const run: Processes["run"] = async (request) => {
+    const { line, contained } = await prepare(request);
+    const { timeoutMs, maxOutputBytes } = request;
+    const signal = AbortSignal.any([request.signal, closing.signal]);
+    return { ...await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock }), contained };
+  };
+
+  const start: Processes["start"] = async (request) => {
+    const { line, contained } = await prepare(request);
+    const { words, maxProcesses, maxOutputBytes } = request;
+    const signal = AbortSignal.any([request.signal, closing.signal]);
+    if (signal.aborted) throw cancelError(signal);
+    return await table.start(line, { words, contained, maxProcesses, maxOutputBytes });
   };
 
   return {
     containment,
-    run(request) {
-      const work = run(request);
-      const settled = work.catch(() => {}).finally(() => running.delete(settled));
-      running.add(settled);
-      return work;
-    },
+    run: (request) => track(run(request)),
+    start: (request) => track(start(request)),
+    list: table.list,
+    output: (id, read) => ({ ...table.output(id, read), process: table.get(id) }),
+    kill: table.kill,
+    killLeftovers: () => killLeftovers(marker),
     async close() {
       closing.abort(new CancelError("shutdown"));
-      await Promise.all(running);
+      await Promise.all(working);
+      await table.killAll();
     },
   };
 }

@@ -1,3 +1,5 @@
+import type { OutputPart } from "./output_ring.ts";
+import type { ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
 import type { Containment } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
@@ -12,8 +14,29 @@ export interface Processes {
    * of `screenArguments`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
-  run(request: ProcessRequest): Promise<ProcessResult>;
-  /** Kills what runs and waits for it. Later calls of `run` throw a CancelError. Repeating it does nothing */
+  run(request: ProcessRequest & { readonly timeoutMs: number }): Promise<ProcessResult>;
+  /**
+   * Starts a process that runs on until it ends, is killed, or the gateway closes.
+   * @throws {ToolError} as `run`, and `too_many_processes`
+   * @throws {CancelError} as `run`, before anything is started
+   */
+  start(request: ProcessRequest & { readonly maxProcesses: number }): Promise<ProcessInfo>;
+  /** Those that run, and the last that ended, by their start */
+  list(): readonly ProcessInfo[];
+  /**
+   * What a process wrote, both streams as they came.
+   * @param options.offset bytes from the first one ever written
+   * @throws {ToolError} `process_not_found`
+   */
+  output(
+    id: string,
+    options: { readonly offset: number; readonly maxBytes: number },
+  ): OutputPart & { readonly process: ProcessInfo };
+  /** Kills a process with all it started, and waits for its end. @throws {ToolError} `process_not_found` */
+  kill(id: string): Promise<ProcessInfo>;
+  /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */
+  killLeftovers(): Promise<number>;
+  /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
   close(): Promise<void>;
 }
 
@@ -23,8 +46,7 @@ export interface ProcessRequest {
   readonly scope: ArgumentScope;
   /** `auto`: contained where that works; `require`: refused elsewhere */
   readonly sandbox: "auto" | "require" | "off";
-  readonly timeoutMs: number;
-  /** Kept of each stream */
+  /** Kept: of each stream by `run`, of both together by `start` */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
 }

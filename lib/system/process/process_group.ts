@@ -1,0 +1,79 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import process from "node:process";
+import type { Readable } from "node:stream";
+import { ToolError } from "../../base/errors.ts";
+
+/** A program as the operating system starts it: no shell in between. */
+export interface CommandLine {
+  /** Absolute path */
+  readonly file: string;
+  readonly args: readonly string[];
+  /** Absolute path of the working folder */
+  readonly cwd: string;
+  /** The whole environment: nothing is inherited */
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** How a program ended by itself or by a signal. */
+export type Exit =
+  | { readonly kind: "exit"; readonly code: number }
+  | { readonly kind: "signal"; readonly name: string };
+
+/** A started program, the leader of a process group of its own, with nothing on its input. */
+export interface ProcessGroup {
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** undefined when it could not be started */
+  readonly pid: number | undefined;
+  /** Rejects with a ToolError `command_not_started` */
+  readonly exited: Promise<Exit>;
+  /** After the exit, when nothing holds its output open any more */
+  readonly closed: Promise<"closed">;
+  /** Sends SIGKILL to all that is left in the group; nothing when there is nobody */
+  kill(): void;
+}
+
+/** @throws {ToolError} `command_not_started`, when the operating system refuses at once */
+export function startGroup(line: CommandLine): ProcessGroup {
+  const child = start(line);
+  const exited = new Promise<Exit>((resolve, reject) => {
+    child.once("error", (error) => reject(notStarted(line.file, error)));
+    child.once("exit", (code, name) => {
+      resolve(name === null ? { kind: "exit", code: code ?? 0 } : { kind: "signal", name });
+    });
+  });
+  // Whoever waits is told; nobody has to wait
+  exited.catch(() => {});
+  return {
+    stdout: child.stdout,
+    stderr: child.stderr,
+    pid: child.pid,
+    exited,
+    closed: new Promise((resolve) => child.once("close", () => resolve("closed"))),
+    kill() {
+      if (child.pid === undefined) return;
+      try {
+        process.kill(-child.pid, "SIGKILL");
+      } catch {
+        // Nobody is left in it
+      }
+    },
+  };
+}
+
+type Child = ChildProcess & { readonly stdout: Readable; readonly stderr: Readable };
+
+function start({ file, args, cwd, env }: CommandLine): Child {
+  try {
+    return spawn(file, args, { cwd, env, detached: true, shell: false, stdio: ["ignore", "pipe", "pipe"] });
+  } catch (error) {
+    throw notStarted(file, error);
+  }
+}
+
+function notStarted(file: string, error: unknown): ToolError {
+  const reason = error instanceof Error && "code" in error ? String(error.code) : "an unknown error";
+  return new ToolError("command_not_started", `Cannot start "${file}": the operating system says ${reason}`, {
+    cause: error,
+  });
+}

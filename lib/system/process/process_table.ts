@@ -1,0 +1,139 @@
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
+import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
+
+/** A process that was started to run on. */
+export interface ProcessInfo {
+  /** `p1`, `p2`, ...; new ones after a restart of the gateway */
+  readonly id: string;
+  readonly words: readonly string[];
+  /** `killed`: by `kill`, by the end of the gateway, or for writing more than FLOOD_BYTES */
+  readonly state: { readonly kind: "running" | "killed" } | Exit;
+  /** Milliseconds since the epoch */
+  readonly startedAt: number;
+  readonly contained: boolean;
+}
+
+export interface ProcessTable {
+  /** @throws {ToolError} `too_many_processes`, `command_not_started` */
+  start(line: CommandLine, options: StartOptions): Promise<ProcessInfo>;
+  list(): readonly ProcessInfo[];
+  /** @throws {ToolError} `process_not_found` */
+  get(id: string): ProcessInfo;
+  /** Both streams as they came. @throws {ToolError} `process_not_found` */
+  output(id: string, options: { readonly offset: number; readonly maxBytes: number }): OutputPart;
+  /** Kills the whole group and waits for its end; nothing when it has ended. @throws {ToolError} `process_not_found` */
+  kill(id: string): Promise<ProcessInfo>;
+  killAll(): Promise<void>;
+}
+
+export interface StartOptions {
+  readonly words: readonly string[];
+  readonly contained: boolean;
+  /** Running at the same time; as many ended ones are kept to be read */
+  readonly maxProcesses: number;
+  /** Kept of the output */
+  readonly maxOutputBytes: number;
+}
+
+/** What a process may write in all: reading it costs time of the gateway */
+export const FLOOD_BYTES = 1_073_741_824;
+/** How long a process that was just started is watched, so that one that cannot start is an error */
+const SETTLE_MS = 50;
+/** A process that outlived its leader may hold the output open */
+const CLOSE_MS = 250;
+
+interface Entry {
+  readonly info: Omit<ProcessInfo, "state">;
+  readonly group: ProcessGroup;
+  readonly ring: OutputRing;
+  /** Settles once nothing of it runs */
+  readonly ended: Promise<void>;
+  state: ProcessInfo["state"];
+  killed: boolean;
+}
+
+/** The processes of one gateway, in the order of their start. */
+export function createProcessTable(clock: Clock): ProcessTable {
+  const entries = new Map<string, Entry>();
+  let count = 0;
+
+  const toInfo = ({ info, state }: Entry): ProcessInfo => ({ ...info, state });
+  const find = (id: string): Entry => {
+    const entry = entries.get(id);
+    if (entry !== undefined) return entry;
+    const ids = [...entries.keys()].join(", ") || "none";
+    throw new ToolError(
+      "process_not_found",
+      `Cannot find the process ${JSON.stringify(id.slice(0, 40))}: the processes are ${ids}`,
+    );
+  };
+  const makeRoom = (maxProcesses: number) => {
+    const ended = [...entries].filter(([, entry]) => entry.state.kind !== "running");
+    const running = entries.size - ended.length;
+    if (running >= maxProcesses) {
+      throw new ToolError(
+        "too_many_processes",
+        `Cannot start a process: ${running} are running, and [security.process] max_processes allows ${maxProcesses}; kill one first`,
+      );
+    }
+    for (const [id] of ended.slice(0, Math.max(0, ended.length - maxProcesses + 1))) entries.delete(id);
+  };
+  const kill = async (entry: Entry) => {
+    if (entry.state.kind === "running") {
+      entry.killed = true;
+      entry.group.kill();
+    }
+    await entry.ended;
+  };
+
+  return {
+    async start(line, { words, contained, maxProcesses, maxOutputBytes }) {
+      makeRoom(maxProcesses);
+      const group = startGroup(line);
+      const ring = createOutputRing(maxOutputBytes);
+      const entry: Entry = {
+        info: { id: `p${++count}`, words, startedAt: clock.now(), contained },
+        group,
+        ring,
+        ended: group.exited.then(async (exit) => {
+          await Promise.race([group.closed, clock.sleep(CLOSE_MS)]);
+          group.kill();
+          group.stdout.destroy();
+          group.stderr.destroy();
+          entry.state = entry.killed ? { kind: "killed" } : exit;
+        }).catch(() => void entries.delete(entry.info.id)),
+        state: { kind: "running" },
+        killed: false,
+      };
+      let written = 0;
+      for (const stream of [group.stdout, group.stderr]) {
+        stream.on("data", (chunk: Uint8Array) => {
+          ring.write(chunk);
+          written += chunk.length;
+          if (written <= FLOOD_BYTES || entry.killed) return;
+          entry.killed = true;
+          group.kill();
+        });
+        // A pipe that breaks has ended; how the process ended says why
+        stream.on("error", () => {});
+      }
+      entries.set(entry.info.id, entry);
+      // One that cannot be started at all rejects here
+      await Promise.race([group.exited.then(() => entry.ended), clock.sleep(SETTLE_MS)]);
+      return toInfo(entry);
+    },
+    list: () => [...entries.values()].map(toInfo),
+    get: (id) => toInfo(find(id)),
+    output: (id, { offset, maxBytes }) => find(id).ring.read(offset, maxBytes),
+    async kill(id) {
+      const entry = find(id);
+      await kill(entry);
+      return toInfo(entry);
+    },
+    async killAll() {
+      await Promise.all([...entries.values()].map(kill));
+    },
+  };
+}

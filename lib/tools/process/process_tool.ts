@@ -1,0 +1,114 @@
+import * as v from "valibot";
+import type { ProcessInfo } from "../../system/process/process_table.ts";
+import { tokenize } from "../../system/process/tokenize.ts";
+import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
+import { requireOpFields } from "../runtime/op_fields.ts";
+import type { ToolResult } from "../runtime/tool.ts";
+import { allowedWords } from "./allowed_words.ts";
+import { commandScope } from "./command_scope.ts";
+
+/** Of one answer: the rest is read from `next_offset` on */
+const MAX_ANSWER_BYTES = 65_536;
+
+/** `process_tool`: allowed commands that run on while the agent works (DESIGN.md section 8, "Processes"). */
+export const processTool = defineTool({
+  name: "process_tool",
+  description:
+    "Starts an allowed command that runs on in the workspace, lists such processes, reads their output from an offset, kills them. All end with the gateway",
+  access: "write",
+  enabled: "always",
+  needs: ["processes"],
+  input: v.strictObject({
+    op: v.pipe(v.picklist(["start", "list", "output", "kill"]), v.description("What to do")),
+    command: v.optional(
+      v.pipe(
+        v.string(),
+        v.minLength(1),
+        v.maxLength(1_048_576),
+        v.description("start: the command and its arguments, by the rules of the shell tool"),
+      ),
+    ),
+    id: v.optional(
+      v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("output, kill: id that start returned")),
+    ),
+    offset: v.optional(
+      v.pipe(
+        v.number(),
+        v.integer(),
+        v.minValue(0),
+        v.maxValue(Number.MAX_SAFE_INTEGER),
+        v.description("output: byte to read from, as the last answer's next_offset. Default 0"),
+      ),
+    ),
+  }),
+  check: (input) => {
+    requireOpFields("process_tool", input, { start: ["command"], output: ["id"], kill: ["id"] });
+    if (input.op === "start") tokenize(input.command ?? "");
+  },
+  effects: ({ op, command = "" }) => (op === "start" ? { command: tokenize(command) } : {}),
+  async run({ op, command = "", id = "", offset = 0 }, context) {
+    const { processes } = context.services;
+    switch (op) {
+      case "start":
+        return await start(command, context);
+      case "list": {
+        const all = processes.list();
+        return { output: all.map(describe).join("\n") || "no processes", isError: false, data: all.map(toData) };
+      }
+      case "output": {
+        const part = processes.output(id, { offset, maxBytes: MAX_ANSWER_BYTES });
+        const dropped = part.offset > offset ? [`[The first ${part.offset} bytes are no longer kept]`] : [];
+        const { nextOffset, total } = part;
+        const head = `${describe(part.process)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
+        const text = part.text === "" ? [] : [part.text];
+        return {
+          output: [head, ...dropped, ...text].join("\n"),
+          isError: false,
+          data: { ...toData(part.process), offset: part.offset, next_offset: nextOffset, total },
+        };
+      }
+      case "kill": {
+        const info = await processes.kill(id);
+        return { output: describe(info), isError: false, data: toData(info) };
+      }
+    }
+  },
+});
+
+async function start(command: string, context: ContextWith<"processes">): Promise<ToolResult> {
+  const { shell, process: limits, allowed_commands: allowed } = context.config.security;
+  const words = allowedWords(command, context, {
+    allowed: [...allowed, ...limits.allowed_commands],
+    list: "[security] or [security.process] allowed_commands",
+  });
+  const info = await context.services.processes.start({
+    words,
+    scope: commandScope(context),
+    sandbox: shell.sandbox,
+    maxProcesses: limits.max_processes,
+    maxOutputBytes: limits.max_output_bytes,
+    signal: context.signal,
+  });
+  return { output: describe(info), isError: false, data: toData(info) };
+}
+
+function describe(info: ProcessInfo): string {
+  return `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(info.words.join(" "))}`;
+}
+
+/** `running`, `killed`, the exit code, or `signal:<name>`. */
+function statusOf({ state }: ProcessInfo): string {
+  switch (state.kind) {
+    case "exit":
+      return String(state.code);
+    case "signal":
+      return `signal:${state.name}`;
+    default:
+      return state.kind;
+  }
+}
+
+function toData(info: ProcessInfo): Readonly<Record<string, unknown>> {
+  const { id, words, contained, startedAt } = info;
+  return { id, status: statusOf(info), words, contained, started_at: new Date(startedAt).toISOString() };
+}

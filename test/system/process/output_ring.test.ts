@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { createOutputRing } from "../../../lib/system/process/output_ring.ts";
+
+test("read in parts it gives the whole, for any text and any cuts", () => {
+  fc.assert(
+    fc.property(fc.string({ unit: "binary" }), fc.integer({ min: 4, max: 20 }), (given, limit) => {
+      const text = given.toWellFormed();
+      const ring = createOutputRing(100_000);
+      const bytes = new TextEncoder().encode(text);
+      for (let at = 0; at < bytes.length; at += 3) ring.write(bytes.slice(at, at + 3));
+      let read = "";
+      for (let offset = 0; offset < bytes.length;) {
+        const part = ring.read(offset, limit);
+        assert.ok(part.nextOffset > offset);
+        read += part.text;
+        offset = part.nextOffset;
+      }
+      assert.equal(read, text);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("keeps the last bytes and says where they begin", () => {
+  const ring = createOutputRing(10);
+  for (let i = 0; i < 10; i++) ring.write(new TextEncoder().encode(`${i}${i}${i}`));
+  assert.deepEqual(ring.read(0, 100), { text: "6777888999", offset: 20, nextOffset: 30, total: 30 });
+  assert.deepEqual(ring.read(25, 3), { text: "889", offset: 25, nextOffset: 28, total: 30 });
+  assert.deepEqual(ring.read(50, 3), { text: "", offset: 30, nextOffset: 30, total: 30 });
+});
