@@ -1,4 +1,5 @@
 import { ToolError } from "../../lib/base/errors.ts";
+import { userConfigFile } from "../../lib/config/folders.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
@@ -33,7 +34,7 @@ export const policyExplainCommand = defineCliCommand({
       config: () => config,
       workspaceRoot: running?.workspace ?? workspace,
       home: context.io.home,
-      ownPaths: [dataDir, ...(file === undefined ? [] : [file.path])],
+      ownPaths: [dataDir, file?.path ?? userConfigFile(context.io)],
     });
     const judged = policy.judge(tool, await readInput(input, context.io));
     if (judged.kind === "bad_input") {

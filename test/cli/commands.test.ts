@@ -144,3 +144,11 @@ test("a data directory held by a gateway that does not answer is not opened", ()
     assert.equal(code, 1);
     assert.match(stderr, /does not answer/);
   }));
+
+test("without a configuration file, the one the next start would read is closed to tools", () =>
+  onMachine(async ({ run, home }) => {
+    const input = ".config/postern/postern.toml";
+    const { code, stderr } = await run(["tools", "call", "read_file", "--input", input, "--workspace", home]);
+    assert.equal(code, 1);
+    assert.match(stderr, /forbidden path ".*\/\.config\/postern\/postern\.toml"/);
+  }));
