@@ -7,6 +7,9 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { allowedWords } from "./allowed_words.ts";
 import { commandScope } from "./command_scope.ts";
 
+/** What the first command needs beside its own time: looking for the sandbox */
+const START_MS = 15_000;
+
 /** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
 export const shell = defineTool({
   name: "shell",
@@ -15,6 +18,8 @@ export const shell = defineTool({
   access: "write",
   enabled: "always",
   needs: ["processes"],
+  // The command's own limit comes first and keeps what it wrote
+  timeoutMs: ({ security }) => security.shell.timeout_secs * 1000 + START_MS,
   input: v.strictObject({
     command: v.pipe(
       v.string(),

@@ -31,7 +31,7 @@ export interface ToolDoorOptions extends ToolPolicyOptions {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly redact: (text: string) => string;
-  /** Milliseconds one call may take. Default 120,000 */
+  /** Milliseconds one call may take, where its tool does not say. Default 120,000 */
   readonly timeoutMs?: number;
 }
 
@@ -98,7 +98,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
 
   const run = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Ended> => {
     const config = options.config();
-    const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+    const timeoutMs = tool.timeoutMs?.(config) ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     const started = options.clock.monotonic();
     const work = (signal: AbortSignal) =>
       prepared.run({

@@ -27,6 +27,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** What to set to enable it; required unless `enabled` is `always` */
   readonly enabledBy?: string;
   readonly needs: readonly N[];
+  /** Milliseconds one call may take, where its own configuration has a limit. Default: the door's */
+  readonly timeoutMs?: (config: Config) => number;
   /** Every property with a description; plain validations alone, since it becomes the JSON Schema */
   readonly input: S;
   /** The first property, when an input that is no JSON object is its value */
@@ -77,6 +79,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     enabled: definition.enabled,
     enabledBy: definition.enabledBy,
     needs: definition.needs,
+    timeoutMs: definition.timeoutMs,
     inputSchema,
     prepare,
     execute: async (text, context) => await prepare(text).run(context),

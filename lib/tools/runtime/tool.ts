@@ -25,6 +25,8 @@ export interface Tool {
   /** It receives these services and nothing else */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
+  /** Milliseconds one call may take; default: the door's */
+  readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
   /** prepare and run in one: the specification's contract. @throws {ToolError} */

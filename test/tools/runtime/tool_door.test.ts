@@ -226,6 +226,17 @@ test("a call over its time limit is stopped and says so", async () => {
   assert.equal(clock.pending(), 0);
 });
 
+test("a tool may have a time limit of its own, from the newest configuration", async () => {
+  const clock = createFakeClock();
+  const slow = tool((context) => context.clock.sleep(3_600_000, context.signal).then(() => done("late")));
+  const { call } = bench([{ ...slow, timeoutMs: ({ security }) => security.shell.timeout_secs * 5000 }], { clock });
+  const calling = call("probe", "x");
+  await clock.advance(299_000);
+  await clock.advance(1000);
+  assert.equal((await calling).result.output, 'Cannot finish "probe": it was stopped after 300 s');
+  assert.equal(clock.pending(), 0);
+});
+
 test("what a tool throws because it was stopped is the stopping", async () => {
   const clock = createFakeClock();
   const abortError = (signal: AbortSignal) =>
