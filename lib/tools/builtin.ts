@@ -1,3 +1,4 @@
+import { applyPatch } from "./files/apply_patch.ts";
 import { contentSearch } from "./files/content_search.ts";
 import { fileEdit } from "./files/file_edit.ts";
 import { globSearch } from "./files/glob_search.ts";
@@ -19,6 +20,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   contentSearch,
   writeFile,
   fileEdit,
+  applyPatch,
   memoryStore,
   memoryRecall,
   memoryForget,

@@ -8,6 +8,8 @@ export interface ToolRow {
   readonly fields: readonly string[];
   /** The field that a plain text is, where the tool has a text form */
   readonly textField?: string;
+  /** Where not any text will do, one that will */
+  readonly textSample?: string;
   /** An input that is fine by its schema */
   readonly sample: Readonly<Record<string, unknown>>;
 }
@@ -45,6 +47,14 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "when configured",
     fields: ["path", "edits", "dry_run?"],
     sample: { path: "notes.txt", edits: [{ old_text: "one", new_text: "two" }], dry_run: true },
+  },
+  apply_patch: {
+    access: "write",
+    enabled: "when configured",
+    fields: ["patch", "dry_run?"],
+    textField: "patch",
+    textSample: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch",
+    sample: { patch: "*** Begin Patch\n*** Delete File: notes.txt\n*** End Patch", dry_run: true },
   },
   memory_store: {
     access: "state",

@@ -49,7 +49,8 @@ for (const tool of BUILTIN_TOOLS) {
     assert.match(prepared.digest, /^[0-9a-f]{64}$/);
     if (row.textField !== undefined) {
       assert.equal(row.textField, Object.keys(schema.properties)[0]);
-      assert.deepEqual(tool.prepare("plain text").input, { [row.textField]: "plain text" });
+      const { textSample = "plain text" } = row;
+      assert.deepEqual(tool.prepare(textSample).input, { [row.textField]: textSample });
     }
   });
 

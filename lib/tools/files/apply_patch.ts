@@ -1,0 +1,114 @@
+import * as v from "valibot";
+import { ToolError } from "../../base/errors.ts";
+import type { FileChange, Inspected } from "../../system/files/files.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
+import { editableText } from "./editable_text.ts";
+import { applyHunks } from "./patch/apply_hunks.ts";
+import { parsePatch, type PatchSection, pathsOf } from "./patch/parse_patch.ts";
+import { pathLine } from "./search_pattern.ts";
+import { maxEditedBytes, toWritable } from "./write_limit.ts";
+import { writeScope } from "./write_scope.ts";
+
+/** `apply_patch`: adds, deletes, changes and moves files, all or none (DESIGN.md section 8, "Files"). */
+export const applyPatch = defineTool({
+  name: "apply_patch",
+  description:
+    'Changes several files at once, all or none. The patch starts with "*** Begin Patch", ends with "*** End Patch", and has sections "*** Add File: p" with + lines, "*** Delete File: p", "*** Update File: p" with optional "*** Move to: q" and hunks: @@, or @@ and a line above, then lines that start with a space, - or +; "*** End of File" ties a hunk to the end',
+  access: "write",
+  enabled: (config) => config.security.write_file.enabled,
+  enabledBy: "[security.write_file] enabled = true",
+  needs: ["files"],
+  input: v.strictObject({
+    patch: v.pipe(v.string(), v.minLength(1), v.description("The patch, from *** Begin Patch to *** End Patch")),
+    dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
+  }),
+  textField: "patch",
+  check: ({ patch }) => void parsePatch(patch),
+  effects: ({ patch }) => ({ paths: pathsOf(parsePatch(patch)) }),
+  async run({ patch, dry_run: dryRun = false }, context) {
+    const planned = await plan(parsePatch(patch), context);
+    if (!dryRun) {
+      const changes = planned.flatMap(({ changes }) => changes);
+      await context.services.files.change(changes, writeScope(context), { signal: context.signal });
+    }
+    return {
+      output: [`dry_run=${dryRun} files=${planned.length}`, ...planned.map(({ line }) => line)].join("\n"),
+      isError: false,
+      data: { dry_run: dryRun, files: planned.map(({ done }) => done) },
+    };
+  },
+});
+
+/** One section, checked against the files there are. */
+interface Planned {
+  readonly changes: readonly FileChange[];
+  /** For the model, as `M src/a.ts` */
+  readonly line: string;
+  /** For programs */
+  readonly done: { readonly kind: PatchSection["kind"] | "move"; readonly path: string; readonly from?: string };
+}
+
+async function plan(sections: readonly PatchSection[], context: ContextWith<"files">): Promise<readonly Planned[]> {
+  const planned: Planned[] = [];
+  const seen = new Set<string>();
+  const inspect = async (path: string, maxBytes?: number): Promise<Inspected> => {
+    const found = await context.services.files.inspect(path, writeScope(context), { maxBytes });
+    if (seen.has(found.path)) {
+      throw new ToolError(
+        "patch_malformed",
+        `Cannot apply the patch: it names the file ${shown(path)} twice; put all its hunks in one section`,
+      );
+    }
+    seen.add(found.path);
+    return found;
+  };
+  const inspectNew = async (path: string): Promise<void> => {
+    const { file } = await inspect(path);
+    if (file !== undefined) {
+      throw new ToolError("file_exists", `Cannot add ${shown(path)}: it exists; "*** Update File:" changes it`);
+    }
+  };
+  for (const section of sections) {
+    const { path } = section;
+    switch (section.kind) {
+      case "add": {
+        await inspectNew(path);
+        const content = toWritable(path, section.content, context);
+        const change = { kind: "write", path, content, expected: undefined } as const;
+        planned.push({ changes: [change], line: `A ${pathLine(path)}`, done: { kind: "add", path } });
+        break;
+      }
+      case "delete": {
+        const { file } = await inspect(path);
+        if (file === undefined) throw new ToolError("not_found", `Cannot delete ${shown(path)}: it does not exist`);
+        const change = { kind: "remove", path, expected: file.version } as const;
+        planned.push({ changes: [change], line: `D ${pathLine(path)}`, done: { kind: "delete", path } });
+        break;
+      }
+      case "update": {
+        const { file } = await inspect(path, maxEditedBytes(context));
+        const { moveTo, hunks } = section;
+        const to = moveTo ?? path;
+        const content = toWritable(to, applyHunks(editableText(path, file), hunks, path), context);
+        // editableText refuses a file that is not there
+        const { version: expected = "", mode = 0 } = file ?? {};
+        if (moveTo === undefined) {
+          const change = { kind: "write", path, content, expected } as const;
+          planned.push({ changes: [change], line: `M ${pathLine(path)}`, done: { kind: "update", path } });
+          break;
+        }
+        await inspectNew(moveTo);
+        planned.push({
+          changes: [
+            { kind: "write", path: moveTo, content, expected: undefined, mode },
+            { kind: "remove", path, expected },
+          ],
+          line: `R ${pathLine(path)} -> ${pathLine(moveTo)}`,
+          done: { kind: "move", path: moveTo, from: path },
+        });
+      }
+    }
+  }
+  return planned;
+}

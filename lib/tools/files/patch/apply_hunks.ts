@@ -1,0 +1,105 @@
+import { ToolError } from "../../../base/errors.ts";
+import { shown } from "../../../system/files/parse_path.ts";
+import { createLineFinder, type LineFinder } from "./find_lines.ts";
+import type { Hunk } from "./parse_patch.ts";
+
+interface Line {
+  readonly text: string;
+  readonly ending: "" | "\n" | "\r\n";
+}
+
+/** Most of a line of the patch that a message repeats */
+const MAX_SHOWN = 80;
+
+/**
+ * A text with the hunks of one update applied, one after the other from the top.
+ *
+ * Kept lines stay as they are in the file, white space included; new lines end like the line before them; the last line ends,
+ * or does not end, with a newline as it did.
+ * @param path for messages
+ * @throws {ToolError} `patch_mismatch`, naming the hunk, counted from 1
+ */
+export function applyHunks(text: string, hunks: readonly Hunk[], path: string): string {
+  const lines = splitLines(text);
+  const finder = createLineFinder(lines.map((line) => line.text));
+  const result: Line[] = [];
+  let done = 0;
+  for (const [i, hunk] of hunks.entries()) {
+    const found = findHunk(hunk, { finder, from: done, count: lines.length });
+    if (typeof found !== "number") {
+      throw new ToolError("patch_mismatch", `Cannot apply the patch to ${shown(path)}: hunk ${i + 1}: ${found.reason}`);
+    }
+    for (; done < found; done++) result.push(lines[done] as Line); // Below the length
+    for (const line of hunk.lines) {
+      const old = lines[done];
+      if (line.kind === "add") result.push({ text: line.text, ending: endingNear(lines, done) });
+      else {
+        if (line.kind === "keep" && old !== undefined) result.push(old);
+        done++;
+      }
+    }
+  }
+  return joinLines(result.concat(lines.slice(done)), lines);
+}
+
+interface Search {
+  readonly finder: LineFinder;
+  /** What comes before was changed already */
+  readonly from: number;
+  readonly count: number;
+}
+
+function findHunk(hunk: Hunk, { finder, from, count }: Search): number | { readonly reason: string } {
+  let after = from;
+  for (const anchor of hunk.anchors) {
+    const at = finder.find([anchor], after);
+    if (typeof at !== "number") return notFound(`@@ ${anchor}`, at, finder.find([anchor], 0) !== undefined);
+    after = at + 1;
+  }
+  const old = hunk.lines.filter((line) => line.kind !== "add").map((line) => line.text);
+  if (old.length === 0) return hunk.anchors.length === 0 || hunk.endOfFile ? count : after;
+  const first = old.find((line) => line.trim() !== "") ?? "";
+  if (hunk.endOfFile) {
+    const at = count - old.length;
+    if (at >= after && finder.isAt(old, at)) return at;
+    return { reason: `${quoted(first)} and what follows are not the last lines of the file` };
+  }
+  const at = finder.find(old, after);
+  if (typeof at === "number") return at;
+  // The line of the last anchor may be repeated as the hunk's first line
+  const again = hunk.anchors.length > 0 && finder.isAt(old, after - 1) ? after - 1 : undefined;
+  return again ?? notFound(first, at, finder.find(old, 0) !== undefined);
+}
+
+function notFound(line: string, found: "ambiguous" | undefined, isBefore: boolean): { readonly reason: string } {
+  if (found === "ambiguous") {
+    return { reason: `${quoted(line)} is at several places, white space apart; copy the lines exactly` };
+  }
+  if (isBefore) return { reason: `${quoted(line)} is only before the hunk above it; hunks go from the top down` };
+  return { reason: `${quoted(line)} and what follows are not in the file; read it and copy the lines exactly` };
+}
+
+function quoted(line: string): string {
+  return JSON.stringify(line.length > MAX_SHOWN ? `${line.slice(0, MAX_SHOWN)}...` : line);
+}
+
+function splitLines(text: string): readonly Line[] {
+  const parts = text.split("\n");
+  const last = parts.pop() ?? "";
+  const lines = parts.map((part): Line =>
+    part.endsWith("\r") ? { text: part.slice(0, -1), ending: "\r\n" } : { text: part, ending: "\n" }
+  );
+  return last === "" ? lines : [...lines, { text: last, ending: "" }];
+}
+
+function endingNear(lines: readonly Line[], at: number): Line["ending"] {
+  return lines[at - 1]?.ending || lines[at]?.ending || lines[0]?.ending || "\n";
+}
+
+function joinLines(result: readonly Line[], before: readonly Line[]): string {
+  const endsOpen = before.at(-1)?.ending === "";
+  return result.map(({ text, ending }, i) => {
+    if (i < result.length - 1) return text + (ending || endingNear(before, before.length - 1));
+    return endsOpen ? text : text + ending;
+  }).join("");
+}
