@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { type CommandResult, runCommand, type RunCommandOptions } from "../../../lib/system/process/run_command.ts";
+import { isGone } from "../../support/is_gone.ts";
 
 const skip = process.platform === "win32" ? "there are no process groups on Windows" : false;
 const sh = (script: string, more: Partial<RunCommandOptions> = {}): Promise<CommandResult> =>
@@ -15,19 +15,6 @@ const sh = (script: string, more: Partial<RunCommandOptions> = {}): Promise<Comm
     clock: systemClock,
     ...more,
   });
-/** Waits until no process of this id is left; one that nobody has buried yet counts as gone. */
-async function isGone(pid: string): Promise<boolean> {
-  for (let i = 0; i < 100; i++) {
-    try {
-      process.kill(Number(pid), 0);
-      if (process.platform === "linux" && / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"))) return true;
-      await systemClock.sleep(20);
-    } catch {
-      return true;
-    }
-  }
-  return false;
-}
 
 test("gives exit code, both streams, the given environment alone, and an empty input", { skip }, async () => {
   const { ending, stdout, stderr } = await sh('echo "out $ONLY"; echo err >&2; cat; /usr/bin/env | wc -l; exit 3');

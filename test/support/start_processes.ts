@@ -1,0 +1,20 @@
+import process from "node:process";
+import { systemClock } from "../../lib/base/clock.ts";
+import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { createProcesses } from "../../lib/system/process/create_processes.ts";
+
+/** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
+const [workspaceRoot = "", marker = ""] = process.argv.slice(2);
+const commands = createCommandLookup();
+const processes = createProcesses({ commands, clock: systemClock, home: "/home/nobody", ownPaths: [], marker });
+const { id } = await processes.start({
+  words: ["sh", "-c", "echo $$ > leader; sleep 60 & echo $! > child; echo ready; wait"],
+  scope: { workspaceRoot, workspaceOnly: false, forbiddenPaths: [], allowSensitive: false },
+  sandbox: "off",
+  maxProcesses: 1,
+  maxOutputBytes: 100,
+  signal: new AbortController().signal,
+});
+while (processes.output(id, { offset: 0, maxBytes: 100 }).total === 0) await systemClock.sleep(10);
+console.log("started");
+await systemClock.sleep(60_000);

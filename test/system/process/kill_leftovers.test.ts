@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { killLeftovers } from "../../../lib/system/process/kill_leftovers.ts";
+import { ROOT, RUN } from "../../support/gateway_process.ts";
+import { isGone } from "../../support/is_gone.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+const skip = process.platform === "linux" ? false : "only Linux tells the environment of a process";
+
+test("kill -9 leaves nothing: the parent-death signal ends the process, the next start what it had started", {
+  skip,
+}, () =>
+  withWorkspace({}, async (workspace) => {
+    const marker = `killed-${process.pid}`;
+    const [command = "", ...options] = RUN;
+    const program = spawn(command, [...options, join(ROOT, "test/support/start_processes.ts"), workspace.root, marker]);
+    const exited = once(program, "exit");
+    try {
+      await once(program.stdout, "data");
+    } finally {
+      program.kill("SIGKILL");
+      await exited;
+    }
+    const idIn = (file: string) => readFileSync(workspace.path(file), "utf8");
+    if (await createCommandLookup().find("setpriv") !== undefined) assert.ok(await isGone(idIn("leader")));
+    assert.equal(await killLeftovers("another gateway's"), 0);
+    assert.ok(await killLeftovers(marker) >= 1);
+    assert.ok(await isGone(idIn("leader")));
+    assert.ok(await isGone(idIn("child")));
+    assert.equal(await killLeftovers(marker), 0);
+  }));
