@@ -20,14 +20,22 @@ const { folder, target, candidates, pauseMs, stop } = workerData as SwapOrder;
 let aside = 0;
 while (Atomics.load(stop, 0) === 0) {
   for (const candidate of candidates) {
-    try {
-      renameSync(join(folder, candidate), join(folder, target));
-    } catch {
+    if (!move(candidate, target)) {
       // A writer made something of that name meanwhile
-      renameSync(join(folder, target), join(folder, `aside_${aside++}`));
+      move(target, `aside_${aside++}`);
       continue;
     }
     Atomics.wait(stop, 0, 0, pauseMs);
-    renameSync(join(folder, target), join(folder, candidate));
+    move(target, candidate);
+  }
+}
+
+/** @returns false where a writer was faster */
+function move(from: string, to: string): boolean {
+  try {
+    renameSync(join(folder, from), join(folder, to));
+    return true;
+  } catch {
+    return false;
   }
 }
