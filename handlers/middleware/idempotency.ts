@@ -45,7 +45,9 @@ export function createIdempotency(services: Services): Idempotency {
     key: string,
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
-    const fingerprint = digest([context.target.search, await context.body()]);
+    // The one header that changes what a request does
+    const tools = request.headers.get("x-postern-tools") ?? "";
+    const fingerprint = digest([context.target.search, tools, await context.body()]);
     const flight = flights.get(scope);
     if (flight !== undefined) {
       checkSame(flight.fingerprint, fingerprint);

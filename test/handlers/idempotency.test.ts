@@ -223,3 +223,12 @@ test("a reply over 4 MiB reaches its client whole, is not kept, and a repeat is 
   assert.deepEqual([repeat.status, (await errorOf(repeat)).code], [409, "idempotency_conflict"]);
   assert.equal(stream.seen.calls, 1);
 });
+
+test("a repeat with another x-postern-tools asks for something else: 409", async () => {
+  const work = counting();
+  work.finish();
+  const { send } = createTestRouter({ routes: [post(work.handler)] });
+  await send("POST", "/work", { headers: key(), body: { a: 1 } });
+  const other = await send("POST", "/work", { headers: { ...key(), "x-postern-tools": "none" }, body: { a: 1 } });
+  assert.equal((await errorOf(other)).code, "idempotency_conflict");
+});
