@@ -47,7 +47,7 @@ const MAX_SECTIONS = 200;
  * Source: DESIGN.md section 8, "Files"
  */
 export function parsePatch(patch: string): readonly PatchSection[] {
-  const all = patch.replace(/\s+$/, "").split("\n");
+  const all = patch.trimEnd().split("\n");
   // A patch that is written with CRLF throughout means nothing by it
   const lines = all[0]?.endsWith("\r") ? all.map((line) => line.replace(/\r$/, "")) : all;
   if (lines[0]?.trimEnd() !== BEGIN) throw malformed(1, `it must be "${BEGIN}"`);

@@ -104,6 +104,12 @@ test("a malformed patch is refused with its line", () => {
   }
 });
 
+test("a megabyte of white space is read in no time", () => {
+  const text = patch("*** Update File: a", `-x${"\n ".repeat(500_000)}`, "+y");
+  const [section] = parsePatch(text);
+  assert.ok(section?.kind === "update" && section.hunks[0]?.lines.length === 500_002);
+});
+
 test("any text is a patch or a ToolError", () => {
   const line = fc.constantFrom(
     "*** Begin Patch",
