@@ -43,7 +43,7 @@ export async function holdPlace(path: string, { reach, rules }: {
     if (reached === undefined) continue;
     if (reached.kind === "file") {
       await reached.file.close();
-      throw notAFolder(names.slice(0, known).join("/"));
+      throw notAFolder(names.slice(0, known).join("/"), "write below");
     }
     const { folder } = reached;
     const missing = names.slice(known, -1);

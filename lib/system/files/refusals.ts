@@ -7,8 +7,8 @@ export function notAFile(path: string, action = "open"): ToolError {
 }
 
 /** A file where a folder is wanted. */
-export function notAFolder(path: string): ToolError {
-  return new ToolError("not_a_folder", `Cannot open ${shown(path)}: it is not a folder`);
+export function notAFolder(path: string, action = "open"): ToolError {
+  return new ToolError("not_a_folder", `Cannot ${action} ${shown(path)}: it is not a folder`);
 }
 
 /** A file with several names may be one that lies outside. */
