@@ -4,6 +4,7 @@ import { ToolError } from "../../base/errors.ts";
 import { createSlices, type Slices } from "../../base/slices.ts";
 import type { WalkedFile } from "../../system/files/files.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { limitField } from "./limit_field.ts";
 import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import { readScope } from "./read_scope.ts";
 import { matching, pathLine, searchPattern } from "./search_pattern.ts";
@@ -53,15 +54,7 @@ export const contentSearch = defineTool({
       ),
     ),
     case_insensitive: v.optional(v.pipe(v.boolean(), v.description("Whether case does not matter. Default false"))),
-    limit: v.optional(
-      v.pipe(
-        v.number(),
-        v.integer(),
-        v.minValue(1),
-        v.maxValue(MAX_LIMIT),
-        v.description(`Most matches to return, up to ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}`),
-      ),
-    ),
+    limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
   effects: ({ path = "." }) => ({ paths: [path] }),

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { createSlices } from "../../base/slices.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { limitField } from "./limit_field.ts";
 import { readScope } from "./read_scope.ts";
 import { matching, pathLine, searchPattern } from "./search_pattern.ts";
 
@@ -24,15 +25,7 @@ export const globSearch = defineTool({
       v.description("Glob relative to the searched folder: * and ? within a name, ** for any folders, [a-z], {a,b}"),
     ),
     path: v.optional(v.pipe(v.string(), v.minLength(1), v.description("Folder to search. Default: the allowed root"))),
-    limit: v.optional(
-      v.pipe(
-        v.number(),
-        v.integer(),
-        v.minValue(1),
-        v.maxValue(MAX_LIMIT),
-        v.description(`Most paths to return, up to ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}`),
-      ),
-    ),
+    limit: limitField("paths", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
   effects: ({ path = "." }) => ({ paths: [path] }),
