@@ -1,0 +1,71 @@
+import * as v from "valibot";
+
+/** States of a question to a person: `pending` until it is answered, expires or its run ends. */
+export const APPROVAL_STATUSES = ["pending", "approved", "denied", "expired", "cancelled"] as const;
+export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
+
+/** How far an answer reaches: this call alone, the same call in this run, or the same call for good. */
+export const REMEMBER = ["once", "run", "always"] as const;
+export type Remember = (typeof REMEMBER)[number];
+
+const time = v.string();
+
+/** A question to a person, as `/v1/approvals` shows it (DESIGN.md section 7). Times are ISO 8601. */
+export const approvalSchema = v.object({
+  id: v.string(),
+  object: v.literal("approval"),
+  status: v.picklist(APPROVAL_STATUSES),
+  tool: v.string(),
+  access: v.picklist(["read", "state", "write", "network"]),
+  /** What the tool would be given; known secrets in it are masked */
+  input: v.unknown(),
+  /** Why the policy asks, with what would allow the call without asking */
+  reason: v.string(),
+  /** The policy's rule, as `level:supervised/write` */
+  rule: v.string(),
+  workspace: v.string(),
+  /** Files the call would change, as they were when it was asked; null: there was none */
+  files: v.array(v.object({ path: v.string(), sha256: v.nullable(v.string()) })),
+  /** SHA-256 over all that the answer is bound to: tool, input, workspace, schema, executable and files */
+  digest: v.string(),
+  run_id: v.string(),
+  call_id: v.string(),
+  /** Id of the token that made the call */
+  requested_by: v.nullable(v.string()),
+  created_at: time,
+  expires_at: time,
+  /** What `remember: always` would store, word for word; null where it is refused */
+  always_rule: v.nullable(v.string()),
+  answered_at: v.nullable(time),
+  /** Id of the token that answered */
+  answered_by: v.nullable(v.string()),
+  note: v.nullable(v.string()),
+  remember: v.nullable(v.picklist(REMEMBER)),
+  /** The rule that the answer stored */
+  rule_id: v.nullable(v.string()),
+  /** When the call went through on it: an approval lets one call through */
+  used_at: v.nullable(time),
+});
+export type Approval = v.InferOutput<typeof approvalSchema>;
+
+/** An answer that was remembered: it stands for the same call in the same workspace. Times are ISO 8601. */
+export const approvalRuleSchema = v.object({
+  id: v.string(),
+  object: v.literal("approval_rule"),
+  decision: v.picklist(["approve", "deny"]),
+  scope: v.picklist(["run", "always"]),
+  /** With scope `run`: the run it counts in */
+  run_id: v.nullable(v.string()),
+  tool: v.string(),
+  workspace: v.string(),
+  /** The one input it stands for; known secrets in it are masked */
+  input: v.unknown(),
+  /** SHA-256 of the input's canonical JSON: what a call is compared by */
+  input_digest: v.string(),
+  /** The whole rule as a sentence */
+  text: v.string(),
+  created_at: time,
+  created_by: v.nullable(v.string()),
+  approval_id: v.string(),
+});
+export type ApprovalRule = v.InferOutput<typeof approvalRuleSchema>;

@@ -1,0 +1,98 @@
+import type { Caller } from "../base/records/caller.ts";
+import type { Approval, ApprovalRule, ApprovalStatus, Remember } from "../base/records/approval.ts";
+import type { RuleSubject } from "./approval_records.ts";
+import type { Access } from "./decision.ts";
+
+/** Bounds of approvals. */
+export const APPROVAL_LIMITS = {
+  /** Questions that may wait at once */
+  pending: 1_000,
+  /** Records of any state: over this the oldest that are answered make room */
+  records: 10_000,
+  /** Rules that are remembered */
+  rules: 1_000,
+  noteCharacters: 1_000,
+} as const;
+
+/** Who asked or answered: the door it came by, and the token's id. */
+export type Actor = Pick<Caller, "via" | "tokenId">;
+
+/** A question about one call. */
+export interface ApprovalQuestion extends RuleSubject {
+  readonly access: Access;
+  /** For the person; known secrets masked */
+  readonly input: unknown;
+  readonly reason: string;
+  /** The policy's rule; one of `always_ask` is never remembered */
+  readonly rule: string;
+  readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  /** Over all that the answer is bound to */
+  readonly digest: string;
+  readonly runId: string;
+  readonly callId: string;
+  readonly requestedBy: Actor;
+  /** How long an answer counts, and a question waits */
+  readonly timeoutMs: number;
+}
+
+export interface ApprovalReply {
+  readonly decision: "approve" | "deny";
+  /** Default `once` */
+  readonly remember?: Remember | undefined;
+  /** At most 1,000 characters, for whoever reads the record */
+  readonly note?: string | undefined;
+  readonly by: Actor;
+}
+
+/** Whether a call may go through on an approval. */
+export type ApprovalUse =
+  | { readonly ok: true; readonly approval: Approval }
+  /** `waiting`: it may still be answered */
+  | { readonly ok: false; readonly waiting: boolean; readonly reason: string };
+
+export interface ApprovalPage {
+  readonly approvals: readonly Approval[];
+  readonly hasMore: boolean;
+}
+
+/**
+ * Questions to a person as records: they outlive a restart, and expire into a denial (DESIGN.md section 7, "Approvals").
+ *
+ * One gateway owns a store's approvals. Metric: postern_approvals_total{decision}.
+ */
+export interface Approvals {
+  /** Files a question. @returns undefined when as many wait as may */
+  ask(question: ApprovalQuestion): Promise<Approval | undefined>;
+  /**
+   * Resolves when the question is settled, by its expiry at the latest.
+   * @throws {CancelError} when the signal aborts first; the question then stays as it is
+   */
+  settled(id: string, signal: AbortSignal): Promise<Approval>;
+  /**
+   * @throws {HttpError} 404 not_found; 409 conflict for one that is settled; 400 invalid_request for a `remember` that is refused
+   * @returns the approval, and the rule that was stored
+   */
+  answer(
+    id: string,
+    reply: ApprovalReply,
+  ): Promise<{ readonly approval: Approval; readonly rule: ApprovalRule | undefined }>;
+  /** Nobody needs the answer any more. Of a settled one nothing changes */
+  cancel(id: string): Promise<void>;
+  /** Lets the call of this digest through, once */
+  use(id: string, digest: string): Promise<ApprovalUse>;
+  get(id: string): Promise<Approval | undefined>;
+  /** Newest first. @param options.limit 1-1000; `after`: older than this one */
+  list(options: {
+    readonly status?: ApprovalStatus | undefined;
+    readonly limit: number;
+    readonly after?: string | undefined;
+  }): Promise<ApprovalPage>;
+  /** The rule that stands for this call, in this run or for good */
+  remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined>;
+  /** Newest first */
+  rules(): Promise<readonly ApprovalRule[]>;
+  /** @returns false for an unknown id */
+  revoke(ruleId: string, by: Actor): Promise<boolean>;
+  /** Settles what expired while no gateway ran, and forgets what was settled `days` ago (0: nothing) */
+  tidy(days: number): Promise<void>;
+}

@@ -1,0 +1,348 @@
+import { cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import type { Approval, ApprovalRule, ApprovalStatus } from "../base/records/approval.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Store, Write } from "../storage/store.ts";
+import {
+  APPROVAL_RULES,
+  APPROVALS,
+  type KeptApproval,
+  OPEN_APPROVALS,
+  parseApproval,
+  parseRule,
+  ruleIdOf,
+  ruleText,
+  toApprovalBody,
+  toRuleBody,
+} from "./approval_records.ts";
+import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import { createWaiters } from "./waiters.ts";
+
+export interface CreateApprovalsOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
+
+/** An approval as it lies in the store. */
+interface Found extends KeptApproval {
+  readonly version: number;
+}
+
+const PAGE = 200;
+/** A timer holds at most 24 days; a question may wait longer */
+const MAX_TIMER_MS = 24 * 60 * 60 * 1000;
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/** The approvals over a store. */
+export function createApprovals(options: CreateApprovalsOptions): Approvals {
+  const { store, clock, random, log } = options;
+  const waiters = createWaiters();
+  const counted = options.metrics.counter("postern_approvals_total", "Questions to a person that were settled", [
+    "decision",
+  ]);
+  const now = () => new Date(clock.now()).toISOString();
+
+  const find = async (id: string): Promise<Found | undefined> => {
+    const stored = await store.get(APPROVALS, id);
+    return stored === undefined ? undefined : { ...parseApproval(stored.body), version: stored.version };
+  };
+
+  /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
+  const change = async (found: Found, next: Approval, writes: readonly Write[] = []): Promise<boolean> => {
+    const { inputDigest, version } = found;
+    const body = toApprovalBody({ approval: next, inputDigest });
+    const settles = found.approval.status === "pending";
+    const written = await store.batch([
+      { op: "putIf", collection: APPROVALS, key: next.id, version, body },
+      ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
+      ...writes,
+    ]);
+    if (!written || !settles) return written;
+    counted.with(next.status).add();
+    const { id, run_id, call_id, tool, status, answered_by } = next;
+    log.info("Approval was settled", { approval_id: id, run_id, call_id, tool, status, answered_by });
+    waiters.wake(id);
+    return true;
+  };
+
+  /** The approval as it is now: one whose time is over is settled by whoever looks at it. */
+  const look = async (id: string): Promise<Found | undefined> => {
+    for (;;) {
+      const found = await find(id);
+      if (found === undefined || found.approval.status !== "pending" || !isOver(found.approval, clock.now())) {
+        return found;
+      }
+      const { expires_at } = found.approval;
+      await change(found, { ...found.approval, status: "expired", answered_at: expires_at });
+    }
+  };
+
+  /** Every id of a collection, the newest first. What is listed must not be deleted before the end. */
+  async function* idsOf(collection: string, after?: string): AsyncGenerator<string> {
+    for (let last = after;;) {
+      const page = await store.scan(collection, {
+        order: "created",
+        reverse: true,
+        limit: PAGE,
+        ...(last === undefined ? {} : { after: last }),
+      });
+      for (const { key } of page) yield last = key;
+      if (page.length < PAGE) return;
+    }
+  }
+
+  const settleExpired = async (): Promise<void> => {
+    for (const id of await Array.fromAsync(idsOf(OPEN_APPROVALS))) await look(id);
+  };
+
+  const toRule = (found: Found, { decision, remember, by }: ApprovalReply): ApprovalRule | undefined => {
+    if (remember === undefined || remember === "once") return undefined;
+    const { approval, inputDigest } = found;
+    const { tool, workspace, input, run_id } = approval;
+    const subject = { tool, workspace, inputDigest };
+    const runId = remember === "run" ? run_id : null;
+    return {
+      id: ruleIdOf(subject, runId),
+      object: "approval_rule",
+      decision,
+      scope: remember,
+      run_id: runId,
+      tool,
+      workspace,
+      input,
+      input_digest: inputDigest,
+      text: ruleText({ ...subject, input, decision }, runId),
+      created_at: now(),
+      created_by: by.tokenId,
+      approval_id: approval.id,
+    };
+  };
+
+  const makeRoom = async (): Promise<void> => {
+    if (await store.count(APPROVALS) < APPROVAL_LIMITS.records) return;
+    const oldest = await store.scan(APPROVALS, { order: "created", limit: PAGE });
+    const settled = oldest.filter(({ body }) => parseApproval(body).approval.status !== "pending");
+    if (settled.length > 0) {
+      await store.batch(settled.map(({ key }) => ({ op: "delete", collection: APPROVALS, key })));
+    }
+  };
+
+  return {
+    async ask(question) {
+      await makeRoom();
+      if (await store.count(OPEN_APPROVALS) >= APPROVAL_LIMITS.pending) {
+        await settleExpired();
+        if (await store.count(OPEN_APPROVALS) >= APPROVAL_LIMITS.pending) return undefined;
+      }
+      const { tool, workspace, inputDigest, input, runId, timeoutMs } = question;
+      const approval: Approval = {
+        id: random.id("apr_"),
+        object: "approval",
+        status: "pending",
+        tool,
+        access: question.access,
+        input,
+        reason: question.reason,
+        rule: question.rule,
+        workspace,
+        files: question.files.map(({ path, sha256 }) => ({ path, sha256 })),
+        digest: question.digest,
+        run_id: runId,
+        call_id: question.callId,
+        requested_by: question.requestedBy.tokenId,
+        created_at: now(),
+        expires_at: new Date(clock.now() + timeoutMs).toISOString(),
+        always_rule: question.rule.startsWith("always_ask:")
+          ? null
+          : ruleText({ tool, workspace, inputDigest, input, decision: "approve" }, null),
+        answered_at: null,
+        answered_by: null,
+        note: null,
+        remember: null,
+        rule_id: null,
+        used_at: null,
+      };
+      const key = approval.id;
+      await store.batch([
+        { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, inputDigest }) },
+        { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
+      ]);
+      return approval;
+    },
+
+    async settled(id, signal) {
+      for (;;) {
+        if (signal.aborted) throw cancelError(signal);
+        // Heard before it is looked at, so that no answer falls between
+        const news = waiters.listen(id, signal);
+        try {
+          const found = await look(id);
+          if (found === undefined) throw unknownApproval();
+          if (found.approval.status !== "pending") return found.approval;
+          const remaining = Date.parse(found.approval.expires_at) - clock.now();
+          const timer = clock.after(Math.min(remaining, MAX_TIMER_MS), news.wake);
+          await news.heard.finally(() => timer.clear());
+        } finally {
+          news.stop();
+        }
+      }
+    },
+
+    async answer(id, reply) {
+      const found = await look(id);
+      if (found === undefined) throw unknownApproval();
+      const { approval } = found;
+      if (approval.status !== "pending") throw settledBefore(approval.status);
+      const rule = toRule(found, reply);
+      if (rule !== undefined) {
+        if (approval.always_rule === null) throw notRemembered(approval.tool);
+        if (await store.count(APPROVAL_RULES) >= APPROVAL_LIMITS.rules) throw tooManyRules();
+      }
+      const { decision, remember = "once", note = null, by } = reply;
+      const next: Approval = {
+        ...approval,
+        status: decision === "approve" ? "approved" : "denied",
+        answered_at: now(),
+        answered_by: by.tokenId,
+        note,
+        remember,
+        rule_id: rule?.id ?? null,
+      };
+      const written = await change(
+        found,
+        next,
+        rule === undefined ? [] : [{ op: "put", collection: APPROVAL_RULES, key: rule.id, body: toRuleBody(rule) }],
+      );
+      if (!written) throw settledBefore((await look(id))?.approval.status ?? "cancelled");
+      return { approval: next, rule };
+    },
+
+    async cancel(id) {
+      const found = await look(id);
+      if (found?.approval.status !== "pending") return;
+      await change(found, { ...found.approval, status: "cancelled", answered_at: now() });
+    },
+
+    async use(id, digest) {
+      const found = await look(id);
+      if (found === undefined) return refused(id, "it never existed, or was forgotten since");
+      const { approval } = found;
+      switch (approval.status) {
+        case "pending":
+          return { ok: false, waiting: true, reason: `Cannot use approval "${id}": it has not been answered yet` };
+        case "approved":
+          break;
+        default:
+          return refused(id, `it is ${approval.status}`);
+      }
+      if (approval.used_at !== null) return refused(id, "it has let its one call through");
+      if (isOver(approval, clock.now())) return refused(id, "it was approved, and has expired since");
+      if (approval.digest !== digest) {
+        return refused(
+          id,
+          "the call is not the one that was approved: its input, a file it changes or the tool differs",
+        );
+      }
+      const next = { ...approval, used_at: now() };
+      return await change(found, next) ? { ok: true, approval: next } : refused(id, "it has let its one call through");
+    },
+
+    async get(id) {
+      return (await look(id))?.approval;
+    },
+
+    async list({ status, limit, after }) {
+      const approvals: Approval[] = [];
+      for await (const id of idsOf(status === "pending" ? OPEN_APPROVALS : APPROVALS, after)) {
+        const approval = (await find(id))?.approval;
+        if (approval === undefined) continue;
+        const shown: Approval = approval.status === "pending" && isOver(approval, clock.now())
+          ? { ...approval, status: "expired", answered_at: approval.expires_at }
+          : approval;
+        if (status !== undefined && shown.status !== status) continue;
+        if (approvals.length === limit) return { approvals, hasMore: true };
+        approvals.push(shown);
+      }
+      return { approvals, hasMore: false };
+    },
+
+    async remembered(subject, runId) {
+      for (const scope of [runId, null]) {
+        const stored = await store.get(APPROVAL_RULES, ruleIdOf(subject, scope));
+        if (stored !== undefined) return parseRule(stored.body);
+      }
+      return undefined;
+    },
+
+    async rules() {
+      const stored = await store.scan(APPROVAL_RULES, {
+        order: "created",
+        reverse: true,
+        limit: APPROVAL_LIMITS.rules,
+      });
+      return stored.map(({ body }) => parseRule(body));
+    },
+
+    async revoke(ruleId, by) {
+      const taken = await store.takeOnce(APPROVAL_RULES, ruleId);
+      if (taken !== undefined) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
+      return taken !== undefined;
+    },
+
+    async tidy(days) {
+      const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
+      await settleExpired();
+      for (const id of await Array.fromAsync(idsOf(APPROVALS))) {
+        const approval = (await find(id))?.approval;
+        if (approval?.answered_at && approval.answered_at < before) await store.takeOnce(APPROVALS, id);
+      }
+      for (const rule of await this.rules()) {
+        if (rule.scope === "run" && rule.created_at < before) await store.takeOnce(APPROVAL_RULES, rule.id);
+      }
+    },
+  };
+}
+
+function isOver({ expires_at }: Approval, now: number): boolean {
+  return Date.parse(expires_at) <= now;
+}
+
+function refused(id: string, why: string) {
+  return { ok: false, waiting: false, reason: `Cannot use approval "${id}": ${why}` } as const;
+}
+
+function unknownApproval() {
+  return new HttpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist", {
+    status: 404,
+    type: "invalid_request_error",
+  });
+}
+
+function settledBefore(status: ApprovalStatus) {
+  return new HttpError("conflict", `Cannot answer this approval: it is ${status} already`, {
+    status: 409,
+    type: "invalid_request_error",
+  });
+}
+
+function notRemembered(tool: string) {
+  return new HttpError(
+    "invalid_request",
+    `Cannot remember the answer: [autonomy] always_ask names "${tool}", so it is asked about each time; leave "remember" out`,
+    { status: 400, type: "invalid_request_error", param: "remember" },
+  );
+}
+
+function tooManyRules() {
+  return new HttpError(
+    "conflict",
+    `Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`,
+    { status: 409, type: "invalid_request_error" },
+  );
+}

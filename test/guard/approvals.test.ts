@@ -1,0 +1,235 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CancelError } from "../../lib/base/cancel.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { APPROVAL_LIMITS, type ApprovalQuestion, type Approvals } from "../../lib/guard/approvals.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { createSeededRandom } from "../support/seeded_random.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const BY = { via: "http", tokenId: "tok_1" } as const;
+const MINUTE = 60_000;
+
+const question = (more: Partial<ApprovalQuestion> = {}): ApprovalQuestion => ({
+  tool: "shell",
+  access: "write",
+  workspace: "/work",
+  input: { command: "ls" },
+  inputDigest: "input-1",
+  reason: "asked",
+  rule: "level:supervised/write",
+  files: [],
+  digest: "digest-1",
+  runId: "run_1",
+  callId: "call_1",
+  requestedBy: BY,
+  timeoutMs: MINUTE,
+  ...more,
+});
+
+function setUp(store: Store = createMemoryStore()) {
+  const clock = createFakeClock();
+  const metrics = createMetrics();
+  const approvals = createApprovals({ store, clock, random: createSeededRandom(), log: SILENT, metrics });
+  const ask = async (more: Partial<ApprovalQuestion> = {}) => {
+    const asked = await approvals.ask(question(more));
+    assert.ok(asked !== undefined);
+    return asked;
+  };
+  const counted = (decision: string) =>
+    Number(new RegExp(`approvals_total\\{decision="${decision}"\\} (\\d+)`).exec(metrics.render())?.[1] ?? 0);
+  return { approvals, clock, store, ask, counted };
+}
+
+const codeOf = async (work: Promise<unknown>) => {
+  try {
+    await work;
+    return undefined;
+  } catch (error) {
+    return (error as { code?: string }).code;
+  }
+};
+const reasonOf = async (approvals: Approvals, id: string, digest = "digest-1") => {
+  const use = await approvals.use(id, digest);
+  return use.ok ? "ok" : use.reason;
+};
+
+test("an approval lets exactly one call of exactly its digest through", async () => {
+  const { approvals, ask, counted } = setUp();
+  const { id } = await ask();
+  assert.match(await reasonOf(approvals, id), /has not been answered/);
+  await approvals.answer(id, { decision: "approve", by: BY, note: "fine" });
+  assert.match(await reasonOf(approvals, id, "digest-2"), /is not the one that was approved/);
+  assert.equal(await reasonOf(approvals, id), "ok");
+  assert.match(await reasonOf(approvals, id), /its one call/);
+  const { status, answered_by, note, used_at } = await approvals.get(id) ?? {};
+  assert.deepEqual([status, answered_by, note, used_at], ["approved", "tok_1", "fine", "2026-01-01T00:00:00.000Z"]);
+  assert.deepEqual([counted("approved"), counted("denied")], [1, 0]);
+});
+
+test("of two uses at once one gets through, and of two answers at once one counts", async () => {
+  const { approvals, ask } = setUp();
+  const { id } = await ask();
+  const answers = await Promise.all(
+    (["approve", "deny"] as const).map((decision) => codeOf(approvals.answer(id, { decision, by: BY }))),
+  );
+  assert.deepEqual(answers.sort(), ["conflict", undefined]);
+  const other = await ask();
+  await approvals.answer(other.id, { decision: "approve", by: BY });
+  const uses = await Promise.all([1, 2, 3].map(() => approvals.use(other.id, "digest-1")));
+  assert.equal(uses.filter(({ ok }) => ok).length, 1);
+});
+
+test("an approval that nobody answers expires, is then refused, and is counted once", async () => {
+  const { approvals, clock, ask, counted } = setUp();
+  const { id } = await ask();
+  const waiting = approvals.settled(id, new AbortController().signal);
+  await clock.advance(MINUTE);
+  assert.equal((await waiting).status, "expired");
+  assert.match(await reasonOf(approvals, id), /is expired/);
+  assert.equal(await codeOf(approvals.answer(id, { decision: "approve", by: BY })), "conflict");
+  assert.equal(counted("expired"), 1);
+  assert.equal(clock.pending(), 0);
+});
+
+test("what was approved must be used before its expiry", async () => {
+  const { approvals, clock, ask } = setUp();
+  const { id } = await ask();
+  await approvals.answer(id, { decision: "approve", by: BY });
+  await clock.advance(MINUTE);
+  assert.match(await reasonOf(approvals, id), /has expired since/);
+});
+
+test("who waits hears the answer at once, and a wait that is cancelled leaves no timer", async () => {
+  const { approvals, clock, ask } = setUp();
+  const { id } = await ask({ timeoutMs: 100 * 24 * 60 * MINUTE });
+  const signal = new AbortController().signal;
+  const all = Promise.all([approvals.settled(id, signal), approvals.settled(id, signal)]);
+  const left = new AbortController();
+  const leaving = approvals.settled(id, left.signal);
+  await clock.advance(40 * 24 * 60 * MINUTE);
+  left.abort(new CancelError("client_gone"));
+  await assert.rejects(leaving, { reason: "client_gone" });
+  assert.equal((await approvals.get(id))?.status, "pending");
+  await approvals.answer(id, { decision: "deny", by: BY });
+  assert.deepEqual((await all).map(({ status }) => status), ["denied", "denied"]);
+  assert.equal(clock.pending(), 0);
+  await assert.rejects(approvals.settled(id, left.signal), { reason: "client_gone" });
+});
+
+test("a cancelled question can no longer be answered, a settled one no longer be cancelled", async () => {
+  const { approvals, ask } = setUp();
+  const { id } = await ask();
+  await approvals.cancel(id);
+  assert.equal(await codeOf(approvals.answer(id, { decision: "approve", by: BY })), "conflict");
+  const other = await ask();
+  await approvals.answer(other.id, { decision: "approve", by: BY });
+  await approvals.cancel(other.id);
+  assert.equal((await approvals.get(other.id))?.status, "approved");
+  await approvals.cancel("apr_unknown");
+  assert.equal(await codeOf(approvals.answer("apr_unknown", { decision: "deny", by: BY })), "not_found");
+});
+
+test("remember: always stores the rule whose text was shown, for this input alone; revoked it is gone", async () => {
+  const { approvals, ask } = setUp();
+  const asked = await ask();
+  assert.equal(asked.always_rule, `Allow "shell" in "/work" with exactly the input {"command":"ls"}`);
+  const { rule } = await approvals.answer(asked.id, { decision: "approve", remember: "always", by: BY });
+  assert.equal(rule?.text, asked.always_rule);
+  const subject = { tool: "shell", workspace: "/work", inputDigest: "input-1" };
+  assert.equal((await approvals.remembered(subject, "run_2"))?.id, rule?.id);
+  for (const other of [{ tool: "write_file" }, { workspace: "/else" }, { inputDigest: "input-2" }]) {
+    assert.equal(await approvals.remembered({ ...subject, ...other }, "run_1"), undefined);
+  }
+  assert.deepEqual((await approvals.rules()).map(({ id }) => id), [rule?.id]);
+  assert.equal(await approvals.revoke(rule?.id ?? "", BY), true);
+  assert.equal(await approvals.revoke(rule?.id ?? "", BY), false);
+  assert.equal(await approvals.remembered(subject, "run_2"), undefined);
+});
+
+test("remember: run counts in that run alone, and a denial is remembered as one", async () => {
+  const { approvals, ask } = setUp();
+  const subject = { tool: "shell", workspace: "/work", inputDigest: "input-1" };
+  await approvals.answer((await ask()).id, { decision: "deny", remember: "run", by: BY });
+  assert.equal((await approvals.remembered(subject, "run_1"))?.decision, "deny");
+  assert.equal(await approvals.remembered(subject, "run_2"), undefined);
+});
+
+test("what always_ask names is never remembered: the question says so, and the answer is refused and may be given anew", async () => {
+  const { approvals, ask } = setUp();
+  const asked = await ask({ rule: "always_ask:shell" });
+  assert.equal(asked.always_rule, null);
+  for (const remember of ["always", "run"] as const) {
+    const refusal = approvals.answer(asked.id, { decision: "approve", remember, by: BY });
+    await assert.rejects(refusal, { code: "invalid_request", param: "remember" });
+  }
+  assert.deepEqual(await approvals.rules(), []);
+  await approvals.answer(asked.id, { decision: "approve", remember: "once", by: BY });
+});
+
+test("lists go from the newest on, by state, in pages", async () => {
+  const { approvals, clock, ask } = setUp();
+  const ids: string[] = [];
+  for (let i = 0; i < 5; i++) ids.unshift((await ask({ timeoutMs: (i + 1) * MINUTE })).id);
+  await approvals.answer(ids[0] ?? "", { decision: "deny", by: BY });
+  await clock.advance(MINUTE);
+  const idsIn = async (options: Parameters<Approvals["list"]>[0]) => {
+    const page = await approvals.list(options);
+    return [page.approvals.map(({ id }) => id), page.hasMore];
+  };
+  assert.deepEqual(await idsIn({ limit: 3 }), [ids.slice(0, 3), true]);
+  assert.deepEqual(await idsIn({ limit: 3, after: ids[2] ?? "" }), [ids.slice(3), false]);
+  assert.deepEqual(await idsIn({ limit: 9, status: "pending" }), [ids.slice(1, 4), false]);
+  assert.deepEqual(await idsIn({ limit: 9, status: "expired" }), [ids.slice(4), false]);
+  assert.deepEqual(await idsIn({ limit: 9, status: "denied" }), [ids.slice(0, 1), false]);
+});
+
+test("as many questions wait as may; those that expired make room", async () => {
+  const { approvals, clock, ask } = setUp();
+  for (let i = 0; i < APPROVAL_LIMITS.pending; i++) await ask();
+  assert.equal(await approvals.ask(question()), undefined);
+  await clock.advance(MINUTE);
+  await ask();
+});
+
+test("tidy() settles what expired meanwhile and forgets what was settled long ago, rules of runs too", async () => {
+  const { approvals, clock, ask } = setUp();
+  await approvals.answer((await ask()).id, { decision: "approve", remember: "run", by: BY });
+  await approvals.answer((await ask({ inputDigest: "input-2" })).id, {
+    decision: "approve",
+    remember: "always",
+    by: BY,
+  });
+  await clock.advance(40 * 24 * 60 * MINUTE);
+  const fresh = await ask({ timeoutMs: 1 });
+  await clock.advance(1);
+  await approvals.tidy(30);
+  const { approvals: left } = await approvals.list({ limit: 10 });
+  assert.deepEqual(left.map(({ id, status }) => [id, status]), [[fresh.id, "expired"]]);
+  assert.deepEqual((await approvals.rules()).map(({ scope }) => scope), ["always"]);
+  await approvals.tidy(0);
+  assert.equal((await approvals.list({ limit: 10 })).approvals.length, 1);
+});
+
+test("a restart changes nothing: questions are still answerable, answers still count, rules still stand", () =>
+  withTemporaryFolder(async (folder) => {
+    const clock = createFakeClock();
+    const open = () => openSqliteStore({ path: `${folder}/postern.db`, clock });
+    const first = await open();
+    const before = setUp(first);
+    const waiting = await before.ask();
+    const answered = await before.ask({ inputDigest: "input-2" });
+    await before.approvals.answer(answered.id, { decision: "approve", remember: "always", by: BY });
+    await first.close();
+    const second = await open();
+    const { approvals } = setUp(second);
+    await approvals.answer(waiting.id, { decision: "approve", by: BY });
+    assert.deepEqual([await reasonOf(approvals, waiting.id), await reasonOf(approvals, answered.id)], ["ok", "ok"]);
+    assert.equal((await approvals.rules()).length, 1);
+    await second.close();
+  }));
