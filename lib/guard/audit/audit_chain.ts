@@ -1,0 +1,77 @@
+import * as v from "valibot";
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import type { AuditEvent } from "./audit_event.ts";
+
+/** Collection of the records, by their position in decimal so that the order of keys is that of the chain. */
+export const AUDIT_RECORDS = "audit";
+/** Collection of the one head. */
+export const AUDIT_HEAD = "audit_head";
+export const HEAD_KEY = "head";
+/** What the first record follows on. */
+export const NO_HASH = "0".repeat(64);
+const KEY_DIGITS = 15;
+
+/** The newest record's place and hash: what tells that records at the end are gone. */
+export interface AuditHead {
+  /** 0: no record yet */
+  readonly seq: number;
+  readonly hash: string;
+}
+
+/** One record of the chain. `hash` is the SHA-256 of the canonical JSON (RFC 8785) of all the rest, `prev` that of the record before. */
+export type AuditRecord = AuditEvent & {
+  readonly v: 1;
+  /** Counts from 1 without a gap */
+  readonly seq: number;
+  /** ISO 8601 */
+  readonly time: string;
+  readonly prev: string;
+  readonly hash: string;
+};
+
+const headSchema = v.object({ v: v.literal(1), seq: v.pipe(v.number(), v.integer(), v.minValue(0)), hash: v.string() });
+const recordSchema = v.looseObject({
+  v: v.literal(1),
+  seq: v.number(),
+  time: v.string(),
+  prev: v.string(),
+  hash: v.string(),
+  type: v.string(),
+});
+
+export function auditKey(seq: number): string {
+  return String(seq).padStart(KEY_DIGITS, "0");
+}
+
+/** The position a key stands for; undefined for a key the audit does not write. */
+export function auditSeq(key: string): number | undefined {
+  const seq = Number(key);
+  return Number.isSafeInteger(seq) && seq > 0 && auditKey(seq) === key ? seq : undefined;
+}
+
+/** The record of an event after `head`. @param seq its position, the one after the head unless that is taken */
+export function chainRecord(
+  head: AuditHead,
+  { event, time, seq }: { readonly event: AuditEvent; readonly time: string; readonly seq: number },
+): AuditRecord {
+  const content = { v: 1 as const, seq, time, prev: head.hash, ...event };
+  return { ...content, hash: canonicalDigest(content) };
+}
+
+/** The hash a record should have. @throws {TypeError} for what JSON cannot carry */
+export function recordHash({ hash: _, ...content }: Readonly<Record<string, unknown>>): string {
+  return canonicalDigest(content);
+}
+
+/** undefined for a body that is no record of this version. */
+export function parseAuditRecord(body: unknown): AuditRecord | undefined {
+  const result = v.safeParse(recordSchema, body);
+  // The fields of each type are those that chainRecord wrote; verify tells whether anyone changed them
+  return result.success ? result.output as unknown as AuditRecord : undefined;
+}
+
+/** undefined for a body that is no head. */
+export function parseAuditHead(body: unknown): AuditHead | undefined {
+  const result = v.safeParse(headSchema, body);
+  return result.success ? { seq: result.output.seq, hash: result.output.hash } : undefined;
+}

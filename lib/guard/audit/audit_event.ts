@@ -1,0 +1,112 @@
+import type { Caller } from "../../base/records/caller.ts";
+import type { Access, Decision, Effects } from "../decision.ts";
+
+/** Who did it: the door it came by and the token's id, never the token. */
+export interface AuditActor {
+  readonly via: Caller["via"];
+  readonly token_id: string | null;
+}
+
+/** What an event belongs to; null or absent where there is none. */
+export interface AuditPlace {
+  readonly request_id?: string | null | undefined;
+  readonly run_id?: string | null | undefined;
+  readonly call_id?: string | null | undefined;
+  readonly conversation_id?: string | null | undefined;
+}
+
+/** A call's input is kept as its digest and by what it touches, never as a whole. */
+interface AuditedCall extends AuditPlace {
+  readonly tool: string;
+  /** SHA-256 of the input's canonical JSON, hexadecimal; null for an input that could not be prepared */
+  readonly input_digest: string | null;
+  readonly by: AuditActor;
+}
+
+/** What the policy, or a person in its place, said; written before the call runs. The last one of a `call_id` counts. */
+export interface DecisionEvent extends AuditedCall {
+  readonly type: "decision";
+  readonly access: Access | null;
+  readonly effects: Effects;
+  readonly decision: Decision["kind"];
+  /** The policy's rule, or `approval`, `unknown_tool`, `bad_input` */
+  readonly rule: string;
+  /** Why not; empty for an allow */
+  readonly reason: string;
+  readonly approval_id?: string | undefined;
+}
+
+/** How a call that ran ended; a decision to allow without one was interrupted. */
+export interface CallEvent extends AuditedCall {
+  readonly type: "call";
+  /** As `postern_tool_calls_total` counts it */
+  readonly outcome: string;
+  readonly duration_ms: number;
+  /** Bytes of UTF-8 of the output given to the caller; null where there is none */
+  readonly output_bytes: number | null;
+  /** SHA-256 of that output, hexadecimal */
+  readonly output_digest: string | null;
+}
+
+/** One step in the life of an approval. */
+export interface ApprovalEvent extends AuditPlace {
+  readonly type: "approval";
+  /** `used`: it has let its one call through */
+  readonly action: "asked" | "approved" | "denied" | "expired" | "cancelled" | "used";
+  readonly approval_id: string;
+  readonly tool: string;
+  /** What the approval is bound to */
+  readonly digest: string;
+  /** Id of the token; null: without one, or nobody, as for an expiry */
+  readonly by: string | null;
+  readonly remember?: string | null | undefined;
+  readonly note?: string | null | undefined;
+}
+
+/** A remembered approval was stored or revoked. */
+export interface RuleEvent {
+  readonly type: "rule";
+  readonly action: "stored" | "revoked";
+  readonly rule_id: string;
+  readonly tool: string;
+  readonly input_digest: string;
+  readonly decision: "approve" | "deny";
+  /** Id of the token; null without one, or where it is not known */
+  readonly by: string | null;
+}
+
+/** Refused credentials of one address within one minute. */
+export interface AccessFailuresEvent {
+  readonly type: "access_failures";
+  /** Peer address; null when the server does not say */
+  readonly address: string | null;
+  /** How often, by error code */
+  readonly codes: Readonly<Record<string, number>>;
+  /** ISO 8601: begin of the minute */
+  readonly since: string;
+}
+
+/** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
+export interface RetentionEvent {
+  readonly type: "retention";
+  readonly through: number;
+  readonly through_hash: string;
+}
+
+export type AuditEvent =
+  | DecisionEvent
+  | CallEvent
+  | ApprovalEvent
+  | RuleEvent
+  | AccessFailuresEvent
+  | RetentionEvent;
+
+/** Types of events, for a filter. */
+export const AUDIT_TYPES = [
+  "decision",
+  "call",
+  "approval",
+  "rule",
+  "access_failures",
+  "retention",
+] as const satisfies readonly AuditEvent["type"][];

@@ -1,0 +1,35 @@
+import type { Store } from "../../storage/store.ts";
+import type { Audit, AuditQuery } from "./audit.ts";
+import { auditKey, type AuditRecord, auditSeq, parseAuditRecord } from "./audit_chain.ts";
+import { readAuditPage } from "./audit_pages.ts";
+
+/** Records one question looks at, so that a filter nothing fits ends */
+const MAX_LOOKED_AT = 20_000;
+
+/** The newest records before a position that fit, newest first. */
+export async function listAudit(
+  store: Store,
+  query: AuditQuery & { readonly before: number },
+): ReturnType<Audit["list"]> {
+  const records: AuditRecord[] = [];
+  let before = query.before;
+  for (let looked = 0; looked < MAX_LOOKED_AT;) {
+    const page = await readAuditPage(store, { after: auditKey(before), reverse: true });
+    if (page.length === 0) return { records, hasMore: false, lastSeq: before };
+    for (const { key, body } of page) {
+      const record = parseAuditRecord(body);
+      const isWanted = record !== undefined && fits(record, query);
+      if (isWanted && records.length === query.limit) return { records, hasMore: true, lastSeq: before };
+      before = auditSeq(key) ?? before;
+      if (isWanted) records.push(record);
+    }
+    looked += page.length;
+  }
+  return { records, hasMore: true, lastSeq: before };
+}
+
+function fits(record: AuditRecord, { type, tool, runId }: AuditQuery): boolean {
+  if (type !== undefined && record.type !== type) return false;
+  if (tool !== undefined && !("tool" in record && record.tool === tool)) return false;
+  return runId === undefined || ("run_id" in record && record.run_id === runId);
+}
