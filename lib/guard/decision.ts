@@ -3,8 +3,10 @@ export type Access = "read" | "state" | "write" | "network";
 
 /** What a call is about to touch, for the policy, the approval and the audit. */
 export interface Effects {
-  /** As the tool was given them, relative to its root */
+  /** As the tool was given them, relative to `root` */
   readonly paths?: readonly string[];
+  /** Whose `allowed_root` the paths are relative to. Default: the workspace itself */
+  readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
 }

@@ -25,7 +25,7 @@ export const applyPatch = defineTool({
   }),
   textField: "patch",
   check: ({ patch }) => void parsePatch(patch),
-  effects: ({ patch }) => ({ paths: pathsOf(parsePatch(patch)) }),
+  effects: ({ patch }) => ({ root: "write_file", paths: pathsOf(parsePatch(patch)) }),
   async run({ patch, dry_run: dryRun = false }, context) {
     const planned = await plan(parsePatch(patch), context);
     if (!dryRun) {

@@ -57,7 +57,7 @@ export const contentSearch = defineTool({
     limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
-  effects: ({ path = "." }) => ({ paths: [path] }),
+  effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", glob, case_insensitive: caseInsensitive = false, limit = DEFAULT_LIMIT }, context) {
     const linePattern = compileLinePattern(pattern, { caseInsensitive });
     const matchesGlob = glob === undefined ? undefined : searchPattern(glob, { anywhere: true });

@@ -36,7 +36,7 @@ export const fileEdit = defineTool({
     ),
     dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
   }),
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "write_file", paths: [path] }),
   async run({ path, edits, dry_run: dryRun = false }, context) {
     const { files } = context.services;
     const { file } = await files.inspect(path, writeScope(context), { maxBytes: maxEditedBytes(context) });

@@ -28,7 +28,7 @@ export const globSearch = defineTool({
     limit: limitField("paths", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",
-  effects: ({ path = "." }) => ({ paths: [path] }),
+  effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
     const matches = searchPattern(pattern, { anywhere: false });
     const slices = createSlices(context);

@@ -20,7 +20,7 @@ export const readFile = defineTool({
     line_count: v.optional(v.pipe(line, v.description("How many lines to return. Default: to the end of the file"))),
   }),
   textField: "path",
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path, start_line: startLine = 1, line_count: lineCount }, context) {
     const { max_read_bytes: maxBytes, allow_binary: allowBinary } = context.config.security.read_file;
     const file = await context.services.files.open(path, readScope(context));

@@ -23,7 +23,7 @@ export const writeFile = defineTool({
     ),
     dry_run: v.optional(v.pipe(v.boolean(), v.description("Checks everything and writes nothing. Default false"))),
   }),
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "write_file", paths: [path] }),
   async run({ path, content, overwrite = false, dry_run: dryRun = false }, context) {
     const { files } = context.services;
     const bytes = toWritable(path, content, context);

@@ -23,6 +23,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** For the model: what it does and gives, one to three sentences */
   readonly description: string;
   readonly access: Access;
+  /** Of one call, where it depends on the input. Default: `access`, which lists show */
+  readonly accessOf?: (input: v.InferOutput<S>) => Access;
   readonly enabled: "always" | ((config: Config) => boolean);
   /** What to set to enable it; required unless `enabled` is `always` */
   readonly enabledBy?: string;
@@ -65,7 +67,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     return {
       input,
       digest: canonicalDigest(input),
-      access,
+      access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
       // The door hands in the services that `needs` names
       run: (context) => definition.run(input, context as ContextWith<N>),

@@ -43,7 +43,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
 
   const decideCall = (tool: Tool, { access, effects }: Pick<PreparedCall, "access" | "effects">) => {
     const { autonomy, security } = options.config();
-    const { allowed_root } = access === "write" ? security.write_file : security.read_file;
+    const root = effects.root === undefined ? "." : security[effects.root].allowed_root;
     return decide({
       tool: tool.name,
       access,
@@ -52,7 +52,7 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
       autonomy,
       workspace: {
         root: options.workspaceRoot,
-        fileRoot: resolve(options.workspaceRoot, allowed_root),
+        fileRoot: resolve(options.workspaceRoot, root),
         home: options.home,
         ownPaths: options.ownPaths,
       },
