@@ -36,6 +36,14 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,
   ),
+  "audit show": verb(
+    "Show what was decided, approved and called",
+    async () => (await import("./commands/audit.ts")).auditShowCommand,
+  ),
+  "audit verify": verb(
+    "Check that nobody changed the audit from outside",
+    async () => (await import("./commands/audit.ts")).auditVerifyCommand,
+  ),
   models: verb("List the models that can be used", async () => (await import("./commands/models.ts")).modelsCommand),
   "config show": verb(
     "Show the configuration in use",

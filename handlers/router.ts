@@ -2,6 +2,7 @@ import type { Hooks } from "crossws";
 import type { Services } from "../lib/gateway.ts";
 import { createGatewaySettings } from "./gateway_settings.ts";
 import { checkAccess } from "./middleware/access.ts";
+import { auditRefusal } from "./middleware/audit_refusal.ts";
 import { limitBody } from "./middleware/body_limit.ts";
 import { addCorsHeaders, addPreflightHeaders } from "./middleware/cors.ts";
 import { guardHost } from "./middleware/host_guard.ts";
@@ -119,7 +120,10 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   function answer(request: Request, connection: ConnectionInfo | undefined): Response | Promise<Response> {
     const seen: Seen = { startedAt: observer.begin(), route: "unmatched", canUpgrade: false };
     const context = open(request, connection);
-    const fail = (error: unknown) => finish(request, context, errorReply(context, error), seen);
+    const fail = (error: unknown) => {
+      auditRefusal(services.audit, context, error);
+      return finish(request, context, errorReply(context, error), seen);
+    };
     try {
       const match = admit(request, context, seen);
       if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
@@ -152,6 +156,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       observer.end(request, context, { startedAt: seen.startedAt, route: seen.route, status: 101 });
       return withReplyHeaders(hooks, context.replyHeaders);
     } catch (error) {
+      auditRefusal(services.audit, context, error);
       const refusal = finish(request, context, errorReply(context, error), seen);
       return { upgrade: () => refusal };
     }

@@ -1,3 +1,4 @@
+import { auditRoute, verifyAuditRoute } from "./audit.ts";
 import { chatRoute, legacyWebhookRoute } from "./chat.ts";
 import { chatSocketRoute } from "./chat_socket.ts";
 import { completionsRoute } from "./completions.ts";
@@ -39,5 +40,7 @@ export const ROUTES: readonly Route[] = [
   createTokenRoute,
   revokeTokenRoute,
   revokeAllTokensRoute,
+  auditRoute,
+  verifyAuditRoute,
   openApiRoute(() => ROUTES),
 ];

@@ -13,6 +13,8 @@ import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
 import { knownSecrets } from "./config/secrets.ts";
+import type { Audit } from "./guard/audit/audit.ts";
+import { createAudit } from "./guard/audit/create_audit.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
@@ -33,7 +35,7 @@ import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
 
-/** `draining` once a shutdown began, `degraded` while storage or log cannot be written (DESIGN.md section 2). */
+/** `draining` once a shutdown began, `degraded` while storage, audit or log cannot be written (DESIGN.md section 2). */
 export type GatewayState = "ok" | "degraded" | "draining";
 
 /** What the handlers work with: every service of the gateway, built once and handed in. */
@@ -49,6 +51,7 @@ export interface Services {
   readonly tokens: Tokens;
   readonly pairing: Pairing;
   readonly tickets: Tickets;
+  readonly audit: Audit;
   readonly tools: ToolDoor;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
@@ -119,6 +122,15 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
 
   try {
     const store = await openStore({ driver: config().storage.driver, dataDir, clock, closing });
+    const audit = await createAudit({
+      store,
+      clock,
+      log,
+      redact: redactor.redact,
+      enabled: () => config().security.audit.enabled,
+      retentionDays: () => config().security.audit.retention_days,
+    });
+    closing.push(() => audit.close());
     const tokens = await createTokens({
       store,
       clock,
@@ -171,12 +183,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       tokens,
       pairing: createPairing({ store, clock, random, tokens, ttlSeconds: gateway.pairing_code_ttl_secs }),
       tickets: createTickets({ clock, random, tokens }),
+      audit,
       tools,
       agent,
       startedAt: clock.now(),
       workspaceRoot,
       environment: (name) => environment[name],
-      state: () => (draining ? "draining" : store.healthy() ? "ok" : "degraded"),
+      state: () => (draining ? "draining" : store.healthy() && audit.healthy() ? "ok" : "degraded"),
       beginDrain() {
         draining = true;
       },

@@ -7,6 +7,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 
@@ -20,6 +21,7 @@ export interface FakeServicesOptions {
 /** Services in memory, with a token of each scope (`token_chat`, `token_admin` ...) and the pairing code `GOOD-CODE`. */
 export interface FakeServices extends Services {
   readonly clock: FakeClock;
+  readonly audit: FakeAudit;
   readonly logged: LogRecord[];
   configure(gateway: Partial<Config["gateway"]>): void;
   enter(state: GatewayState): void;
@@ -76,6 +78,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       },
     },
     tickets: createFakeTickets(),
+    audit: createFakeAudit(),
     tools: options.tools ?? createFakeTools(),
     agent: options.agent,
     startedAt: clock.now(),

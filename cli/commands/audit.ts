@@ -1,0 +1,121 @@
+import type { AuditRecord } from "../../lib/guard/audit/audit_chain.ts";
+import { AUDIT_TYPES } from "../../lib/guard/audit/audit_event.ts";
+import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
+import { UsageError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { reachGateway } from "../reach_gateway.ts";
+import { toTable } from "../to_table.ts";
+
+interface AuditList {
+  readonly data: readonly AuditRecord[];
+  readonly has_more: boolean;
+  readonly last_id: string | null;
+}
+
+/** `postern audit show`: the newest records, oldest of them first, as a log is read. */
+export const auditShowCommand = defineCliCommand({
+  args: {
+    limit: { type: "string", valueHint: "number", description: "How many records, 1-1000 (default: 50)" },
+    before: { type: "string", valueHint: "position", description: "Only records before this position" },
+    type: { type: "string", valueHint: "type", description: `Only one of ${AUDIT_TYPES.join(", ")}` },
+    tool: { type: "string", valueHint: "name", description: "Only records of this tool" },
+    run: { type: "string", valueHint: "id", description: "Only records of this run" },
+  },
+  example: "postern audit show --type decision --limit 20",
+  async run(context, { limit, before, type, tool, run }) {
+    const query = toQuery({ limit, after: before, type, tool, run_id: run });
+    const list = await ask(context, `/v1/audit${query}`) as AuditList;
+    const records = list.data.toReversed();
+    const none = "No audit record fits";
+    context.print(
+      { records, has_more: list.has_more, last_seq: list.last_id === null ? null : Number(list.last_id) },
+      records.length === 0 ? none : toTable(["SEQ", "TIME", "TYPE", "BY", "WHAT"], records.map(toRow)),
+    );
+    if (list.has_more && !context.flags.json) context.say(`Older records: --before ${list.last_id}`);
+    return EXIT.ok;
+  },
+});
+
+/** `postern audit verify`: exit 0 for a whole chain, 1 for one that was changed. */
+export const auditVerifyCommand = defineCliCommand({
+  args: {
+    head: {
+      type: "string",
+      valueHint: "position:hash",
+      description: "A head kept from before, as the log shows one each hour: nothing up to it may have been rewritten",
+    },
+  },
+  example: "postern audit verify",
+  async run(context, { head }) {
+    if (head !== undefined && !/^[1-9]\d{0,14}:[0-9a-f]{64}$/.test(head)) {
+      throw new UsageError('Cannot use "--head": it must be a position, a colon and 64 hexadecimal digits');
+    }
+    const report = await ask(context, `/v1/audit/verify${toQuery({ head })}`) as AuditReport;
+    context.print(report, toText(report));
+    return report.ok ? EXIT.ok : EXIT.failed;
+  },
+});
+
+async function ask(context: CommandContext, path: string): Promise<unknown> {
+  const gateway = await reachGateway(context, { agent: false });
+  try {
+    return await gateway.request({ method: "GET", path });
+  } finally {
+    await gateway.close();
+  }
+}
+
+function toQuery(values: Readonly<Record<string, string | undefined>>): string {
+  const given = Object.entries(values).filter((entry): entry is [string, string] => entry[1] !== undefined);
+  return given.length === 0 ? "" : `?${new URLSearchParams(given)}`;
+}
+
+function toText({ ok, records, first_seq, last_seq, head, problems, problem_count }: AuditReport): string {
+  const place = first_seq === null ? "" : `, ${first_seq} to ${last_seq}`;
+  const kept = head === null ? [] : [`head ${head.seq}:${head.hash}`];
+  if (ok) return [`intact: ${records} records${place}`, ...kept].join("\n");
+  const more = problem_count > problems.length ? [`... and ${problem_count - problems.length} more`] : [];
+  return [`CHANGED: ${records} records${place}`, ...kept, ...problems.map(({ message }) => message), ...more].join(
+    "\n",
+  );
+}
+
+function toRow(record: AuditRecord): readonly string[] {
+  return [String(record.seq), record.time, record.type, byOf(record), whatOf(record)];
+}
+
+function byOf(record: AuditRecord): string {
+  switch (record.type) {
+    case "decision":
+    case "call":
+      return record.by.token_id === null ? record.by.via : `${record.by.via}:${record.by.token_id}`;
+    case "approval":
+    case "rule":
+      return record.by ?? "";
+    case "access_failures":
+      return record.address ?? "";
+    case "retention":
+      return "";
+  }
+}
+
+function whatOf(record: AuditRecord): string {
+  switch (record.type) {
+    case "decision": {
+      const { decision, tool, effects, rule } = record;
+      const touched = [effects.command?.join(" ") ?? "", ...effects.paths ?? [], ...effects.urls ?? []];
+      return [decision, tool, ...touched.filter((text) => text !== ""), `(${rule})`].join(" ");
+    }
+    case "call":
+      return `${record.outcome} ${record.tool} in ${record.duration_ms} ms, ${record.output_bytes ?? 0} bytes`;
+    case "approval":
+      return `${record.action} ${record.approval_id} ${record.tool}`;
+    case "rule":
+      return `${record.action} ${record.rule_id} ${record.decision} ${record.tool}`;
+    case "access_failures":
+      return Object.entries(record.codes).map(([code, count]) => `${code}=${count}`).join(" ");
+    case "retention":
+      return `forgot the records up to ${record.through}`;
+  }
+}

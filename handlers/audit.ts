@@ -1,0 +1,102 @@
+import * as v from "valibot";
+import type { AuditHead } from "../lib/guard/audit/audit_chain.ts";
+import { AUDIT_TYPES } from "../lib/guard/audit/audit_event.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { LIMIT_QUERY, limitOf, wholeNumber } from "./wire/list_query.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { jsonReply } from "./wire/reply.ts";
+
+/** Each type of event has further fields. */
+const recordSchema = v.looseObject({
+  v: v.literal(1),
+  seq: v.number(),
+  time: v.string(),
+  type: v.picklist(AUDIT_TYPES),
+  prev: v.string(),
+  hash: v.string(),
+});
+
+const reportSchema = v.object({
+  ok: v.boolean(),
+  records: v.number(),
+  first_seq: v.nullable(v.number()),
+  last_seq: v.nullable(v.number()),
+  head: v.nullable(v.object({ seq: v.number(), hash: v.string() })),
+  problems: v.array(
+    v.object({
+      seq: v.number(),
+      code: v.picklist(["altered", "missing", "inserted", "moved", "broken", "head"]),
+      message: v.string(),
+    }),
+  ),
+  problem_count: v.number(),
+});
+
+/** GET /v1/audit: what was decided, approved and called, newest first. */
+export const auditRoute: Route = {
+  method: "GET",
+  path: "/v1/audit",
+  access: "admin",
+  summary: "Audit records, newest first",
+  query: {
+    limit: LIMIT_QUERY,
+    after: "Only records older than this position, the last_id of the list before",
+    type: `Only this type of event: ${AUDIT_TYPES.join(", ")}`,
+    tool: "Only records of this tool",
+    run_id: "Only records of this run",
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
+  async handler(_request, context) {
+    const { query, services } = context;
+    const after = query.get("after");
+    const part = await services.audit.list({
+      limit: limitOf(context),
+      type: typeOf(query.get("type")),
+      tool: query.get("tool") ?? undefined,
+      runId: query.get("run_id") ?? undefined,
+      before: after === null ? undefined : wholeNumber("after", after, Number.MAX_SAFE_INTEGER),
+    });
+    const { records, hasMore, lastSeq } = part;
+    return listReply(context, records, {
+      hasMore,
+      lastId: hasMore || records.length > 0 ? String(lastSeq) : null,
+    });
+  },
+};
+
+/** GET /v1/audit/verify: whether anyone changed the audit from outside, and where. */
+export const verifyAuditRoute: Route = {
+  method: "GET",
+  path: "/v1/audit/verify",
+  access: "admin",
+  summary: "Check the audit's chain; every record that was altered, deleted, inserted or moved is named",
+  query: { head: "A head kept from before, as <position>:<hash>: nothing up to it may have been rewritten" },
+  reply: { status: 200, type: "application/json", schema: reportSchema },
+  async handler(_request, context) {
+    const head = headOf(context);
+    return jsonReply(context, 200, await context.services.audit.verify({ head, signal: context.signal }));
+  },
+};
+
+function typeOf(text: string | null) {
+  const type = AUDIT_TYPES.find((known) => known === text);
+  if (text === null || type !== undefined) return type;
+  throw httpError("invalid_request", `Cannot use this "type": it must be one of ${AUDIT_TYPES.join(", ")}`, {
+    param: "type",
+  });
+}
+
+function headOf({ query }: RequestContext): AuditHead | undefined {
+  const text = query.get("head");
+  if (text === null) return undefined;
+  const [, seq = "", hash = ""] = /^([1-9]\d{0,14}):([0-9a-f]{64})$/.exec(text) ?? [];
+  if (hash !== "") return { seq: Number(seq), hash };
+  throw httpError(
+    "invalid_request",
+    'Cannot use this "head": it must be a position, a colon and 64 hexadecimal digits',
+    {
+      param: "head",
+    },
+  );
+}

@@ -1,0 +1,76 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { type Machine, onMachine } from "./support/run_in.ts";
+
+/** Leaves two records of refused credentials, by two runs of the gateway. */
+async function leaveRecords({ withGateway }: Machine): Promise<void> {
+  for (const token of ["wrong", "worse"]) {
+    const { code } = await withGateway([], async ({ address }) => {
+      await fetch(`${address}v1/tools`, { headers: { authorization: `Bearer ${token}` } });
+    });
+    assert.equal(code, 0);
+  }
+}
+
+test("audit verify and show read the database directly while no gateway runs", async () => {
+  await onMachine(async (machine) => {
+    await leaveRecords(machine);
+    const verified = await machine.run(["audit", "verify", "--json"]);
+    const report = JSON.parse(verified.stdout);
+    assert.deepEqual([verified.code, report.ok, report.records], [0, true, 2]);
+    const text = await machine.run(["audit", "verify"]);
+    assert.match(text.stdout, /^intact: 2 records, 1 to 2\nhead 2:[0-9a-f]{64}\n$/);
+
+    const shown = await machine.run(["audit", "show"]);
+    assert.equal(shown.code, 0);
+    assert.match(shown.stdout, /^SEQ +TIME .*\n1 .*access_failures +127\.0\.0\.1 +auth_invalid=1\n2 /);
+    const { records } = JSON.parse((await machine.run(["audit", "show", "--limit", "1", "--json"])).stdout);
+    assert.deepEqual(records.map(({ seq }: { seq: number }) => seq), [2]);
+  });
+});
+
+test("audit verify asks the running gateway, and a kept head is compared", async () => {
+  await onMachine(async (machine) => {
+    await leaveRecords(machine);
+    const { stdout } = await machine.run(["audit", "verify"]);
+    const head = /head (\S+)/.exec(stdout)?.[1] ?? "";
+    await machine.withGateway([], async () => {
+      const running = await machine.run(["audit", "verify", "--head", head]);
+      assert.equal(running.code, 0, running.stderr);
+      assert.match(running.stdout, /^intact/);
+      const other = await machine.run(["audit", "verify", "--head", `1:${"0".repeat(64)}`]);
+      assert.equal(other.code, 1);
+      assert.match(other.stdout, /^CHANGED/);
+      assert.match(other.stdout, /Record 1 is not the one of the given head/);
+    });
+  });
+});
+
+test("audit verify exits 1 and names the record that was changed in the database", async () => {
+  await onMachine(async (machine) => {
+    await leaveRecords(machine);
+    const database = new DatabaseSync(join(machine.dataDir, "postern.db"));
+    database.exec(
+      "UPDATE records SET body = replace(body, '127.0.0.1', '10.1.1.1') WHERE collection = 'audit' AND key LIKE '%1'",
+    );
+    database.close();
+    const { code, stdout } = await machine.run(["audit", "verify"]);
+    assert.equal(code, 1);
+    assert.match(stdout, /^CHANGED: 2 records, 1 to 2\n(.*\n)*Record 1 was altered/);
+    const { problems } = JSON.parse((await machine.run(["audit", "verify", "--json"])).stdout);
+    assert.deepEqual(problems.map(({ seq, code }: { seq: number; code: string }) => [seq, code]), [[1, "altered"]]);
+  });
+});
+
+test("a wrong command line is exit 2, a wrong filter is told by the gateway", async () => {
+  await onMachine(async ({ run }) => {
+    assert.equal((await run(["audit", "verify", "--head", "x"])).code, 2);
+    assert.equal((await run(["audit", "verify", "extra"])).code, 2);
+    const { code, stderr } = await run(["audit", "show", "--type", "nothing"]);
+    assert.equal(code, 1);
+    assert.match(stderr, /"type".*decision/);
+    assert.match((await run(["audit", "show"])).stdout, /No audit record fits/);
+  });
+});
