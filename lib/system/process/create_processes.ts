@@ -8,7 +8,7 @@ import { SEARCH_PATH } from "./create_command_lookup.ts";
 import { killLeftovers, MARKER_VARIABLE } from "./kill_leftovers.ts";
 import type { CommandLine } from "./process_group.ts";
 import { createProcessTable } from "./process_table.ts";
-import type { Processes, ProcessRequest } from "./processes.ts";
+import type { ComposedCommand, Processes, ProcessRequest } from "./processes.ts";
 import { runCommand } from "./run_command.ts";
 import { contain, type Containment, findContainment } from "./sandbox.ts";
 import { forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
@@ -28,6 +28,12 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
   TERM: "dumb",
 };
 
+/** What a composed command has to remove its lock files once it is told to stop */
+const GRACE_MS = 1000;
+
+/** A request to `run` or to `start`. */
+type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand };
+
 /** Programs for tools. Nothing is started before the first call. */
 export function createProcesses(options: ProcessesOptions): Processes {
   const { commands, clock, marker } = options;
@@ -39,7 +45,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const containment = () => (found ??= findContainment(commands, clock));
   let launcher: Promise<readonly string[]> | undefined;
 
-  const lineOf = async ({ words, scope }: ProcessRequest): Promise<CommandLine> => {
+  const lineOf = async ({ words, scope, composed }: AnyRequest): Promise<CommandLine> => {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
@@ -51,18 +57,20 @@ export function createProcesses(options: ProcessesOptions): Processes {
         `Cannot run ${JSON.stringify(command)}: no folder of the fixed search path has it`,
       );
     }
-    await screenArguments(args, scope, options);
-    return { file, args, cwd: await realpath(scope.workspaceRoot), env };
+    if (composed === undefined) await screenArguments(args, scope, options);
+    return { file, args, cwd: await realpath(scope.workspaceRoot), env: { ...env, ...composed?.env } };
   };
 
-  const containedLine = async (line: CommandLine, request: ProcessRequest): Promise<CommandLine | undefined> => {
+  const containedLine = async (line: CommandLine, request: AnyRequest): Promise<CommandLine | undefined> => {
     if (request.sandbox === "off") return undefined;
-    const { workspaceRoot } = request.scope;
+    const { composed, scope: { workspaceRoot } } = request;
     const kind = await containment();
     const contained = kind.kind === "none" ? undefined : await contain(line, {
       bubblewrap: kind.file,
       workspaceRoot,
-      hidden: forbiddenOf(request.scope, options),
+      hidden: composed === undefined ? forbiddenOf(request.scope, options) : [],
+      network: composed?.network ?? false,
+      readOnly: composed?.writes === false,
     });
     if (contained !== undefined || request.sandbox === "auto") return contained;
     const reason = kind.kind === "none" ? kind.reason : "the workspace holds the system's own folders";
@@ -75,7 +83,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
   };
 
   /** The line to start: inside the sandbox, else behind what ends it with the gateway. */
-  const prepare = async (request: ProcessRequest) => {
+  const prepare = async (request: AnyRequest) => {
     const line = await lineOf(request);
     const inside = await containedLine(line, request);
     if (inside !== undefined) return { line: inside, contained: true };
@@ -93,9 +101,10 @@ export function createProcesses(options: ProcessesOptions): Processes {
 
   const run: Processes["run"] = async (request) => {
     const { line, contained } = await prepare(request);
-    const { timeoutMs, maxOutputBytes } = request;
+    const { timeoutMs, maxOutputBytes, composed } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
-    return { ...await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock }), contained };
+    const graceMs = composed === undefined ? 0 : GRACE_MS;
+    return { ...await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, graceMs }), contained };
   };
 
   const start: Processes["start"] = async (request) => {

@@ -29,8 +29,8 @@ export interface ProcessGroup {
   readonly exited: Promise<Exit>;
   /** After the exit, when nothing holds its output open any more */
   readonly closed: Promise<"closed">;
-  /** Sends SIGKILL to all that is left in the group; nothing when there is nobody */
-  kill(): void;
+  /** Sends a signal to all that is left in the group; nothing when there is nobody. Default SIGKILL */
+  kill(signal?: "SIGTERM" | "SIGKILL"): void;
 }
 
 /** @throws {ToolError} `command_not_started`, when the operating system refuses at once */
@@ -50,10 +50,10 @@ export function startGroup(line: CommandLine): ProcessGroup {
     pid: child.pid,
     exited,
     closed: new Promise((resolve) => child.once("close", () => resolve("closed"))),
-    kill() {
+    kill(signal = "SIGKILL") {
       if (child.pid === undefined) return;
       try {
-        process.kill(-child.pid, "SIGKILL");
+        process.kill(-child.pid, signal);
       } catch {
         // Nobody is left in it
       }

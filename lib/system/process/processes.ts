@@ -14,7 +14,7 @@ export interface Processes {
    * of `screenArguments`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
-  run(request: ProcessRequest & { readonly timeoutMs: number }): Promise<ProcessResult>;
+  run(request: RunRequest): Promise<ProcessResult>;
   /**
    * Starts a process that runs on until it ends, is killed, or the gateway closes.
    * @throws {ToolError} as `run`, and `too_many_processes`
@@ -49,6 +49,25 @@ export interface ProcessRequest {
   /** Kept: of each stream by `run`, of both together by `start` */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
+}
+
+export interface RunRequest extends ProcessRequest {
+  readonly timeoutMs: number;
+  /** Default: the words are the model's, and are screened */
+  readonly composed?: ComposedCommand;
+}
+
+/**
+ * Of a command that Postern itself has put together, each word of it checked: nothing is screened or hidden, and it is asked to
+ * stop before it is killed.
+ */
+export interface ComposedCommand {
+  /** Variables beside the fixed ones; they win */
+  readonly env: Readonly<Record<string, string>>;
+  /** false: inside the sandbox it has none */
+  readonly network: boolean;
+  /** false: inside the sandbox it can only read the workspace */
+  readonly writes: boolean;
 }
 
 export interface ProcessResult extends CommandResult {

@@ -10,6 +10,8 @@ export interface RunCommandOptions {
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
   readonly clock: Clock;
+  /** Milliseconds it has to clean up after itself once it is told to stop. Default 0: it is killed at once */
+  readonly graceMs?: number;
 }
 
 /** How a command ended, and what it wrote. */
@@ -37,15 +39,21 @@ const MAX_ROUNDS = 8;
  * @throws {CancelError} when the signal aborts; `timeout` there is an ending, as the command's own time limit
  */
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
-  const { clock, signal, timeoutMs, maxOutputBytes } = options;
+  const { clock, signal, timeoutMs, maxOutputBytes, graceMs = 0 } = options;
   if (signal.aborted) throw cancelError(signal);
   const group = startGroup(line);
+  let grace: { clear(): void } | undefined;
+  const stop = () => {
+    if (graceMs === 0) return group.kill();
+    group.kill("SIGTERM");
+    grace ??= clock.after(graceMs, () => group.kill());
+  };
   let killedBy: "timeout" | "flood" | undefined;
   const killFor = (reason: "timeout" | "flood") => {
     killedBy ??= reason;
-    group.kill();
+    stop();
   };
-  const onAbort = () => group.kill();
+  const onAbort = () => stop();
   signal.addEventListener("abort", onAbort, { once: true });
   const timer = clock.after(timeoutMs, () => killFor("timeout"));
   const capture = (stream: Readable) =>
@@ -64,6 +72,7 @@ export async function runCommand(line: CommandLine, options: RunCommandOptions):
     };
   } finally {
     timer.clear();
+    grace?.clear();
     signal.removeEventListener("abort", onAbort);
     group.kill();
     group.stdout.destroy();

@@ -24,6 +24,9 @@ const SYSTEM_FOLDERS = [
   "/etc/ld.so.conf",
   "/etc/ld.so.conf.d",
   "/etc/ssl/certs",
+  // Where Fedora and its relatives keep what the former names
+  "/etc/pki/tls/certs",
+  "/etc/pki/ca-trust/extracted",
 ] as const;
 const PROBE_TIMEOUT_MS = 5000;
 
@@ -65,23 +68,41 @@ export async function findContainment(commands: CommandLookup, clock: Clock): Pr
   }
 }
 
+export interface ContainOptions {
+  readonly bubblewrap: string;
+  readonly workspaceRoot: string;
+  /** Absolute paths that appear empty */
+  readonly hidden: readonly string[];
+  /** Default: without */
+  readonly network?: boolean;
+  /** Whether the workspace can only be read. Default false */
+  readonly readOnly?: boolean;
+}
+
 /**
  * The same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty.
- * @param options.hidden absolute paths
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
  */
 export async function contain(
   line: CommandLine,
-  options: { readonly bubblewrap: string; readonly workspaceRoot: string; readonly hidden: readonly string[] },
+  options: ContainOptions,
 ): Promise<CommandLine | undefined> {
   const workspace = await realpath(options.workspaceRoot);
   if (["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace))) return undefined;
+  const network = options.network === true ? ["--share-net"] : [];
+  const bind = options.readOnly === true ? "--ro-bind" : "--bind";
   const covers = await Promise.all(options.hidden.map((path) => coverOf(path, workspace)));
   return {
     file: options.bubblewrap,
-    args: [...BASE_OPTIONS, "--bind", workspace, workspace, ...covers.flat(), "--chdir", workspace, "--", line.file]
-      .concat(line.args),
+    args: [
+      ...BASE_OPTIONS,
+      ...network,
+      ...[bind, workspace, workspace],
+      ...covers.flat(),
+      ...["--chdir", workspace, "--", line.file],
+      ...line.args,
+    ],
     cwd: workspace,
     env: { ...line.env, HOME: "/tmp" },
   };

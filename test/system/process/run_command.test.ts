@@ -76,3 +76,15 @@ test("a program that cannot be started is a ToolError", { skip }, async () => {
   const options = { timeoutMs: 1000, maxOutputBytes: 10, signal: new AbortController().signal, clock: systemClock };
   await assert.rejects(runCommand(line, options), { name: "ToolError", code: "command_not_started" });
 });
+
+test("with a grace time a command can clean up when it is stopped, and no longer", { skip }, async () => {
+  const cleaning = "trap 'echo cleaned; exit 0' TERM; echo up; while :; do /bin/sleep 0.02; done";
+  const cleaned = await sh(cleaning, { timeoutMs: 200, graceMs: 5000 });
+  assert.deepEqual([cleaned.ending, cleaned.stdout.text], [{ kind: "timeout" }, "up\ncleaned\n"]);
+  const controller = new AbortController();
+  const started = systemClock.monotonic();
+  const aborted = sh("trap '' TERM; while :; do :; done", { signal: controller.signal, graceMs: 100 });
+  systemClock.after(100, () => controller.abort(new CancelError("client_gone")));
+  await assert.rejects(aborted, CancelError);
+  assert.ok(systemClock.monotonic() - started < 4000);
+});

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -107,3 +107,24 @@ test("bubblewrap that does not work here counts as missing", () =>
     const kind = await createProcesses({ ...options, commands }).containment();
     assert.equal(kind.kind, "none");
   }));
+
+test(
+  "a composed command is not screened, and sees of the workspace and the network what it is told",
+  { skip },
+  () =>
+    withWorkspace({ "data/own.db": "kept" }, async (workspace) => {
+      const { run } = createProcesses({ ...options, ownPaths: [workspace.path("data")] });
+      const shows = async (script: string, more: { readonly network?: boolean; readonly writes?: boolean } = {}) => {
+        const composed = { env: { EXTRA: "x" }, network: false, writes: false, ...more };
+        return (await run({ ...request(workspace.root, script), composed })).stdout.text;
+      };
+      const script = "echo b 2>/dev/null > b.txt; cat data/own.db; echo $EXTRA; : /etc/passwd";
+      assert.equal(await shows(script), "keptx\n");
+      assert.throws(() => readFileSync(workspace.path("b.txt")), { code: "ENOENT" });
+      await shows(script, { writes: true });
+      assert.equal(readFileSync(workspace.path("b.txt"), "utf8"), "b\n");
+      const outer = `${readlinkSync("/proc/self/ns/net")}\n`;
+      assert.equal(await shows("readlink /proc/self/ns/net", { network: true }), outer);
+      assert.notEqual(await shows("readlink /proc/self/ns/net"), outer);
+    }),
+);
