@@ -19,6 +19,7 @@ import {
   toRuleBody,
 } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import { asksAlways } from "./decision.ts";
 import { createWaiters } from "./waiters.ts";
 
 export interface CreateApprovalsOptions {
@@ -158,7 +159,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         requested_by: question.requestedBy.tokenId,
         created_at: now(),
         expires_at: new Date(clock.now() + timeoutMs).toISOString(),
-        always_rule: question.rule.startsWith("always_ask:")
+        always_rule: asksAlways(question.rule)
           ? null
           : ruleText({ tool, workspace, inputDigest, input, decision: "approve" }, null),
         answered_at: null,

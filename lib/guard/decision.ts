@@ -35,6 +35,11 @@ export interface Decision {
   readonly change: readonly string[];
 }
 
+/** Whether a rule asks by `always_ask`: its answer then stands for one call alone. */
+export function asksAlways(rule: string): boolean {
+  return rule.startsWith("always_ask:");
+}
+
 /** What `access` does, for a sentence. */
 export const DOES: Readonly<Record<Access, string>> = {
   read: "only reads",

@@ -172,7 +172,7 @@ function createFakeTools(): ToolDoor {
     enabled: () => [],
     accessOf: () => "read",
     explain: () => undefined,
-    async call({ input, approver, runId, callId, signal }) {
+    async call({ input, approver, caller, runId, callId, signal }) {
       if (input === '{"ask":true}') {
         const prepared = {
           input: { ask: true },
@@ -184,8 +184,12 @@ function createFakeTools(): ToolDoor {
         const answer = await approver({
           tool: READ_FILE.name,
           prepared,
+          input: prepared.input,
+          binding: { digest: "digest", files: [], versions: new Map() },
+          workspaceRoot: "/workspace",
           reason: "Asking is the rule",
           rule: "always_ask",
+          caller,
           runId,
           callId,
         }, signal);

@@ -65,11 +65,19 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
       const prepared = toPrepared(tool, request.input);
       if (tool.decision === "deny") return refused(`Cannot call "${tool.name}": the policy denies it`, prepared.access);
       if (tool.decision === "ask") {
-        const { name, runId, callId } = { ...request, name: tool.name };
-        const answer = await request.approver(
-          { tool: name, prepared, reason: "asked", rule: "test", runId, callId },
-          request.signal,
-        );
+        const { caller, runId, callId } = request;
+        const answer = await request.approver({
+          tool: tool.name,
+          prepared,
+          input: prepared.input,
+          binding: { digest: prepared.digest, files: [], versions: new Map() },
+          workspaceRoot: "/workspace",
+          reason: "asked",
+          rule: "test",
+          caller,
+          runId,
+          callId,
+        }, request.signal);
         if (answer.decision === "deny") return refused(answer.reason, prepared.access);
       }
       return run(tool, prepared, request);

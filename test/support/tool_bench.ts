@@ -1,5 +1,6 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Clock } from "../../lib/base/clock.ts";
+import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
@@ -11,6 +12,7 @@ import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../lib/system/process/create_processes.ts";
+import { createWorkers } from "../../lib/system/process/create_workers.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
@@ -48,6 +50,8 @@ export interface ToolBenchOptions {
   readonly variant?: FilesVariant;
   readonly marker?: string;
   readonly timeoutMs?: number;
+  /** What a remembered answer says. Default: none is remembered */
+  readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
 }
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
@@ -78,6 +82,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       plans: createPlans({ store, clock }),
       commands,
       processes,
+      workers: createWorkers({ maxWorkers: 2 }),
     },
     config: () => config,
     workspaceRoot: options.root,
@@ -93,6 +98,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     metrics,
     redact: redactor.redact,
     ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
+    ...(options.remembered === undefined ? {} : { remembered: options.remembered }),
   });
   let calls = 0;
   return {

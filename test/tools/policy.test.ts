@@ -153,8 +153,11 @@ function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
   const config = toConfig(table);
   return createToolDoor({
     tools,
-    // Nothing runs, so nothing is asked for
-    services: {} as ToolServices,
+    // Nothing runs; a question looks at the files and programs it is about, of which there are none
+    services: {
+      files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
+      commands: { identify: () => Promise.resolve(undefined) },
+    } as unknown as ToolServices,
     config: () => config,
     workspaceRoot: "/home/me/work",
     home: "/home/me",

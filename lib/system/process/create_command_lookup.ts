@@ -17,16 +17,23 @@ const MAX_NAME = 255;
 
 /** @param searchPath absolute folders, first match wins. Default: SEARCH_PATH */
 export function createCommandLookup(searchPath: readonly string[] = SEARCH_PATH): CommandLookup {
-  return {
-    async find(command) {
-      if (command === "" || command.length > MAX_NAME || /[/\\\0]/.test(command) || /^\.+$/.test(command)) {
-        return undefined;
-      }
-      for (const folder of searchPath) {
-        const path = join(folder, command);
-        if (await isExecutable(path)) return path;
-      }
+  const find: CommandLookup["find"] = async (command) => {
+    if (command === "" || command.length > MAX_NAME || /[/\\\0]/.test(command) || /^\.+$/.test(command)) {
       return undefined;
+    }
+    for (const folder of searchPath) {
+      const path = join(folder, command);
+      if (await isExecutable(path)) return path;
+    }
+    return undefined;
+  };
+  return {
+    find,
+    async identify(command) {
+      const path = await find(command);
+      if (path === undefined) return undefined;
+      const { dev, ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true });
+      return [path, dev, ino, size, mtimeNs, ctimeNs].join(":");
     },
   };
 }

@@ -14,7 +14,7 @@ import { contain, type Containment, findContainment } from "./sandbox.ts";
 import { forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
 
 export interface ProcessesOptions extends ScreenOptions {
-  readonly commands: CommandLookup;
+  readonly commands: Pick<CommandLookup, "find">;
   readonly clock: Clock;
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;

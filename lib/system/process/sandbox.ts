@@ -47,7 +47,7 @@ const BASE_OPTIONS: readonly string[] = [
 ];
 
 /** Looks for bubblewrap and runs it once: a container may forbid what it needs. */
-export async function findContainment(commands: CommandLookup, clock: Clock): Promise<Containment> {
+export async function findContainment(commands: Pick<CommandLookup, "find">, clock: Clock): Promise<Containment> {
   if (process.platform !== "linux") return { kind: "none", reason: "bubblewrap is there on Linux alone" };
   const file = await commands.find("bwrap");
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };

@@ -1,10 +1,15 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { ApprovalRule } from "../../base/records/approval.ts";
+import { redactJson } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
+import type { Approvals } from "../../guard/approvals.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
-import type { Decision } from "../../guard/decision.ts";
+import { asksAlways, type Decision } from "../../guard/decision.ts";
+import { bindCall, type CallBinding } from "./bind_call.ts";
+import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
 import { createToolRegistry, matchesPatterns } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
@@ -31,6 +36,10 @@ export interface ToolDoorOptions extends ToolPolicyOptions {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly redact: (text: string) => string;
+  /** Answers that stand for good or for a run. Default: none */
+  readonly remembered?: (
+    ...call: Parameters<Approvals["remembered"]>
+  ) => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
   /** Milliseconds one call may take, where its tool does not say. Default 120,000 */
   readonly timeoutMs?: number;
 }
@@ -68,35 +77,75 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
   };
 
-  /** An approver that fails has approved nothing. */
+  const bind = (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
+    const { services, workspaceRoot } = options;
+    return bindCall(tool, prepared, { services, workspaceRoot, config: options.config(), signal: request.signal });
+  };
+
+  /** A rule's answer, else the approver's; one that fails has approved nothing. */
   const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<ApprovalAnswer> => {
     try {
-      return await request.approver(question, request.signal);
+      return await rememberedAnswer(question) ?? await request.approver(question, request.signal);
     } catch (error) {
       if (error instanceof CancelError) throw error;
       return { decision: "deny", reason: reportBug(tool, request, error) };
     }
   };
 
-  /** Undefined when the call may run, else the refusal. A deny counts before and after the question. */
+  const rememberedAnswer = async (question: ApprovalRequest): Promise<ApprovalAnswer | undefined> => {
+    if (asksAlways(question.rule)) return undefined;
+    const { tool, prepared, workspaceRoot: workspace, runId } = question;
+    const rule = await options.remembered?.({ tool, workspace, inputDigest: prepared.digest }, runId);
+    if (rule === undefined) return undefined;
+    const reason = `Cannot call "${tool}": a person denied this very call before; ` +
+      `"postern approvals revoke ${rule.id}" lifts that`;
+    return { decision: rule.decision, reason };
+  };
+
+  /** Whether the call may run, and what it is then bound to. A deny counts before and after the question. */
   const permit = async (
     tool: Tool,
     { prepared, decision }: { readonly prepared: PreparedCall; readonly decision: Decision },
     request: ToolCallRequest,
-  ): Promise<Refusal | undefined> => {
-    if (decision.kind === "allow") return undefined;
-    if (decision.kind === "deny") return { reason: decision.reason };
+  ): Promise<Permit> => {
+    if (decision.kind === "allow") return { ok: true, binding: undefined };
+    if (decision.kind === "deny") return { ok: false, reason: decision.reason };
     const { reason, rule } = decision;
-    const { runId, callId } = request;
-    const answer = await askFirst(tool, request, { tool: tool.name, prepared, reason, rule, runId, callId });
-    if (answer.decision === "deny") {
-      return { reason: answer.reason, ...(answer.approvalId === undefined ? {} : { approvalId: answer.approvalId }) };
+    const { runId, callId, caller } = request;
+    try {
+      const binding = await bind(tool, prepared, request);
+      if (request.signal.aborted) throw cancelError(request.signal);
+      const answer = await askFirst(tool, request, {
+        tool: tool.name,
+        prepared,
+        input: redactJson(prepared.input, options.redact),
+        binding,
+        workspaceRoot: options.workspaceRoot,
+        reason,
+        rule,
+        caller,
+        runId,
+        callId,
+      });
+      if (answer.decision === "deny") return { ok: false, ...answer };
+      const again = policy.decide(tool, prepared);
+      if (again.kind === "deny") return { ok: false, reason: again.reason };
+      const now = await bind(tool, prepared, request);
+      return now.digest === binding.digest ? { ok: true, binding: now } : { ok: false, reason: changed(tool.name) };
+    } catch (error) {
+      if (error instanceof CancelError) throw error;
+      return { ok: false, reason: error instanceof ToolError ? error.message : reportBug(tool, request, error) };
     }
-    const again = policy.decide(tool, prepared);
-    return again.kind === "deny" ? { reason: again.reason } : undefined;
   };
 
-  const run = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<Ended> => {
+  const run = async (
+    tool: Tool,
+    { prepared, binding }: { readonly prepared: PreparedCall; readonly binding: CallBinding | undefined },
+    request: ToolCallRequest,
+  ): Promise<Ended> => {
+    const services = binding === undefined
+      ? options.services
+      : { ...options.services, files: bindFiles(options.services.files, binding.versions) };
     const config = options.config();
     const timeoutMs = tool.timeoutMs?.(config) ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     const started = options.clock.monotonic();
@@ -114,7 +163,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         clock: options.clock,
         log: logOf(tool, request),
         config,
-        services: pickServices(options.services, tool.needs),
+        services: pickServices(services, tool.needs),
         progress: (message) => request.onProgress?.(options.redact(message)),
       });
     const ending = await runBounded(work, { clock: options.clock, timeoutMs, signal: request.signal });
@@ -182,17 +231,17 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       }
       const { prepared, decision } = judged;
       if (prepared === undefined || decision.rule === RULE_ENABLED) return refuse("disabled", decision.reason);
-      const refusal = await permit(tool, { prepared, decision }, request);
-      if (refusal !== undefined) {
-        const { approvalId } = refusal;
-        return refuse("denied", refusal.reason, {
+      const permitted = await permit(tool, { prepared, decision }, request);
+      if (!permitted.ok) {
+        const { approvalId } = permitted;
+        return refuse("denied", permitted.reason, {
           access: prepared.access,
           ...(approvalId === undefined ? {} : { approvalId }),
         });
       }
       if (request.signal.aborted) throw cancelError(request.signal);
       await request.onStart?.(prepared);
-      const ended = await run(tool, prepared, request);
+      const ended = await run(tool, { prepared, binding: permitted.binding }, request);
       calls.with(label, ended.outcome).add();
       if ("error" in ended) throw ended.error;
       return { result: boundResult(ended.result, options.redact), ran: true, access: prepared.access };
@@ -200,15 +249,22 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
   };
 }
 
-interface Refusal {
+/** `binding`: undefined for a call that nobody was asked about */
+type Permit = { readonly ok: true; readonly binding: CallBinding | undefined } | {
+  readonly ok: false;
   readonly reason: string;
   readonly approvalId?: string;
-}
+};
 
 type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
   readonly outcome: Outcome;
   readonly error: CancelError;
 };
+
+function changed(tool: string): string {
+  return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
+    "look again and ask anew";
+}
 
 function failure(output: string): ToolResult {
   return { output, isError: true };

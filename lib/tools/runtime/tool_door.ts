@@ -1,5 +1,6 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { CallBinding } from "./bind_call.ts";
 import type { Access, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
 import type { Judgement } from "./tool_policy.ts";
 
@@ -19,8 +20,14 @@ export interface ToolInfo {
 export interface ApprovalRequest {
   readonly tool: string;
   readonly prepared: PreparedCall;
+  /** The input for the person who answers: known secrets masked */
+  readonly input: unknown;
+  /** What the answer counts for; the door compares it again just before the call runs */
+  readonly binding: CallBinding;
+  readonly workspaceRoot: string;
   readonly reason: string;
   readonly rule: string;
+  readonly caller: Caller;
   readonly runId: string;
   readonly callId: string;
 }

@@ -1,0 +1,107 @@
+import { createHash } from "node:crypto";
+import { cancelError } from "../../base/cancel.ts";
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
+import type { Files, FileScope } from "../../system/files/files.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import { writeScope } from "../files/write_scope.ts";
+import type { PreparedCall, Tool } from "./tool.ts";
+import type { ToolServices } from "./tool_services.ts";
+
+/** What an approval of one call is bound to (DESIGN.md section 7, "Approvals"). */
+export interface CallBinding {
+  /** SHA-256 over tool, input, workspace, schema, the executable's identity and the files to be changed. Hexadecimal */
+  readonly digest: string;
+  /** Files the call may change; null: there is none */
+  readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  /** By path as the call names it: which file on disk that was; undefined: there is none */
+  readonly versions: ReadonlyMap<string, string | undefined>;
+}
+
+export interface BindOptions {
+  readonly services: Pick<ToolServices, "files" | "commands">;
+  readonly workspaceRoot: string;
+  readonly config: Config;
+  readonly signal: AbortSignal;
+}
+
+/** Times a file is read anew because it changed while it was read */
+const MAX_ATTEMPTS = 3;
+const CHUNK_BYTES = 65_536;
+
+/**
+ * Reads what the call would change or run, and gives the digest over all of it.
+ * @throws {ToolError} for a path that the call itself could not use: nobody is asked about a call that cannot run
+ * @throws {CancelError} when the signal aborts
+ */
+export async function bindCall(tool: Tool, prepared: PreparedCall, options: BindOptions): Promise<CallBinding> {
+  const { services, workspaceRoot, config, signal } = options;
+  const { paths = [], command = [] } = prepared.effects;
+  const scope = writeScope({
+    workspaceRoot,
+    config,
+    allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
+  });
+  const changes = prepared.access === "write" ? [...new Set(paths)] : [];
+  const files: { path: string; sha256: string | null }[] = [];
+  const versions = new Map<string, string | undefined>();
+  for (const path of changes) {
+    const { sha256, version } = await readFile(path, { files: services.files, scope, signal, tool });
+    files.push({ path, sha256 });
+    versions.set(path, version);
+  }
+  const digest = canonicalDigest({
+    tool: tool.name,
+    input: prepared.digest,
+    workspace: workspaceRoot,
+    schema: canonicalDigest(tool.inputSchema ?? null),
+    executable: command[0] === undefined ? null : await services.commands.identify(command[0]) ?? null,
+    ...(files.length === 0 ? {} : { root: scope.allowedRoot, files }),
+  });
+  return { digest, files, versions };
+}
+
+interface ReadOptions {
+  readonly files: Files;
+  readonly scope: FileScope;
+  readonly signal: AbortSignal;
+  readonly tool: Tool;
+}
+
+async function readFile(
+  path: string,
+  { files, scope, signal, tool }: ReadOptions,
+): Promise<{ readonly sha256: string | null; readonly version: string | undefined }> {
+  const versionNow = async () => (await files.inspect(path, scope, { maxBytes: undefined })).file?.version;
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    try {
+      const version = await versionNow();
+      if (version === undefined) return { sha256: null, version };
+      const sha256 = await digestOf(path, { files, scope, signal });
+      if (version === await versionNow()) return { sha256, version };
+    } catch (error) {
+      // A tool that reaches its paths by other means has its own rules for them, as a folder for git
+      if (!(error instanceof ToolError) || tool.needs.includes("files")) throw error;
+      return { sha256: `unread:${error.code}`, version: undefined };
+    }
+  }
+  throw new ToolError("path_changed", `Cannot ask about ${shown(path)}: it keeps changing; try again later`);
+}
+
+async function digestOf(path: string, { files, scope, signal }: Omit<ReadOptions, "tool">): Promise<string> {
+  const file = await files.open(path, scope);
+  try {
+    const hash = createHash("sha256");
+    const buffer = new Uint8Array(CHUNK_BYTES);
+    for (let position = 0;;) {
+      if (signal.aborted) throw cancelError(signal);
+      const read = await file.read(buffer, position);
+      if (read === 0) return hash.digest("hex");
+      hash.update(buffer.subarray(0, read));
+      position += read;
+    }
+  } finally {
+    await file.close();
+  }
+}
