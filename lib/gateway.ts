@@ -31,9 +31,13 @@ import { createFiles } from "./system/files/create_files.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { createProcesses } from "./system/process/create_processes.ts";
+import { createWorkers } from "./system/process/create_workers.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
+
+/** Threads for documents at once: one may hold half a gigabyte */
+const MAX_WORKERS = 2;
 
 /** `draining` once a shutdown began, `degraded` while storage, audit or log cannot be written (DESIGN.md section 2). */
 export type GatewayState = "ok" | "degraded" | "draining";
@@ -145,6 +149,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const marker = await loadMarker({ store, random, dataDir });
     const processes = createProcesses({ commands, clock, home, ownPaths, marker: marker.text });
     closing.push(() => processes.close());
+    const workers = createWorkers({ maxWorkers: MAX_WORKERS });
+    closing.push(() => workers.close());
     if (marker.known) {
       const killed = await processes.killLeftovers();
       if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
@@ -157,6 +163,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         plans: createPlans({ store, clock }),
         commands,
         processes,
+        workers,
       },
       config,
       workspaceRoot,

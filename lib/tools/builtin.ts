@@ -1,3 +1,4 @@
+import { docxRead } from "./documents/docx_read.ts";
 import { applyPatch } from "./files/apply_patch.ts";
 import { contentSearch } from "./files/content_search.ts";
 import { fileEdit } from "./files/file_edit.ts";
@@ -21,6 +22,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   writeFile,
   fileEdit,
   applyPatch,
+  docxRead,
   memoryStore,
   memoryRecall,
   memoryForget,

@@ -36,6 +36,13 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "pattern",
     sample: { pattern: "gate", path: "src", glob: "*.ts", case_insensitive: true, limit: 5 },
   },
+  docx_read: {
+    access: "read",
+    enabled: "always",
+    fields: ["path"],
+    textField: "path",
+    sample: { path: "notes.docx" },
+  },
   write_file: {
     access: "write",
     enabled: "when configured",

@@ -3,6 +3,7 @@ import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
+import type { Workers } from "../../system/process/workers.ts";
 
 /** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
@@ -11,5 +12,6 @@ export interface ToolServices {
   readonly plans: Plans;
   readonly commands: CommandLookup;
   readonly processes: Processes;
+  readonly workers: Workers;
 }
 export type ServiceName = keyof ToolServices;

@@ -1,0 +1,23 @@
+import { answerJob } from "../../system/process/answer_job.ts";
+import { DocumentError } from "./document_error.ts";
+import type { DocumentAnswer, DocumentJob } from "./read_document.ts";
+import { createWorkBudget } from "./work_budget.ts";
+
+// Runs as a thread of its own, for one document. It loads the reader of that kind alone
+await answerJob(async (input, context): Promise<DocumentAnswer> => {
+  // read_document.ts gives exactly this
+  const job = input as DocumentJob;
+  const budget = createWorkBudget(job.limits, context);
+  try {
+    switch (job.kind) {
+      case "docx": {
+        const { docxText } = await import("./docx/docx_text.ts");
+        return { kind: "content", content: docxText(job.bytes, budget) };
+      }
+    }
+  } catch (error) {
+    if (error instanceof DocumentError) return { kind: "refused", code: error.code, reason: error.message };
+    // Whatever else a reader stumbles over is the document's doing; the log is told what it was
+    return { kind: "stumbled", error: error instanceof Error ? String(error.stack) : String(error) };
+  }
+});

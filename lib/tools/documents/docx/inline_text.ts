@@ -1,0 +1,129 @@
+import { attribute, childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
+import type { Notes } from "./notes.ts";
+import type { Docx } from "./open_docx.ts";
+import type { ParagraphStyle } from "./read_styles.ts";
+import { isOn, valueOf, wordAttribute } from "./value_of.ts";
+
+const MAX_ADDRESS = 2000;
+const MAX_ALT_TEXT = 500;
+
+/** The text of a paragraph as it is put together. */
+export interface InlineText {
+  add(element: XmlElement): void;
+  text(): string;
+  /** Text boxes that are anchored in the paragraph */
+  readonly boxes: readonly XmlElement[];
+  /** Something was left out because the document does not show it */
+  readonly hiddenText: boolean;
+}
+
+export interface InlineOptions {
+  readonly docx: Pick<Docx, "relationships">;
+  readonly notes: Notes;
+  readonly styleOf: (id: string | undefined) => ParagraphStyle;
+  /** The paragraph's style hides its text */
+  readonly hidden: boolean;
+}
+
+export function createInlineText({ docx, notes, styleOf, hidden }: InlineOptions): InlineText {
+  let parts: string[] = [];
+  const boxes: XmlElement[] = [];
+  let hiddenText = false;
+
+  const note = (kind: Parameters<Notes["label"]>[0], element: XmlElement) => {
+    const label = notes.label(kind, wordAttribute(element, "id"));
+    if (label !== undefined) parts.push(`[^${label}]`);
+  };
+
+  const isHidden = (run: XmlElement) => {
+    const properties = childOf(run, "w:rPr");
+    if (properties !== undefined && childOf(properties, "w:vanish") !== undefined) return isOn(properties, "w:vanish");
+    return hidden || styleOf(valueOf(properties, "w:rStyle")).hidden;
+  };
+
+  const link = (element: XmlElement) => {
+    const outside = parts;
+    parts = [];
+    addChildren(element);
+    const text = parts.join("");
+    parts = outside;
+    const relationship = docx.relationships.get(wordAttribute(element, "id") ?? "");
+    const address = relationship?.kind === "hyperlink" ? relationship.target.slice(0, MAX_ADDRESS) : "";
+    parts.push(address === "" || address === text || text.trim() === "" ? text : `[${text}](${address})`);
+  };
+
+  const addChildren = (element: XmlElement) => {
+    for (const child of elementsOf(element)) add(child);
+  };
+
+  const add = (element: XmlElement): void => {
+    switch (element.name) {
+      case "w:t":
+      case "m:t":
+        parts.push(element.children.filter((child) => typeof child === "string").join(""));
+        return;
+      case "w:r":
+        if (isHidden(element)) hiddenText ||= childOf(element, "w:t") !== undefined;
+        else addChildren(element);
+        return;
+      case "w:tab":
+        parts.push("\t");
+        return;
+      case "w:br":
+      case "w:cr":
+        parts.push("\n");
+        return;
+      case "w:noBreakHyphen":
+        parts.push("\u2011");
+        return;
+      case "w:sym":
+        parts.push(symbolOf(wordAttribute(element, "char") ?? ""));
+        return;
+      case "w:hyperlink":
+        link(element);
+        return;
+      case "w:footnoteReference":
+        note("footnotes", element);
+        return;
+      case "w:endnoteReference":
+        note("endnotes", element);
+        return;
+      case "w:commentReference":
+        note("comments", element);
+        return;
+      case "wp:docPr": {
+        const description = (attribute(element, "descr") ?? "").trim().replace(/\s+/g, " ").slice(0, MAX_ALT_TEXT);
+        if (description !== "") parts.push(`[image: ${description}]`);
+        return;
+      }
+      case "w:txbxContent":
+        boxes.push(element);
+        return;
+      // Properties, what a tracked change took away, the older form of what stands beside it
+      case "w:pPr":
+      case "w:rPr":
+      case "w:del":
+      case "w:moveFrom":
+      case "w:rt":
+      case "mc:Fallback":
+        return;
+      default:
+        addChildren(element);
+    }
+  };
+
+  return {
+    add: addChildren,
+    text: () => parts.join(""),
+    boxes,
+    get hiddenText() {
+      return hiddenText;
+    },
+  };
+}
+
+/** A character of a symbol font has no meaning outside of it. */
+function symbolOf(code: string): string {
+  const value = /^[0-9a-f]{1,4}$/i.test(code) ? Number.parseInt(code, 16) : 0xfffd;
+  return value < 0x20 || (value >= 0xd800 && value <= 0xf8ff) ? "\ufffd" : String.fromCharCode(value);
+}

@@ -1,0 +1,33 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { DOCUMENT_TIMEOUT_MS, readDocument } from "./read_document.ts";
+
+/** `docx_read`: the text of a Word document as Markdown (DESIGN.md section 8, "Files"). */
+export const docxRead = defineTool({
+  name: "docx_read",
+  description:
+    "Reads a Word document (.docx) of the workspace and returns its text as Markdown: headings, lists, tables, links, footnotes and comments",
+  access: "read",
+  enabled: "always",
+  needs: ["files", "workers"],
+  timeoutMs: () => DOCUMENT_TIMEOUT_MS,
+  input: v.strictObject({
+    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the document, relative to the allowed root")),
+  }),
+  textField: "path",
+  effects: ({ path }) => ({ paths: [path] }),
+  async run({ path }, context) {
+    const { content, size } = await readDocument(path, { kind: "docx" }, context);
+    const { text, title, author, paragraphs, tables, notes, hiddenText, truncated } = content;
+    const notices = [
+      ...(text === "" ? ["[The document has no text]"] : []),
+      ...(hiddenText ? ["[Text that the document hides was left out]"] : []),
+      ...(truncated ? [`[Cut after ${Buffer.byteLength(text)} bytes: the document is longer]`] : []),
+    ];
+    return {
+      output: [...(text === "" ? [] : [text]), ...notices].join("\n\n"),
+      isError: false,
+      data: { path, size, title: title ?? null, author: author ?? null, paragraphs, tables, notes, truncated },
+    };
+  },
+});

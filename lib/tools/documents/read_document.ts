@@ -1,0 +1,105 @@
+import { ToolError } from "../../base/errors.ts";
+import { cancelError } from "../../base/cancel.ts";
+import type { OpenFile } from "../../system/files/files.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import { WorkerError } from "../../system/process/workers.ts";
+import { readScope } from "../files/read_scope.ts";
+import type { ContextWith } from "../runtime/define_tool.ts";
+import type { DocumentErrorCode } from "./document_error.ts";
+import type { DocxText } from "./docx/docx_text.ts";
+import type { WorkLimits } from "./work_budget.ts";
+
+const MAX_FILE_BYTES = 33_554_432;
+const READ_BYTES = 1_048_576;
+const MAX_HEAP_MB = 512;
+const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 1_000_000, maxInflatedBytes: 134_217_728 };
+
+/** Milliseconds a call may take: the document's own time, and the wait for a thread. */
+export const DOCUMENT_TIMEOUT_MS = 60_000;
+
+/** What the thread is given. */
+export type DocumentJob = { readonly bytes: Uint8Array; readonly limits: WorkLimits } & DocumentRequest;
+
+/** What is wanted of a document. */
+export type DocumentRequest = { readonly kind: "docx" };
+
+/** What the readers make of a document, by its kind. */
+export interface DocumentContents {
+  readonly docx: DocxText;
+}
+
+/** What the thread answers; the content is that of the kind it was asked for. */
+export type DocumentAnswer =
+  | { readonly kind: "content"; readonly content: DocumentContents[keyof DocumentContents] }
+  | { readonly kind: "refused"; readonly code: DocumentErrorCode; readonly reason: string }
+  | { readonly kind: "stumbled"; readonly error: string };
+
+/**
+ * Reads a document in a thread of its own, within bounds of bytes, memory and time.
+ * @throws {ToolError} as Files.open, and the codes of DocumentError
+ * @throws {CancelError} when the signal aborts
+ */
+export async function readDocument<R extends DocumentRequest>(
+  path: string,
+  request: R,
+  context: ContextWith<"files" | "workers">,
+): Promise<{ readonly content: DocumentContents[R["kind"]]; readonly size: number }> {
+  const bytes = await readBytes(path, context);
+  const size = bytes.length;
+  const job: DocumentJob = { ...request, bytes, limits: LIMITS };
+  const refusal = (code: string, reason: string, cause?: unknown) =>
+    new ToolError(code, `Cannot read ${shown(path)}: ${reason}`, { cause });
+  let answer: DocumentAnswer;
+  try {
+    // document_worker.ts answers exactly this
+    answer = await context.services.workers.run({
+      module: workerModule(),
+      input: job,
+      transfer: [bytes.buffer],
+      maxHeapMb: MAX_HEAP_MB,
+      signal: context.signal,
+    }) as DocumentAnswer;
+  } catch (error) {
+    if (!(error instanceof WorkerError) || error.code !== "out_of_memory") throw error;
+    throw refusal("document_too_large", `it needs more than ${MAX_HEAP_MB} MB of memory`, error);
+  }
+  if (answer.kind === "refused") throw refusal(answer.code, answer.reason);
+  if (answer.kind === "stumbled") {
+    context.log.warn("A document could not be read", { error: answer.error });
+    throw refusal("document_invalid", "it is damaged in a way the reader does not understand");
+  }
+  // The thread answers with the content of the kind it was asked for
+  return { content: answer.content as DocumentContents[R["kind"]], size };
+}
+
+async function readBytes(
+  path: string,
+  context: ContextWith<"files" | "workers">,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const file = await context.services.files.open(path, readScope(context));
+  try {
+    if (file.size > MAX_FILE_BYTES) {
+      throw new ToolError(
+        "document_too_large",
+        `Cannot read ${shown(path)}: it has ${file.size} bytes, and documents are read up to ${MAX_FILE_BYTES}`,
+      );
+    }
+    return await readAll(file, context.signal);
+  } finally {
+    await file.close();
+  }
+}
+
+async function readAll(file: OpenFile, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
+  const bytes = new Uint8Array(file.size);
+  for (let at = 0; at < bytes.length; at += READ_BYTES) {
+    if (signal.aborted) throw cancelError(signal);
+    await file.read(bytes.subarray(at, at + READ_BYTES), at);
+  }
+  return bytes;
+}
+
+/** As source it is TypeScript, as a package JavaScript. */
+function workerModule(): URL {
+  return new URL(`./document_worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
+}

@@ -1,0 +1,37 @@
+/** Text of a document as it grows, up to a bound. */
+export interface TextOutput {
+  /** @returns false when it did not fit whole: then nothing more is taken */
+  add(text: string): boolean;
+  /** The bound was reached */
+  readonly full: boolean;
+  text(): string;
+}
+
+/** What leaves room for notices below the door's own bound, in bytes of UTF-8. */
+export const MAX_TEXT_BYTES = 250_000;
+
+/** @param maxBytes of UTF-8; what goes over it is cut between characters */
+export function createTextOutput(maxBytes: number = MAX_TEXT_BYTES): TextOutput {
+  const parts: string[] = [];
+  let room = maxBytes;
+  let full = false;
+  return {
+    add(text) {
+      if (full) return false;
+      const bytes = Buffer.byteLength(text);
+      full = bytes > room;
+      parts.push(full ? cut(text, room) : text);
+      room -= bytes;
+      return !full;
+    },
+    get full() {
+      return full;
+    },
+    text: () => parts.join(""),
+  };
+}
+
+function cut(text: string, maxBytes: number): string {
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
+  return text.slice(0, read);
+}
