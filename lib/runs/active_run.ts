@@ -17,6 +17,8 @@ export interface ActiveRun {
   readonly durable: boolean;
   readonly signal: AbortSignal;
   readonly abort: (error: CancelError) => void;
+  /** Whether it waits for a person */
+  readonly isPaused: () => boolean;
   /** As it is now, for one that is not recorded */
   readonly view: () => Run;
   hadEffect: boolean;

@@ -15,6 +15,13 @@ export interface QueuePlace {
   ready(): boolean;
   /** Resolves when it may. @throws {CancelError} when `signal` aborts first */
   wait(signal: AbortSignal): Promise<void>;
+  /**
+   * Lends its slot to others while it waits for a person, and takes it back at once, over the limit if need be: who was answered
+   * does not queue again. Its conversation stays its own
+   */
+  pause<T>(wait: () => Promise<T>): Promise<T>;
+  /** Whether it waits in `pause` */
+  isPaused(): boolean;
   /** Gives the place back; twice does nothing */
   leave(): void;
 }
@@ -71,7 +78,16 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
         return plainPlace(() => plain--);
       }
       let ready = false;
+      let paused = 0;
       let left = false;
+      const lend = (count: number) => {
+        const wasLent = paused > 0;
+        paused += count;
+        const isLent = paused > 0;
+        if (options.isChild || left || wasLent === isLent) return;
+        slots += isLent ? -1 : 1;
+        if (isLent) startNext();
+      };
       let wake: (() => void) | undefined;
       const entry: Waiting = {
         options,
@@ -103,6 +119,15 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
             };
           });
         },
+        async pause(wait) {
+          lend(1);
+          try {
+            return await wait();
+          } finally {
+            lend(-1);
+          }
+        },
+        isPaused: () => paused > 0,
         leave() {
           if (left) return;
           left = true;
@@ -110,7 +135,7 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
             waiting.delete(entry);
             return;
           }
-          if (!options.isChild) slots--;
+          if (!options.isChild && paused === 0) slots--;
           if (conversationId !== null) busy.delete(conversationId);
           if (waiting.size > 0) startNext();
         },
@@ -119,11 +144,16 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
   };
 }
 
+const lendNothing = <T>(wait: () => Promise<T>) => wait();
+const isNever = () => false;
+
 function plainPlace(onLeave: () => void): QueuePlace {
   let left = false;
   return {
     ready: () => true,
     wait: () => Promise.resolve(),
+    pause: lendNothing,
+    isPaused: isNever,
     leave() {
       if (left) return;
       left = true;

@@ -14,6 +14,7 @@ import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
+import type { ApprovableRun } from "./ask_person.ts";
 import { createRunState } from "./apply_event.ts";
 import { assembleMessages } from "./assemble_messages.ts";
 import { createConversations } from "./conversations.ts";
@@ -47,10 +48,8 @@ export interface SupervisorOptions {
   readonly limits: () => RunLimits;
   /** Days an ended run is kept; 0 for ever. Default 0 */
   readonly retentionDays?: () => number;
-  /** Answers the policy's asks for a run. Default: denied at once with what would allow the call */
-  readonly approverOf?: (
-    run: { readonly id: string; readonly durable: boolean; readonly canApprove: boolean },
-  ) => AgentApprover;
+  /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
+  readonly approverOf?: (run: ApprovableRun) => AgentApprover;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -138,6 +137,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         refused: undefined,
         abort: (error) => controller.abort(error),
         signal: controller.signal,
+        isPaused: place.isPaused,
         view: () => (startedAt === null ? state.run : { ...state.run, status: "running", started_at: startedAt }),
       };
       const keeps = request.durable || conversationId !== null;
@@ -186,8 +186,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         signal: controller.signal,
         abort: entry.abort,
         tools,
-        approve: options.approverOf?.({ id, durable: request.durable, canApprove: request.canApprove }) ??
-          denyUnattended,
+        approve: agentTools.length === 0
+          ? denyUnattended
+          : options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ?? denyUnattended,
         suspended,
         journal: createRunJournal({
           entry,
@@ -248,6 +249,8 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         await Promise.race([idle(), clock.sleep(ms, idleFirst.signal).catch(() => {})]);
         idleFirst.abort();
       };
+      // Durable work that waits for a person may wait for days: it goes on at the next start
+      for (const entry of active.all()) if (entry.durable && entry.isPaused()) entry.abort(new CancelError("shutdown"));
       await wait(graceMs);
       for (const entry of active.all()) entry.abort(new CancelError("shutdown"));
       await wait(SETTLE_MS);

@@ -90,4 +90,30 @@ describe("the run queue", () => {
     busy.leave();
     assert.equal(queue.enter(free).ready(), true);
   });
+
+  test("lends the slot of one that waits for a person, and gives it back over the limit", async () => {
+    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const asking = queue.enter(inTalk);
+    const answered = Promise.withResolvers<string>();
+    const [waits, behind, other] = [asking.pause(() => answered.promise), queue.enter(inTalk), queue.enter(free)];
+    assert.deepEqual([asking.isPaused(), behind.ready(), other.ready()], [true, false, true]);
+    answered.resolve("yes");
+    assert.equal(await waits, "yes");
+    const next = queue.enter(free);
+    other.leave();
+    assert.deepEqual([asking.isPaused(), next.ready()], [false, false]);
+    asking.leave();
+    assert.deepEqual([behind.ready(), next.ready()], [true, false]);
+  });
+
+  test("counts the slot of a paused place that is left once", async () => {
+    const queue = createRunQueue(limits({ maxConcurrent: 1 }));
+    const asking = queue.enter(free);
+    const ended = Promise.withResolvers<void>();
+    const waits = asking.pause(() => ended.promise);
+    asking.leave();
+    ended.resolve();
+    await waits;
+    assert.deepEqual([queue.enter(free).ready(), queue.enter(free).ready()], [true, false]);
+  });
 });

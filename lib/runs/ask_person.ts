@@ -1,0 +1,104 @@
+import type { AgentApprover } from "../agent/agent_run.ts";
+import { cancelReason } from "../base/cancel.ts";
+import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { Approval } from "../base/records/approval.ts";
+import type { Approvals } from "../guard/approvals.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../tools/runtime/tool_door.ts";
+import { denyUnattended } from "./deny_unattended.ts";
+import type { QueuePlace } from "./run_queue.ts";
+
+/** What decides whether a run asks, and for how long. */
+export interface ApprovableRun {
+  readonly durable: boolean;
+  /** Someone with scope `approve` follows its events */
+  readonly canApprove: boolean;
+  readonly place: Pick<QueuePlace, "pause">;
+}
+
+export interface AskPersonOptions {
+  readonly approvals: Approvals;
+  /** Milliseconds a question waits; read at each question */
+  readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
+}
+
+/**
+ * Who answers the policy's asks for a run (DESIGN.md section 7, "Approvals").
+ *
+ * Attached work asks only where someone who may approve follows its events, else the answer is a denial at once that says how to
+ * allow the call. Durable work always asks. Nothing waits beyond the question's expiry, which is a denial.
+ */
+export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: ApprovableRun) => AgentApprover {
+  return (run) => {
+    if (!run.durable && !run.canApprove) return denyUnattended;
+    return async (request, signal, emit) => {
+      const timeouts = timeoutMs();
+      const asked = await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
+      if (asked === undefined) return deny(`${request.reason}; as many questions wait for a person as may`);
+      emit(toNeeded(asked));
+      const settled = await wait(asked.id, { approvals, run, signal });
+      emit(toAnswered(settled));
+      return await toAnswer(settled, approvals);
+    };
+  };
+}
+
+/** @param timeoutMs how long it waits */
+export function toQuestion(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
+  const { tool, prepared, input, binding, workspaceRoot, reason, rule, caller, runId, callId } = request;
+  return {
+    tool,
+    access: prepared.access,
+    workspace: workspaceRoot,
+    input,
+    inputDigest: prepared.digest,
+    reason,
+    rule,
+    files: binding.files,
+    digest: binding.digest,
+    runId,
+    callId,
+    requestedBy: caller,
+    timeoutMs,
+  };
+}
+
+async function wait(
+  id: string,
+  { approvals, run, signal }: {
+    readonly approvals: Approvals;
+    readonly run: ApprovableRun;
+    readonly signal: AbortSignal;
+  },
+): Promise<Approval> {
+  try {
+    return await run.place.pause(() => approvals.settled(id, signal));
+  } catch (error) {
+    // The question of work that a shutdown suspends stays open
+    if (!run.durable || cancelReason(signal) !== "shutdown") await approvals.cancel(id);
+    throw error;
+  }
+}
+
+async function toAnswer(settled: Approval, approvals: Approvals): Promise<ApprovalAnswer> {
+  const { id, status, tool, note, reason } = settled;
+  if (status === "expired") return deny(`Cannot call "${tool}": nobody answered in time. ${reason}`);
+  if (status !== "approved") {
+    return deny(`Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
+  }
+  const use = await approvals.use(id, settled.digest);
+  return use.ok ? { decision: "approve", reason: "Approved by a person", approvalId: id } : deny(use.reason);
+}
+
+function deny(reason: string): ApprovalAnswer {
+  return { decision: "deny", reason };
+}
+
+function toNeeded(asked: Approval): AgentEventBody {
+  const { id, call_id, tool, input, reason, rule, expires_at } = asked;
+  return { type: "approval_needed", approval_id: id, call_id, tool, input, reason, rule, expires_at };
+}
+
+function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
+  const decision = status === "approved" ? "approve" : status === "expired" ? "expired" : "deny";
+  return { type: "approval_answered", approval_id: id, decision, by: answered_by };
+}
