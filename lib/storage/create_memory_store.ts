@@ -1,9 +1,10 @@
 import { Buffer } from "node:buffer";
 import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
 import { type EncodedWrite, encodeWrite } from "./encode_write.ts";
-import { rankTexts, toWordBag, type WordBag } from "./memory_search.ts";
-import { searchTerms } from "./search_terms.ts";
+import { createTextEngine, type IndexedText, toWordBag, type WordBag } from "./memory_search.ts";
+import { searchTexts } from "./search_texts.ts";
 import type { Store, Stored, Write } from "./store.ts";
+import { scopeWordsOf } from "./text_scope.ts";
 
 interface Entry {
   readonly key: string;
@@ -46,7 +47,9 @@ export function createMemoryStore(): Store {
           version: (earlier?.version ?? 0) + 1,
           json: write.json,
           order: earlier?.order ?? ++inserted,
-          words: write.text === undefined ? undefined : toWordBag(write.text),
+          words: write.text === undefined
+            ? undefined
+            : toWordBag(write.text, scopeWordsOf(write.collection, write.key).length),
         });
         return () => void (earlier === undefined ? entries.delete(write.key) : entries.set(write.key, earlier));
       }
@@ -126,9 +129,9 @@ export function createMemoryStore(): Store {
     async search(collection, options) {
       open();
       const limit = checkLimit(options.limit);
-      const found = withPrefix(collection, options.prefix ?? "").sort((a, b) => a.order - b.order)
-        .flatMap((entry) => (entry.words === undefined ? [] : [{ entry, words: entry.words }]));
-      return rankTexts(found, searchTerms(options.query)).slice(0, limit).map((item) => toStored(item.entry));
+      const texts = [...collections.values()].flatMap((entries) => [...entries.values()].filter(isText));
+      const found = withPrefix(collection, options.prefix ?? "").filter(isText).sort((a, b) => a.order - b.order);
+      return searchTexts(createTextEngine(texts, found), options.query, limit).map(toStored);
     },
     async takeOnce(collection, key) {
       open();
@@ -169,6 +172,10 @@ export function createMemoryStore(): Store {
       closed = true;
     },
   };
+}
+
+function isText(entry: Entry): entry is Entry & IndexedText {
+  return entry.words !== undefined;
 }
 
 function toStored(entry: Entry): Stored {

@@ -1,4 +1,5 @@
 import { type SearchTerm, wordsOf } from "./search_terms.ts";
+import type { TextEngine } from "./search_texts.ts";
 
 const K1 = 1.2;
 const B = 0.75;
@@ -9,34 +10,65 @@ export interface WordBag {
   readonly total: number;
 }
 
-/** Words without case and diacritics, counted. */
-export function toWordBag(text: string): WordBag {
+/** Words without case and diacritics, counted; `scopeWords` words beside them make the text longer, as on disk. */
+export function toWordBag(text: string, scopeWords: number): WordBag {
   const counts = new Map<string, number>();
   const words = wordsOf(text);
   for (const word of words) counts.set(fold(word), (counts.get(fold(word)) ?? 0) + 1);
-  return { counts, total: words.length };
+  return { counts, total: words.length + scopeWords };
+}
+
+/** A text of the index. */
+export interface IndexedText {
+  readonly words: WordBag;
+  /** Order of first insertion */
+  readonly order: number;
 }
 
 /**
- * Ranks texts by BM25, best first, leaving out those without any term; equal ones keep their order.
- * Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009; the same constants as FTS5
+ * The search over texts in memory, by the same rules as the index on disk.
+ * @param texts all that are indexed: how rare a word is and how long a text, is measured against all of them
+ * @param found those the search may find, in order of insertion
  */
-export function rankTexts<T extends { readonly words: WordBag }>(
-  items: readonly T[],
-  terms: readonly SearchTerm[],
-): T[] {
-  const average = items.reduce((sum, item) => sum + item.words.total, 0) / Math.max(1, items.length);
-  const scores = new Map<T, number>();
-  for (const term of terms) {
-    const found = items.map((item) => [item, occurrences(item.words, term)] as const).filter(([, count]) => count > 0);
+export function createTextEngine<T extends IndexedText>(texts: readonly T[], found: readonly T[]): TextEngine<T> {
+  return {
+    hasTexts: () => found.length > 0,
+    count(term, { where, max }) {
+      const having = (where === "all" ? texts : found).filter((item) => occurrences(item.words, term) > 0);
+      return Math.min(having.length, max);
+    },
+    ranked: (terms, limit) => rank(texts, found, terms).slice(0, limit),
+    newest(terms, how, limit) {
+      const has = (item: T) => (term: SearchTerm) => occurrences(item.words, term) > 0;
+      const matching = found.filter((item) => how === "all" ? terms.every(has(item)) : terms.some(has(item)));
+      return matching.reverse().slice(0, limit);
+    },
+    idOf: (item) => item.order,
+  };
+}
+
+/**
+ * By BM25, best first, without those that have none of the terms; equal ones keep their order.
+ * Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009; the constants and the arithmetic of FTS5
+ */
+function rank<T extends IndexedText>(texts: readonly T[], found: readonly T[], terms: readonly SearchTerm[]): T[] {
+  const average = texts.reduce((sum, item) => sum + item.words.total, 0) / Math.max(1, texts.length);
+  const weights = terms.map((term) => {
+    const having = texts.filter((item) => occurrences(item.words, term) > 0).length;
     // FTS5 keeps the weight of a word that most texts have just above zero
-    const weight = Math.max(1e-6, Math.log((items.length - found.length + 0.5) / (found.length + 0.5)));
-    for (const [item, count] of found) {
-      const length = 1 - B + (B * item.words.total) / average;
-      scores.set(item, (scores.get(item) ?? 0) + (weight * count * (K1 + 1)) / (count + K1 * length));
+    const weight = Math.log((texts.length - having + 0.5) / (having + 0.5));
+    return { term, weight: weight <= 0 ? 1e-6 : weight };
+  });
+  const scored = found.flatMap((item) => {
+    const length = K1 * (1 - B + (B * item.words.total) / average);
+    let score = 0;
+    for (const { term, weight } of weights) {
+      const count = occurrences(item.words, term);
+      score += weight * ((count * (K1 + 1)) / (count + length));
     }
-  }
-  return items.filter((item) => scores.has(item)).sort((a, b) => (scores.get(b) ?? 0) - (scores.get(a) ?? 0));
+    return score > 0 ? [{ item, score }] : [];
+  });
+  return scored.sort((a, b) => b.score - a.score).map(({ item }) => item);
 }
 
 function occurrences(bag: WordBag, term: SearchTerm): number {

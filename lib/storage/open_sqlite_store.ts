@@ -2,7 +2,6 @@ import type { Clock } from "../base/clock.ts";
 import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
 import { encodeWrite } from "./encode_write.ts";
 import { migrations } from "./migrations/migrations.ts";
-import { searchTerms } from "./search_terms.ts";
 import { createGroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
@@ -47,9 +46,8 @@ export async function openSqliteStore(options: { readonly path: string; readonly
     },
     async search(collection, options) {
       open();
-      const limit = checkLimit(options.limit);
-      const terms = searchTerms(options.query);
-      return records.search(checkName("collection", collection), terms, options.prefix ?? "", limit);
+      checkLimit(options.limit);
+      return records.search(checkName("collection", collection), options);
     },
     async takeOnce(collection, key) {
       open();

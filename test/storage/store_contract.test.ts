@@ -402,6 +402,43 @@ for (const driver of DRIVERS) {
       );
     });
 
+    check(
+      "search() among thousands: rare words by rank, then common ones together, then any, newest first",
+      async (store) => {
+        const texts = Array.from({ length: 4_500 }, (_, index) => {
+          const gate = index % 10 === 0 ? "" : "gate ";
+          return `the ${gate}${index === 3 || index === 7 ? "needle" : "filler filler"}${index === 7 ? " needle" : ""}`;
+        });
+        const writes = texts.map((text, index): Write => (
+          { op: "insert", collection: "m", key: `big/${index}`, body: 0, text }
+        ));
+        await store.batch([...writes, { op: "put", collection: "m", key: "small/x", body: 0, text: "the gates" }]);
+        const found = async (query: string, limit: number, prefix = "big/") =>
+          keysOf(await store.search("m", { query, prefix, limit }));
+        assert.deepEqual(await found("the needle", 4), ["big/7", "big/3", "big/4499", "big/4498"]);
+        assert.deepEqual(await found("the gate", 10), [
+          ...[4499, 4498, 4497, 4496, 4495, 4494, 4493, 4492, 4491, 4489].map((index) => `big/${index}`),
+        ]);
+        assert.deepEqual(await found("the", 2), ["big/4499", "big/4498"]);
+        assert.equal((await found("the", 1000)).length, 1000);
+        assert.deepEqual(await found("the gate", 5, "small/"), ["small/x"]);
+        assert.deepEqual(await found("the gate needle", 5, "none/"), []);
+        assert.deepEqual(await found("needle", 5, "big/7"), ["big/7"]);
+        assert.deepEqual(await found("the", 2, "big/44"), ["big/4499", "big/4498"]);
+      },
+    );
+
+    check("scan() by creation pages through one of many prefixes", async (store) => {
+      for (let index = 0; index < 9; index++) await store.insertOnce("c", `${"abc"[index % 3]}/${index}`, 0);
+      const scan = async (more: object) => keysOf(await store.scan("c", { order: "created", limit: 2, ...more }));
+      assert.deepEqual(await scan({ prefix: "b/" }), ["b/1", "b/4"]);
+      assert.deepEqual(await scan({ prefix: "b/", after: "b/4" }), ["b/7"]);
+      assert.deepEqual(await scan({ prefix: "b/", reverse: true }), ["b/7", "b/4"]);
+      assert.deepEqual(await scan({ prefix: "b/", reverse: true, after: "a/3" }), ["b/1"]);
+      assert.deepEqual(await scan({ prefix: "b/4" }), ["b/4"]);
+      assert.deepEqual(await scan({ prefix: "d/" }), []);
+    });
+
     check("close() lets pending writes finish, and then every call is a clear error", async (store) => {
       const pending = Promise.all([store.insertOnce("c", "k", 1), store.append("s", 0, [1])]);
       await store.close();
@@ -462,6 +499,53 @@ test("both drivers agree after any sequence of batches", async () => {
         }
       }),
       { numRuns: 60 },
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("both drivers find the same texts, and in the same order where none was replaced", async () => {
+  const word = fc.constantFrom("gate", "gates", "gateway", "door", "Ölfaß", "olfass", "the", "a", "x1", "x");
+  const text = fc.array(word, { minLength: 1, maxLength: 8 }).map((words) => words.join(" "));
+  const place = fc.constantFrom("m:a/1", "m:a/2", "m:b/1", "m:b/2", "m:c", "n:a/1", "n:a/2");
+  const put = fc.tuple(place, fc.option(text, { nil: undefined }));
+  const query = fc.record({
+    query: fc.array(word, { minLength: 1, maxLength: 3 }).map((words) => words.join(" ")),
+    prefix: fc.constantFrom("", "a/", "b/", "a/1", "c"),
+    limit: fc.integer({ min: 1, max: 5 }),
+  });
+  const folder = mkdtempSync(join(tmpdir(), "postern-store-"));
+  let count = 0;
+  try {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.oneof(fc.array(put, { maxLength: 20 }), fc.uniqueArray(put, { selector: ([at]) => at })),
+        fc.array(query, { minLength: 1, maxLength: 5 }),
+        async (puts, queries) => {
+          const memory = createMemoryStore();
+          const sqlite = await openSqliteStore({ path: join(folder, `${count++}.db`), clock: createFakeClock() });
+          try {
+            for (const store of [memory, sqlite]) {
+              await Promise.all(puts.map(([at, text], body) => {
+                const [collection = "", key = ""] = at.split(":");
+                return store.batch([{ op: "put", collection, key, body, ...(text === undefined ? {} : { text }) }]);
+              }));
+            }
+            // FTS5 goes on counting replaced texts where it weighs how rare a word is
+            const inOrder = new Set(puts.map(([at]) => at)).size === puts.length;
+            for (const query of queries) {
+              const asked = inOrder ? query : { ...query, limit: 100 };
+              const [onDisk, inMemory] = [await sqlite.search("m", asked), await memory.search("m", asked)];
+              if (inOrder) assert.deepEqual(onDisk, inMemory);
+              else assert.deepEqual(keysOf(onDisk).sort(), keysOf(inMemory).sort());
+            }
+          } finally {
+            await sqlite.close();
+          }
+        },
+      ),
+      { numRuns: 100 },
     );
   } finally {
     rmSync(folder, { recursive: true });

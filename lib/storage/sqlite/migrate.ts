@@ -24,8 +24,7 @@ export function migrate(database: DatabaseSync, path: string, migrations: readon
   }
   for (const migration of migrations) {
     if (migration.version <= found) continue;
-    const before = versionOf(database);
-    if (before > 0) backUp(database, path, before);
+    if (found > 0) backUp(database, path, versionOf(database));
     database.exec("BEGIN IMMEDIATE");
     try {
       migration.up(database);

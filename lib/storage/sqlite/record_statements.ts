@@ -1,22 +1,21 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EncodedWrite } from "../encode_write.ts";
-import type { SearchTerm } from "../search_terms.ts";
-import type { ScanOptions, Stored, StreamRecord } from "../store.ts";
+import { searchTexts } from "../search_texts.ts";
+import type { ScanOptions, SearchOptions, Stored, StreamRecord } from "../store.ts";
+import { NO_END, prefixEnd } from "./prefix_end.ts";
+import { createTextIndex } from "./text_index.ts";
 
 /** The SQL of the store: each function is one or a few statements, without a transaction of its own. */
 export interface RecordStatements {
   get(collection: string, key: string): Stored | undefined;
   scan(collection: string, options: ScanOptions): readonly Stored[];
   count(collection: string, prefix: string): number;
-  search(collection: string, terms: readonly SearchTerm[], prefix: string, limit: number): readonly Stored[];
+  search(collection: string, options: SearchOptions): readonly Stored[];
   read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[];
   take(collection: string, key: string): Stored | undefined;
   /** @returns false when its precondition did not hold; a part of it may have been written */
   apply(write: EncodedWrite): boolean;
 }
-
-/** Every text is below a blob, so this is the end of a range that has none. */
-const NO_END = new Uint8Array([255]);
 
 const COLUMNS = "key, version, body";
 const UPSERT =
@@ -36,26 +35,24 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
      WHERE collection = ?1 AND key = ?2 AND version = ?3 RETURNING id, searchable`,
   );
   const mark = sql("UPDATE records SET searchable = ? WHERE id = ?");
-  const putText = sql("INSERT OR REPLACE INTO record_texts (rowid, text) VALUES (?, ?)");
-  const dropText = sql("DELETE FROM record_texts WHERE rowid = ?");
+  const texts = createTextIndex(database, COLUMNS);
   const range = "collection = ?1 AND key >= max(?2, ?4) AND key <> ?4 AND key < min(?3, ?5)";
   const byKey = {
     forward: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key LIMIT ?6`),
     reverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?6`),
   };
   const created = "collection = ?1 AND key >= ?2 AND key < ?3 AND id > ?4 AND id < ?5";
+  const inScope = `${created} AND substr(key, 1, instr(key, '/')) = ?7`;
+  const createdScan = (index: string, where: string, direction: string) =>
+    sql(`SELECT ${COLUMNS} FROM records INDEXED BY ${index} WHERE ${where} ORDER BY id ${direction} LIMIT ?6`);
   const byCreated = {
-    forward: sql(`SELECT ${COLUMNS} FROM records INDEXED BY records_created WHERE ${created} ORDER BY id LIMIT ?6`),
-    reverse: sql(
-      `SELECT ${COLUMNS} FROM records INDEXED BY records_created WHERE ${created} ORDER BY id DESC LIMIT ?6`,
-    ),
+    forward: createdScan("records_created", created, "ASC"),
+    reverse: createdScan("records_created", created, "DESC"),
+    scopedForward: createdScan("records_scoped", inScope, "ASC"),
+    scopedReverse: createdScan("records_scoped", inScope, "DESC"),
   };
   const idOf = sql("SELECT id FROM records WHERE collection = ? AND key = ?");
   const count = sql("SELECT count(*) AS n FROM records WHERE collection = ? AND key >= ? AND key < ?");
-  const search = sql(
-    `SELECT ${COLUMNS} FROM record_texts JOIN records ON records.id = record_texts.rowid
-     WHERE record_texts MATCH ? AND collection = ? AND key >= ? AND key < ? ORDER BY bm25(record_texts), records.id LIMIT ?`,
-  );
   const lastSeq = sql("SELECT max(seq) AS seq FROM stream_records WHERE stream = ?");
   const append = sql("INSERT INTO stream_records (stream, seq, body, created_at) VALUES (?, ?, ?, ?)");
   const drop = sql("DELETE FROM stream_records WHERE stream = ?");
@@ -74,25 +71,29 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     const end = prefixEnd(prefix);
     const from = after === undefined ? undefined : idOf.get(collection, after)?.["id"];
     if (after !== undefined && from === undefined) return [];
-    return options.reverse === true
-      ? byCreated.reverse.all(collection, prefix, end, 0, from ?? Number.MAX_SAFE_INTEGER, limit)
-      : byCreated.forward.all(collection, prefix, end, from ?? 0, Number.MAX_SAFE_INTEGER, limit);
+    const range = options.reverse === true
+      ? [collection, prefix, end, 0, from ?? Number.MAX_SAFE_INTEGER, limit]
+      : [collection, prefix, end, from ?? 0, Number.MAX_SAFE_INTEGER, limit];
+    const scope = prefix.slice(0, prefix.indexOf("/") + 1);
+    if (scope === "") return (options.reverse === true ? byCreated.reverse : byCreated.forward).all(...range);
+    return (options.reverse === true ? byCreated.scopedReverse : byCreated.scopedForward).all(...range, scope);
   }
 
   /** Keeps the full text in step with a record just written. */
-  function index(row: Row | undefined, text: string | undefined): boolean {
+  function index(row: Row | undefined, write: PutWrite): boolean {
     if (row === undefined) return false;
-    const { id = 0, searchable = 0 } = row;
-    // FTS5 reads a text up to its first NUL
-    if (text !== undefined) putText.run(id, text.replaceAll("\0", " "));
-    else if (searchable === 1) dropText.run(id);
+    const { text } = write;
+    const id = Number(row["id"]);
+    const searchable = row["searchable"] ?? 0;
+    if (text !== undefined) texts.put(id, write, text);
+    else if (searchable === 1) texts.drop(id);
     if ((text !== undefined) !== (searchable === 1)) mark.run(text === undefined ? 0 : 1, id);
     return true;
   }
 
   function takeRow(collection: string, key: string): Row | undefined {
     const row = take.get(collection, key);
-    if (row?.["searchable"] === 1) dropText.run(row["id"] ?? 0);
+    if (row?.["searchable"] === 1) texts.drop(Number(row["id"]));
     return row;
   }
 
@@ -101,21 +102,19 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     scan: (collection, options) =>
       toStoredList(options.order === "created" ? scanCreated(collection, options) : scanKeys(collection, options)),
     count: (collection, prefix) => Number(count.get(collection, prefix, prefixEnd(prefix))?.["n"]),
-    search: (collection, terms, prefix, limit) =>
-      terms.length === 0
-        ? []
-        : toStoredList(search.all(toFtsQuery(terms), collection, prefix, prefixEnd(prefix), limit)),
+    search: (collection, { query, prefix = "", limit }) =>
+      toStoredList(searchTexts(texts.engine(collection, prefix), query, limit)),
     read: (stream, afterSeq, limit) =>
       read.all(stream, afterSeq, limit).map((row) => ({ seq: Number(row["seq"]), body: bodyOf(row) })),
     take: (collection, key) => toStored(takeRow(collection, key)),
     apply(write) {
       switch (write.op) {
         case "put":
-          return index(put.get(write.collection, write.key, write.json, now()), write.text);
+          return index(put.get(write.collection, write.key, write.json, now()), write);
         case "insert":
-          return index(insert.get(write.collection, write.key, write.json, now()), write.text);
+          return index(insert.get(write.collection, write.key, write.json, now()), write);
         case "putIf":
-          return index(putIf.get(write.collection, write.key, write.version, write.json, now()), write.text);
+          return index(putIf.get(write.collection, write.key, write.version, write.json, now()), write);
         case "delete":
           takeRow(write.collection, write.key);
           return true;
@@ -134,6 +133,7 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
 }
 
 type Row = NonNullable<ReturnType<StatementSync["get"]>>;
+type PutWrite = Extract<EncodedWrite, { readonly text: string | undefined }>;
 
 function toStored(row: Row | undefined): Stored | undefined {
   return row === undefined
@@ -147,22 +147,4 @@ function toStoredList(rows: readonly Row[]): readonly Stored[] {
 
 function bodyOf(row: Row): unknown {
   return JSON.parse(String(row["body"]));
-}
-
-/** Words in quotes, of which any may match: the only syntax that reaches FTS5. */
-function toFtsQuery(terms: readonly SearchTerm[]): string {
-  return terms.map(({ word, prefix }) => `"${word.replaceAll('"', '""')}"${prefix ? "*" : ""}`).join(" OR ");
-}
-
-/** The first text, by bytes of UTF-8, after all that begin with `prefix`. */
-function prefixEnd(prefix: string): string | Uint8Array {
-  const points = [...prefix].map((character) => character.codePointAt(0) ?? 0);
-  while (points.length > 0) {
-    const last = points.pop() ?? 0;
-    if (last === 0x10ffff) continue;
-    // Surrogates are not characters of their own
-    points.push(last === 0xd7ff ? 0xe000 : last + 1);
-    return String.fromCodePoint(...points);
-  }
-  return NO_END;
 }
