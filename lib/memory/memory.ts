@@ -14,7 +14,7 @@ export const MEMORY_LIMITS = {
   tags: 20,
   tagCharacters: 64,
   /** All namespaces together */
-  records: 10_000,
+  records: 100_000,
   /** Records of one recall */
   recall: 100,
 } as const;
@@ -62,6 +62,7 @@ const MAX_ATTEMPTS = 20;
 /** The memory over a store; one record per namespace and key. */
 export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
   const { store, clock } = options;
+  const room = createRoom(() => store.count(COLLECTION));
 
   return {
     async store(input) {
@@ -72,7 +73,7 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
       const at = storeKey(namespace, key);
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         const earlier = await store.get(COLLECTION, at);
-        if (earlier === undefined && (await store.count(COLLECTION)) >= MEMORY_LIMITS.records) {
+        if (earlier === undefined && !await room.take()) {
           throw new ToolError(
             "memory_full",
             `Cannot store "${key}": memory holds ${MEMORY_LIMITS.records} records already; forget one first`,
@@ -85,7 +86,8 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
         const write: Write = earlier === undefined
           ? { op: "insert", ...content }
           : { op: "putIf", version: earlier.version, ...content };
-        if (await store.batch([write])) return { record, replaced: earlier !== undefined };
+        const written = await store.batch([write]).finally(() => earlier === undefined && room.settled());
+        if (written) return { record, replaced: earlier !== undefined };
       }
       throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
     },
@@ -108,6 +110,30 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
       const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
       return (await store.takeOnce(COLLECTION, at)) !== undefined;
     },
+  };
+}
+
+/**
+ * Room for new records. Counting all of them takes milliseconds, so it is done only when what surely fits is used up; what was
+ * forgotten meanwhile is found then.
+ */
+function createRoom(count: () => Promise<number>) {
+  let free = 0;
+  let beingWritten = 0;
+  let counting: Promise<void> | undefined;
+  return {
+    async take(): Promise<boolean> {
+      if (free <= 0) {
+        counting ??= count().then((records) => void (free = MEMORY_LIMITS.records - records - beingWritten))
+          .finally(() => void (counting = undefined));
+        await counting;
+      }
+      if (free <= 0) return false;
+      free--;
+      beingWritten++;
+      return true;
+    },
+    settled: () => void beingWritten--,
   };
 }
 

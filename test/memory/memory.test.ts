@@ -119,14 +119,30 @@ test("parallel writes of one key are all answered, and one of them stays", async
   assert.ok(values.includes(kept?.value ?? ""));
 });
 
-test("a full memory refuses new keys and still takes new values of old ones", async () => {
+test("a full memory refuses new keys, still takes new values of old ones, and has room again after forgetting", async () => {
   const inner = createMemoryStore();
-  let full = false;
-  const { memory } = setUp({ ...inner, count: async (...args) => full ? 10_000 : await inner.count(...args) });
-  await memory.store({ key: "old", value: "1" });
-  full = true;
-  await assert.rejects(memory.store({ key: "new", value: "1" }), isError("memory_full", "forget"));
-  assert.equal((await memory.store({ key: "old", value: "2" })).replaced, true);
+  let others = 99_997;
+  const { memory } = setUp({ ...inner, count: async (...args) => others + await inner.count(...args) });
+  for (const key of ["one", "two", "three"]) await memory.store({ key, value: "1" });
+  await assert.rejects(
+    memory.store({ key: "new", value: "1" }),
+    isError("memory_full", "100000 records already; forget"),
+  );
+  assert.equal((await memory.store({ key: "one", value: "2" })).replaced, true);
+  await memory.forget({ key: "two" });
+  await memory.store({ key: "new", value: "1" });
+  await assert.rejects(memory.store({ key: "newer", value: "1" }), isError("memory_full", "forget"));
+  others = 0;
+  await memory.store({ key: "newer", value: "1" });
+});
+
+test("of many new keys at once no more are kept than fit", async () => {
+  const inner = createMemoryStore();
+  const { memory } = setUp({ ...inner, count: async (...args) => 99_990 + await inner.count(...args) });
+  const stored = await Promise.allSettled(
+    Array.from({ length: 30 }, (_, index) => memory.store({ key: `k${index}`, value: "v" })),
+  );
+  assert.equal(stored.filter(({ status }) => status === "fulfilled").length, 10);
 });
 
 test("bodies carry a version, and one that no version wrote is an error, not a record", async () => {
