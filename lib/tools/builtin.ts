@@ -1,4 +1,5 @@
 import { docxRead } from "./documents/docx_read.ts";
+import { imageInfo } from "./documents/image_info.ts";
 import { applyPatch } from "./files/apply_patch.ts";
 import { contentSearch } from "./files/content_search.ts";
 import { fileEdit } from "./files/file_edit.ts";
@@ -23,6 +24,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   fileEdit,
   applyPatch,
   docxRead,
+  imageInfo,
   memoryStore,
   memoryRecall,
   memoryForget,

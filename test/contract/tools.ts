@@ -43,6 +43,13 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "path",
     sample: { path: "notes.docx" },
   },
+  image_info: {
+    access: "read",
+    enabled: "always",
+    fields: ["path"],
+    textField: "path",
+    sample: { path: "gate.png" },
+  },
   write_file: {
     access: "write",
     enabled: "when configured",

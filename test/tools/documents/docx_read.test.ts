@@ -1,18 +1,16 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { DocumentError } from "../../../lib/tools/documents/document_error.ts";
 import { docxText } from "../../../lib/tools/documents/docx/docx_text.ts";
 import { createWorkBudget } from "../../../lib/tools/documents/work_budget.ts";
+import { documentFixture } from "../../support/document_fixtures.ts";
 import { type DocxParts, makeDocx, paragraph } from "../../support/make_docx.ts";
 import { makeZip } from "../../support/make_zip.ts";
-import { PROJECT_ROOT } from "../../support/source_files.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
-const REPORT = new Uint8Array(readFileSync(join(PROJECT_ROOT, "fixtures/documents/report.docx")));
+const REPORT = documentFixture("report.docx");
 
 const LIMITS = { timeMs: 5000, maxParts: 1_000_000, maxInflatedBytes: 134_217_728 };
 

@@ -1,0 +1,65 @@
+import * as v from "valibot";
+import { ToolError } from "../../base/errors.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import { readScope } from "../files/read_scope.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { DocumentError } from "./document_error.ts";
+import { fileSource } from "./image/byte_source.ts";
+import type { ImageProperties } from "./image/image_properties.ts";
+
+/** `image_info`: what the header of an image says (DESIGN.md section 8, "Files"). */
+export const imageInfo = defineTool({
+  name: "image_info",
+  description:
+    "Tells format, size in pixels and bytes, colours, frames and EXIF data of an image of the workspace (PNG, JPEG, GIF, WebP, AVIF, HEIC, SVG, TIFF, BMP)",
+  access: "read",
+  enabled: "always",
+  needs: ["files"],
+  input: v.strictObject({
+    path: v.pipe(v.string(), v.minLength(1), v.description("Path of the image, relative to the allowed root")),
+  }),
+  textField: "path",
+  effects: ({ path }) => ({ paths: [path] }),
+  async run({ path }, context) {
+    const file = await context.services.files.open(path, readScope(context));
+    try {
+      const { readImage } = await import("./image/read_image.ts");
+      const image = await readImage(fileSource(file, context));
+      return { output: describe(image, file.size), isError: false, data: toData(image, { path, size: file.size }) };
+    } catch (error) {
+      if (!(error instanceof DocumentError)) throw error;
+      throw new ToolError(error.code, `Cannot read ${shown(path)}: ${error.message}`, { cause: error });
+    } finally {
+      await file.close();
+    }
+  },
+});
+
+/** One `name: value` a line. */
+function describe(image: ImageProperties, size: number): string {
+  const { width, height, bitsPerSample, colour, alpha, frames, dpi, exif = {} } = image;
+  const turned = exif.orientation !== undefined && exif.orientation > 1;
+  const sideways = turned && (exif.orientation ?? 0) > 4;
+  const pixels = width === undefined || height === undefined ? "unknown" : `${width} x ${height} pixels`;
+  const lines: readonly (readonly [name: string, value: unknown])[] = [
+    ["format", image.format],
+    ["size", pixels],
+    ["shown", sideways ? `turned, as ${height} x ${width} pixels` : turned ? "turned" : undefined],
+    ["file size", `${size} bytes`],
+    [
+      "colours",
+      colour === undefined ? undefined : `${colour}${bitsPerSample === undefined ? "" : `, ${bitsPerSample} bits`}`,
+    ],
+    ["transparency", alpha === undefined ? undefined : alpha ? "yes" : "no"],
+    [image.format === "TIFF" ? "pages" : "frames", frames === undefined || frames === 1 ? undefined : frames],
+    ["density", dpi === undefined ? undefined : `${dpi[0]} x ${dpi[1]} dpi`],
+    ...Object.entries(exif).map(([name, value]) => [name.replaceAll("_", " "), value] as const),
+  ];
+  return lines.filter(([, value]) => value !== undefined).map(([name, value]) => `${name}: ${value}`).join("\n");
+}
+
+function toData(image: ImageProperties, file: { readonly path: string; readonly size: number }): unknown {
+  const { format, width = null, height = null, bitsPerSample = null, colour = null, alpha = null } = image;
+  const { frames = null, dpi = null, exif = null } = image;
+  return { ...file, format, width, height, bits_per_sample: bitsPerSample, colour, alpha, frames, dpi, exif };
+}
