@@ -1,4 +1,6 @@
 import { auditRoute, verifyAuditRoute } from "./audit.ts";
+import { answerApprovalRoute, approvalRoute, approvalsRoute } from "./approvals.ts";
+import { approvalRulesRoute, revokeApprovalRuleRoute } from "./approval_rules.ts";
 import { chatRoute, legacyWebhookRoute } from "./chat.ts";
 import { chatSocketRoute } from "./chat_socket.ts";
 import { completionsRoute } from "./completions.ts";
@@ -33,6 +35,11 @@ export const ROUTES: readonly Route[] = [
   toolsRoute,
   toolRoute,
   callToolRoute,
+  approvalsRoute,
+  approvalRoute,
+  answerApprovalRoute,
+  approvalRulesRoute,
+  revokeApprovalRuleRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { hasScope } from "../lib/base/records/caller.ts";
-import type { Approver } from "../lib/tools/runtime/tool_door.ts";
 import type { RequestContext, Route } from "./route.ts";
+import { askByReply } from "./wire/ask_by_reply.ts";
+import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
@@ -22,6 +23,8 @@ const callSchema = v.object({
   input: v.optional(v.union([v.record(v.string(), v.unknown()), v.string()])),
   /** A person has seen this very call and grants it; needs the scope `approve` */
   approved: v.optional(v.boolean()),
+  /** An approval of this very call, answered since: it lets the call through once */
+  approval_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 });
 
 const resultSchema = v.object({
@@ -66,18 +69,24 @@ export const callToolRoute: Route = {
   idempotency: "honoured",
   async handler(request, context) {
     const { name } = findTool(context);
-    const { input = {}, approved = false } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
-    const { services, identity, signal } = context;
-    const scopes = identity?.scopes ?? [];
+    const { input = {}, approved = false, approval_id: given } =
+      (await readJson(request, context, callSchema, { optional: true })) ?? {};
+    const { services, signal } = context;
+    const caller = callerOf(context, "http");
     const { result, approvalId } = await services.tools.call({
       name,
       input: typeof input === "string" ? input : JSON.stringify(input),
       runId: services.random.id("run_"),
       callId: services.random.id("call_"),
-      caller: { via: "http", tokenId: identity?.tokenId ?? null, scopes },
+      caller,
       depth: 0,
       signal,
-      approver: approverOf(approved && hasScope(scopes, "approve")),
+      approver: askByReply({
+        approvals: services.approvals,
+        given,
+        granted: approved && hasScope(caller.scopes, "approve"),
+        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+      }),
     });
     return jsonReply(context, 200, {
       output: result.output,
@@ -94,15 +103,4 @@ function findTool({ services, params }: RequestContext) {
     throw httpError("not_found", "Cannot find this tool: see /v1/tools for those that exist", { param: "name" });
   }
   return tool;
-}
-
-/** Nobody waits for an answer on this route: the caller either brings the approval along or is told what would allow the call. */
-function approverOf(granted: boolean): Approver {
-  return ({ reason }) =>
-    Promise.resolve(
-      granted ? { decision: "approve", reason: "Approved by the caller" } : {
-        decision: "deny",
-        reason: `${reason}; send "approved": true with a token that has the scope "approve" to allow it`,
-      },
-    );
 }

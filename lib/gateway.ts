@@ -13,13 +13,17 @@ import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
 import { knownSecrets } from "./config/secrets.ts";
+import type { Approvals } from "./guard/approvals.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
+import { createApprovals } from "./guard/create_approvals.ts";
+import { keepTidy } from "./guard/keep_tidy.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
+import { askPerson } from "./runs/ask_person.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
@@ -56,6 +60,7 @@ export interface Services {
   readonly pairing: Pairing;
   readonly tickets: Tickets;
   readonly audit: Audit;
+  readonly approvals: Approvals;
   readonly tools: ToolDoor;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
@@ -143,6 +148,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       controlToken: options.controlToken,
       log,
     });
+    const approvals = createApprovals({ store, clock, random, log, metrics });
+    closing.push(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }));
     const { gateway } = config();
     const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];
     const commands = createCommandLookup();
@@ -172,11 +179,12 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       clock,
       log,
       metrics,
+      remembered: approvals.remembered,
       redact: redactor.redact,
     });
     const agent = options.agent === false || config().provider.kind === "none"
       ? undefined
-      : await startAgent({ ...options, clock, random, log, metrics, store, tools, addSecret: redactor.add });
+      : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
     if (agent !== undefined) closing.push(() => agent.providers.close());
     let draining = false;
     return {
@@ -191,6 +199,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       pairing: createPairing({ store, clock, random, tokens, ttlSeconds: gateway.pairing_code_ttl_secs }),
       tickets: createTickets({ clock, random, tokens }),
       audit,
+      approvals,
       tools,
       agent,
       startedAt: clock.now(),
@@ -268,12 +277,13 @@ interface AgentParts extends ServicesOptions {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly store: Store;
+  readonly approvals: Approvals;
   readonly tools: ToolDoor;
   readonly addSecret: (secret: string) => void;
 }
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
-  const { config, clock, random, log, metrics, store, tools } = parts;
+  const { config, clock, random, log, metrics, store, approvals, tools } = parts;
   const providers = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
@@ -310,6 +320,13 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
       maxPerConversation: config.runs.max_per_conversation,
     }),
     retentionDays: () => config.runs.retention_days,
+    approverOf: askPerson({
+      approvals,
+      timeoutMs: () => ({
+        attached: config.autonomy.approval_timeout_secs * 1000,
+        durable: config.runs.approval_timeout_secs * 1000,
+      }),
+    }),
   });
   await runs.recover();
   return { providers, runs };

@@ -10,7 +10,7 @@ import { toChatRequest } from "../wire/to_chat_request.ts";
 import { toHttpError } from "../wire/to_http_error.ts";
 import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
 import { createOutbox, type OutboxPeer } from "./outbox.ts";
-import { type Frame, type MessageFrame, parseFrame } from "./parse_frame.ts";
+import { type AnswerFrame, type Frame, type MessageFrame, parseFrame } from "./parse_frame.ts";
 import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf } from "./sockets.ts";
 import { watchPeer } from "./watch_peer.ts";
 
@@ -132,7 +132,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
         if (!hasScope(caller.scopes, "approve")) {
           return fail("insufficient_scope", `Cannot ${frame.type}: the token lacks the scope "approve"`);
         }
-        return fail("not_found", "Cannot find this approval: it was answered, has expired or never existed");
+        return void answerQuestion(frame);
       case "resume":
         return fail("not_found", "Cannot resume this run: its events are not kept here");
       case "hello":
@@ -141,6 +141,25 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
       case "ping":
         return reply(PONG_FRAME);
     }
+  }
+
+  /** The answer shows as `approval_answered` of the run that asked. */
+  async function answerQuestion({ type: decision, approval_id, remember }: AnswerFrame): Promise<void> {
+    try {
+      await services.approvals.answer(approval_id, { decision, remember: remember ?? undefined, by: caller });
+    } catch (error) {
+      report(error);
+    }
+  }
+
+  function report(error: unknown): void {
+    const { code, message } = toHttpError(error, { log: services.log, requestId: options.requestId });
+    fail(code, message);
+  }
+
+  /** Whether who reads here sees questions, and may answer them */
+  function mayApprove(): boolean {
+    return encode === encodeEvent && hasScope(caller.scopes, "approve");
   }
 
   function enqueue(frame: MessageFrame): void {
@@ -160,8 +179,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
       try {
         await answer(frame);
       } catch (error) {
-        const { code, message } = toHttpError(error, { log: services.log, requestId: options.requestId });
-        fail(code, message);
+        report(error);
       }
       running = undefined;
       stopBeforeStart = undefined;
@@ -174,7 +192,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   async function answer(frame: MessageFrame): Promise<void> {
     const handle = await requireAgent(services).runs.start(toChatRequest(
       { message: frame.text, conversationId: frame.conversation_id ?? conversationId, model: frame.model ?? undefined },
-      { kind: "chat", caller, durable: false, requestId: options.requestId },
+      { kind: "chat", caller, durable: false, requestId: options.requestId, canApprove: mayApprove() },
     ));
     if (frame.conversation_id === undefined || frame.conversation_id === null) {
       conversationId = handle.conversationId ?? conversationId;

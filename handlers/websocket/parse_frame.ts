@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { REMEMBER } from "../../lib/base/records/approval.ts";
 
 /**
  * What a client says on `/ws/chat` (DESIGN.md section 4). `null` equals absent.
@@ -18,12 +19,12 @@ const commands = {
   approve: v.object({
     type: v.literal("approve"),
     approval_id: id,
-    remember: v.nullish(v.picklist(["once", "run", "always"])),
+    remember: v.nullish(v.picklist(REMEMBER)),
   }),
   deny: v.object({
     type: v.literal("deny"),
     approval_id: id,
-    remember: v.nullish(v.picklist(["once", "run", "always"])),
+    remember: v.nullish(v.picklist(REMEMBER)),
   }),
   resume: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
   hello: v.object({ type: v.literal("hello"), events: v.nullish(v.boolean()) }),
@@ -33,6 +34,7 @@ const commands = {
 type Commands = typeof commands;
 export type Frame = { [Type in keyof Commands]: v.InferOutput<Commands[Type]> }[keyof Commands];
 export type MessageFrame = Extract<Frame, { type: "message" }>;
+export type AnswerFrame = Extract<Frame, { type: "approve" | "deny" }>;
 
 /** A frame, or why it is none. */
 export type ParsedFrame = { readonly ok: true; readonly frame: Frame } | {

@@ -10,16 +10,18 @@ export interface ChatInput {
   readonly model?: string | undefined;
 }
 
-type Circumstances = Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim">;
+type Circumstances =
+  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim">
+  & Partial<Pick<RunRequest, "canApprove">>;
 
 /** The run that answers one message with the agent's own tools, recorded under a conversation. */
 export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {
   return {
+    canApprove: false,
     ...circumstances,
     messages: [toMessage(input)],
     model: input.model,
     conversationId: input.conversationId,
-    canApprove: false,
     agentTools: "configured",
     clientTools: [],
     parameters: {},

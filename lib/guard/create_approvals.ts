@@ -134,6 +134,15 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     }
   };
 
+  const rules = async (): Promise<readonly ApprovalRule[]> => {
+    const stored = await store.scan(APPROVAL_RULES, {
+      order: "created",
+      reverse: true,
+      limit: APPROVAL_LIMITS.rules,
+    });
+    return stored.map(({ body }) => parseRule(body));
+  };
+
   return {
     async ask(question) {
       await makeRoom();
@@ -281,14 +290,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       return undefined;
     },
 
-    async rules() {
-      const stored = await store.scan(APPROVAL_RULES, {
-        order: "created",
-        reverse: true,
-        limit: APPROVAL_LIMITS.rules,
-      });
-      return stored.map(({ body }) => parseRule(body));
-    },
+    rules,
 
     async revoke(ruleId, by) {
       const taken = await store.takeOnce(APPROVAL_RULES, ruleId);
@@ -303,7 +305,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         const approval = (await find(id))?.approval;
         if (approval?.answered_at && approval.answered_at < before) await store.takeOnce(APPROVALS, id);
       }
-      for (const rule of await this.rules()) {
+      for (const rule of await rules()) {
         if (rule.scope === "run" && rule.created_at < before) await store.takeOnce(APPROVAL_RULES, rule.id);
       }
     },

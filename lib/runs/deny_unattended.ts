@@ -8,5 +8,5 @@ export const denyUnattended: AgentApprover = ({ tool, reason }) =>
   Promise.resolve({
     decision: "deny",
     reason: `Denied, since nobody who may approve follows this run: ${reason}. ` +
-      `A person can make the call with "postern tools call ${tool} --yes"`,
+      `The dashboard and "postern chat" ask; "postern tools call ${tool} --yes" makes the call`,
   });

@@ -4,6 +4,7 @@ import { chatSocketRoute } from "../../handlers/chat_socket.ts";
 import { createChatSession } from "../../handlers/websocket/chat_session.ts";
 import { socketsOf } from "../../handlers/websocket/sockets.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
+import type { Scope } from "../../lib/base/records/caller.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { answer, createScriptedRuns, type ScriptStep } from "../support/scripted_runs.ts";
@@ -205,15 +206,32 @@ test("ping is answered", () => {
   assert.deepEqual(peer.frames(), [{ type: "pong" }]);
 });
 
-test("approvals and runs that are not there are not_found, approving without the scope is refused", () => {
-  const { say, peer } = open({ scopes: ["chat", "approve"] });
+test("approvals and runs that are not there are not_found, approving without the scope is refused", async () => {
+  const { say, peer, clock } = open({ scopes: ["chat", "approve"] });
   say({ type: "approve", approval_id: "a1" });
   say({ type: "deny", approval_id: "a1", remember: "always" });
   say({ type: "resume", run_id: "run_9", after: 3 });
+  await clock.advance(0);
   assert.deepEqual(peer.frames().map(({ code }) => code), ["not_found", "not_found", "not_found"]);
   const chat = open();
   chat.say({ type: "approve", approval_id: "a1" });
   assert.equal(chat.peer.frames()[0].code, "insufficient_scope");
+});
+
+test("a run asks its reader who sees events and may approve, and nobody else", async () => {
+  const seen = async (scopes: readonly Scope[], hello: unknown) => {
+    const { say, clock, runs } = open({ scopes });
+    if (hello !== undefined) say(hello);
+    say("hi");
+    await clock.advance(0);
+    return runs.started[0]?.request.canApprove;
+  };
+  const events = { type: "hello", events: true };
+  assert.equal(await seen(["chat", "approve"], events), true);
+  assert.equal(await seen(["admin"], events), true);
+  assert.equal(await seen(["chat"], events), false);
+  assert.equal(await seen(["chat", "approve"], undefined), false);
+  assert.equal(await seen(["chat", "approve"], { type: "hello" }), false);
 });
 
 test("a client that leaves cancels its run, drops its queue and leaves no timer behind", async () => {

@@ -15,6 +15,8 @@ interface PostRoute {
   readonly body?: unknown;
   /** It does without a body */
   readonly optional?: boolean;
+  /** What it is about is not there: a good body is then 404 */
+  readonly missing?: boolean;
   /** Every JSON value is good */
   readonly any?: boolean;
 }
@@ -27,6 +29,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/chat/completions", body: { messages: HI } },
   { path: "/webhook", body: { message: "Hi" } },
   { path: "/v1/tools/glob_search/call", body: { input: { pattern: "*" } }, optional: true },
+  { path: "/v1/approvals/apr_1", body: { decision: "approve" }, missing: true },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true },
@@ -79,7 +82,8 @@ async function raw({ port, token }: RunningGateway, request: RawRequest) {
 }
 
 test("the table of POST routes is the contract's", () => {
-  const concrete = (path: string) => path.replace(":channel", "default").replace(":name", "glob_search");
+  const concrete = (path: string) =>
+    path.replace(":channel", "default").replace(":name", "glob_search").replace(":id", "apr_1");
   const contract = ENDPOINTS.filter(([method]) => method === "POST").map(([, path]) => concrete(path));
   assert.deepEqual(POST_ROUTES.map(({ path }) => path).sort(), contract.sort());
 });
@@ -199,6 +203,10 @@ test("a wrong type, an unknown role and an empty list name the field", async () 
     ["/v1/webhook/default", { message: "Hi", message_id: "" }, "message_id"],
     ["/v1/tools/glob_search/call", { input: 7 }, "input"],
     ["/v1/tools/glob_search/call", { input: {}, approved: "yes" }, "approved"],
+    ["/v1/tools/glob_search/call", { input: {}, approval_id: "" }, "approval_id"],
+    ["/v1/approvals/apr_1", {}, "decision"],
+    ["/v1/approvals/apr_1", { decision: "approve", remember: true }, "remember"],
+    ["/v1/approvals/apr_1", { decision: "deny", note: 7 }, "note"],
     ["/v1/tokens", { scopes: "chat" }, "scopes"],
     ["/v1/tokens", { scopes: [] }, "scopes"],
     ["/v1/tokens", { scopes: ["chat", "root"] }, "scopes[1]"],
@@ -220,7 +228,7 @@ test("fields with names of JavaScript's own change nothing", async () => {
   await withGateway(async (gateway) => {
     const poison =
       '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"message":"Hi","messages":[{"role":"user","content":"Hi","__proto__":{"a":1}}]}';
-    for (const { path } of WITH_BODY) {
+    for (const { path } of WITH_BODY.filter(({ missing }) => missing !== true)) {
       const reply = await gateway.call(path, { body: poison });
       assert.ok(reply.status < 300, `${path}: ${reply.status} ${await reply.text()}`);
     }
@@ -240,7 +248,7 @@ test("a content type that is not JSON in UTF-8 is 415 on every POST route that r
     "x",
   ];
   await withGateway(async (gateway) => {
-    for (const { path, body } of WITH_BODY) {
+    for (const { path, body, missing = false } of WITH_BODY) {
       for (const type of types) {
         const { status, code } = await readRefusal(
           await gateway.call(path, { body, headers: { "content-type": type } }),
@@ -248,7 +256,7 @@ test("a content type that is not JSON in UTF-8 is 415 on every POST route that r
         assert.deepEqual([status, code], [415, "unsupported_media_type"], `${path}: ${type}`);
       }
       const good = await gateway.call(path, { body, headers: { "content-type": "Application/JSON; charset=UTF-8" } });
-      assert.ok(good.ok, `${path}: ${good.status}`);
+      assert.equal(missing ? good.status === 404 : good.ok, true, `${path}: ${good.status}`);
     }
   });
 });

@@ -5,6 +5,7 @@ import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -55,6 +56,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     sink: (record) => void logged.push(record),
     redact: (text) => text,
   });
+  const metrics = createMetrics();
+  const store = createMemoryStore();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
   return {
@@ -63,9 +66,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     random,
     log,
     logged,
-    metrics: createMetrics(),
+    metrics,
     config: () => config,
-    store: createMemoryStore(),
+    store,
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
       createCode: () => Promise.resolve({ code: "ABCD-EFGH", expiresInSeconds: 3600 }),
@@ -79,6 +82,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     },
     tickets: createFakeTickets(),
     audit: createFakeAudit(),
+    approvals: createApprovals({ store, clock, random, log, metrics }),
     tools: options.tools ?? createFakeTools(),
     agent: options.agent,
     startedAt: clock.now(),
@@ -90,9 +94,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   };
 }
 
-/** The handlers read nothing but `[gateway]`. */
+/** The handlers read nothing but `[gateway]` and how long a question waits. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {
-  return { gateway } as unknown as Config;
+  return { gateway, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
 }
 
 function issued(token: string, scopes: readonly Scope[], label = ""): IssuedToken {

@@ -4,7 +4,9 @@ import type { Scope } from "../../lib/base/records/caller.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
@@ -40,12 +42,15 @@ export function createWireContext(
     sink: (line) => logged.push(line),
     redact: (text) => text,
   });
+  const random = createSeededRandom();
+  const metrics = createMetrics();
   const services: Partial<Services> = {
     version: "0.0.0",
     clock,
-    random: createSeededRandom(),
+    random,
     log,
-    metrics: createMetrics(),
+    metrics,
+    approvals: createApprovals({ store: createMemoryStore(), clock, random, log, metrics }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
     tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],

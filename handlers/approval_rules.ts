@@ -1,0 +1,36 @@
+import * as v from "valibot";
+import { approvalRuleSchema } from "../lib/base/records/approval.ts";
+import type { Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { jsonReply } from "./wire/reply.ts";
+
+/** GET /v1/approval-rules: answers that are remembered, all of them. */
+export const approvalRulesRoute: Route = {
+  method: "GET",
+  path: "/v1/approval-rules",
+  access: "approve",
+  summary: "Answers that are remembered, newest first",
+  reply: { status: 200, type: "application/json", schema: listSchema(approvalRuleSchema) },
+  async handler(_request, context) {
+    const rules = await context.services.approvals.rules();
+    return listReply(context, rules, { hasMore: false, lastId: rules.at(-1)?.id ?? null });
+  },
+};
+
+/** DELETE /v1/approval-rules/:id: such calls are asked about again from now on. */
+export const revokeApprovalRuleRoute: Route = {
+  method: "DELETE",
+  path: "/v1/approval-rules/:id",
+  access: "approve",
+  summary: "Forget a remembered answer",
+  reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
+      throw httpError("not_found", "Cannot find a rule with this id: see /v1/approval-rules for those that exist");
+    }
+    return jsonReply(context, 200, { id, deleted: true });
+  },
+};

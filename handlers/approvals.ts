@@ -1,0 +1,105 @@
+import * as v from "valibot";
+import {
+  APPROVAL_STATUSES,
+  approvalRuleSchema,
+  approvalSchema,
+  type ApprovalStatus,
+  REMEMBER,
+} from "../lib/base/records/approval.ts";
+import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { readJson } from "./wire/read_json.ts";
+import { jsonReply } from "./wire/reply.ts";
+
+const answerSchema = v.object({
+  decision: v.picklist(["approve", "deny"]),
+  /** `run`: the same call in this run; `always`: the same call for good, as `always_rule` says. Default `once` */
+  remember: v.optional(v.picklist(REMEMBER)),
+  note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
+});
+
+const answeredSchema = v.object({ ...approvalSchema.entries, stored_rule: v.nullable(approvalRuleSchema) });
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 100;
+
+/** GET /v1/approvals: questions to a person, the newest first. */
+export const approvalsRoute: Route = {
+  method: "GET",
+  path: "/v1/approvals",
+  access: "approve",
+  summary: "Questions to a person about tool calls, newest first",
+  query: {
+    status: `Only those that are ${APPROVAL_STATUSES.join(", ")}`,
+    limit: `1-${MAX_LIMIT}, default ${DEFAULT_LIMIT}`,
+    after: "Only those older than this id",
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
+  async handler(_request, context) {
+    const { approvals, hasMore } = await context.services.approvals.list({
+      status: readStatus(context),
+      limit: readLimit(context),
+      after: context.query.get("after") ?? undefined,
+    });
+    return listReply(context, approvals, { hasMore, lastId: approvals.at(-1)?.id ?? null });
+  },
+};
+
+/** GET /v1/approvals/:id */
+export const approvalRoute: Route = {
+  method: "GET",
+  path: "/v1/approvals/:id",
+  access: "approve",
+  summary: "One question, with the exact input it is about",
+  reply: { status: 200, type: "application/json", schema: approvalSchema },
+  async handler(_request, context) {
+    const approval = await context.services.approvals.get(context.params["id"] ?? "");
+    if (approval === undefined) {
+      throw httpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist");
+    }
+    return jsonReply(context, 200, approval);
+  },
+};
+
+/** POST /v1/approvals/:id: the answer. Of two answers the first one counts. */
+export const answerApprovalRoute: Route = {
+  method: "POST",
+  path: "/v1/approvals/:id",
+  access: "approve",
+  summary: "Approve or deny a call; what is remembered comes back as stored_rule",
+  body: answerSchema,
+  reply: { status: 200, type: "application/json", schema: answeredSchema },
+  idempotency: "honoured",
+  async handler(request, context) {
+    const { decision, remember, note } = await readJson(request, context, answerSchema);
+    const by = callerOf(context, "http");
+    const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
+      decision,
+      remember,
+      note,
+      by,
+    });
+    return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null });
+  },
+};
+
+function readStatus({ query }: RequestContext): ApprovalStatus | undefined {
+  const asked = query.get("status");
+  const status = APPROVAL_STATUSES.find((known) => known === asked);
+  if (asked === null || status !== undefined) return status;
+  throw httpError("invalid_request", `Cannot list by this "status": it is one of ${APPROVAL_STATUSES.join(", ")}`, {
+    param: "status",
+  });
+}
+
+function readLimit({ query }: RequestContext): number {
+  const asked = query.get("limit") ?? String(DEFAULT_LIMIT);
+  const limit = /^\d{1,3}$/.test(asked) ? Number(asked) : 0;
+  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
+  throw httpError("invalid_request", `Cannot list so many: "limit" is a whole number of 1-${MAX_LIMIT}`, {
+    param: "limit",
+  });
+}

@@ -1,0 +1,42 @@
+import type { Approvals } from "../../lib/guard/approvals.ts";
+import { toQuestion } from "../../lib/runs/ask_person.ts";
+import type { ApprovalAnswer, ApprovalRequest, Approver } from "../../lib/tools/runtime/tool_door.ts";
+
+export interface AskByReplyOptions {
+  readonly approvals: Approvals;
+  /** Id of the approval that the caller brings along; undefined: none */
+  readonly given: string | undefined;
+  /** The caller is a person who has seen this call, may approve and does */
+  readonly granted: boolean;
+  /** How long a question waits for its answer */
+  readonly timeoutMs: number;
+}
+
+/**
+ * The approver of a call whose client does not wait: it is told the question's id, and repeats the call once a person has answered.
+ */
+export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyOptions): Approver {
+  const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
+    const used = await approvals.use(id, request.binding.digest);
+    if (used.ok) return { decision: "approve", reason: "Approved by a person", approvalId: id };
+    return { decision: "deny", reason: used.reason, ...(used.waiting ? { approvalId: id } : {}) };
+  };
+  return async (request) => {
+    if (given !== undefined && !granted) return await use(given, request);
+    const asked = await approvals.ask(toQuestion(request, timeoutMs));
+    if (asked === undefined) {
+      return { decision: "deny", reason: `${request.reason}; as many questions wait for a person as may` };
+    }
+    const { id, expires_at } = asked;
+    if (granted) {
+      await approvals.answer(id, { decision: "approve", by: request.caller });
+      return await use(id, request);
+    }
+    return {
+      decision: "deny",
+      reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then repeat this call with ` +
+        `"approval_id": "${id}". With the scope "approve", "approved": true allows it at once`,
+      approvalId: id,
+    };
+  };
+}
