@@ -61,7 +61,7 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
         conversationId,
         caller: { via: "cli", tokenId: null, scopes: SCOPES },
         durable: false,
-        canApprove: false,
+        canApprove: true,
         agentTools: "configured",
         clientTools: [],
         parameters: {},

@@ -32,6 +32,27 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
   ),
   "tools call": verb("Call a tool", async () => (await import("./commands/tools_call.ts")).toolsCallCommand),
+  "approvals list": verb(
+    "List tool calls that wait for an answer",
+    async () => (await import("./commands/approvals.ts")).approvalsListCommand,
+  ),
+  "approvals show": verb(
+    "Show what a call would do",
+    async () => (await import("./commands/approvals.ts")).approvalsShowCommand,
+  ),
+  "approvals approve": verb(
+    "Let a call through",
+    async () => (await import("./commands/approvals.ts")).approvalsApproveCommand,
+  ),
+  "approvals deny": verb("Deny a call", async () => (await import("./commands/approvals.ts")).approvalsDenyCommand),
+  "approvals rules": verb(
+    "List answers that are remembered",
+    async () => (await import("./commands/approval_rules.ts")).approvalsRulesCommand,
+  ),
+  "approvals revoke": verb(
+    "Forget a remembered answer",
+    async () => (await import("./commands/approval_rules.ts")).approvalsRevokeCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

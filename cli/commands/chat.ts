@@ -1,8 +1,9 @@
 import { type ChatEvent, type ChatSession, openChatSession } from "../chat_session.ts";
+import { askPerson } from "../ask_person.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import { reachGateway } from "../reach_gateway.ts";
+import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { harmless, harmlessLine } from "../terminal_text.ts";
 
 const MAX_SHOWN_INPUT = 200;
@@ -29,8 +30,8 @@ export const chatCommand = defineCliCommand({
     try {
       const session = await openChatSession(gateway, { model: args.model, conversationId: args.conversation });
       try {
-        if (message !== undefined) return await showReply(context, session, message);
-        return await converse(context, session);
+        const talk: Talk = { context, session, gateway };
+        return message === undefined ? await converse(talk) : await showReply(talk, message);
       } finally {
         session.close();
       }
@@ -40,16 +41,23 @@ export const chatCommand = defineCliCommand({
   },
 });
 
-async function converse(context: CommandContext, session: ChatSession): Promise<number> {
+interface Talk {
+  readonly context: CommandContext;
+  readonly session: ChatSession;
+  readonly gateway: ReachedGateway;
+}
+
+async function converse(talk: Talk): Promise<number> {
+  const { context } = talk;
   context.say("Ctrl-C stops a reply, Ctrl-D ends the chat.");
   for (;;) {
     const line = await context.io.ask("> ");
     if (line === undefined) return EXIT.ok;
-    if (line.trim() !== "") await showReply(context, session, line);
+    if (line.trim() !== "") await showReply(talk, line);
   }
 }
 
-async function showReply(context: CommandContext, session: ChatSession, message: string): Promise<number> {
+async function showReply({ context, session, gateway }: Talk, message: string): Promise<number> {
   let interrupts = 0;
   // Should the gateway not react to the first one, the second leaves it
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
@@ -58,6 +66,10 @@ async function showReply(context: CommandContext, session: ChatSession, message:
     let failed = false;
     for await (const event of session.send(message)) {
       reply.show(event);
+      // With --json the reader of the events answers, by whatever way
+      if (event.type === "approval_needed" && !context.flags.json) {
+        await askPerson(context, gateway, { id: event.approval_id, inRun: true });
+      }
       failed ||= event.type === "error";
     }
     return failed ? EXIT.failed : EXIT.ok;
@@ -98,7 +110,9 @@ function createReplyView({ io, flags }: CommandContext): { show(event: ChatEvent
             }`,
           );
         case "approval_needed":
-          return aside(`[approval] ${event.tool} needs your word: ${event.reason}`);
+          return aside(`[approval] ${event.tool} needs your word`);
+        case "approval_answered":
+          return aside(`[approval] ${event.decision}`);
         case "notice":
           return aside(`[notice] ${event.message}`);
         case "error":

@@ -1,10 +1,9 @@
 import type { TokenRecord } from "../../lib/access/identity.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import { UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
-import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { defineCliCommand } from "../command.ts";
 import { toTable } from "../to_table.ts";
+import { withGateway } from "../with_gateway.ts";
 
 /** `postern token list` */
 export const tokenListCommand = defineCliCommand({
@@ -82,16 +81,6 @@ export const tokenRevokeCommand = defineCliCommand({
     });
   },
 });
-
-async function withGateway(context: CommandContext, work: (gateway: ReachedGateway) => Promise<void>): Promise<number> {
-  const gateway = await reachGateway(context, { agent: false });
-  try {
-    await work(gateway);
-    return EXIT.ok;
-  } finally {
-    await gateway.close();
-  }
-}
 
 function parseScopes(text: string): readonly string[] {
   const scopes = text.split(",").map((scope) => scope.trim());

@@ -1,3 +1,4 @@
+import { askPerson } from "../ask_person.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
@@ -18,6 +19,11 @@ export const toolsCallCommand = defineCliCommand({
     tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },
     input: INPUT_ARG,
     yes: { type: "boolean", description: "Approve the call where the policy would ask" },
+    approval: {
+      type: "string",
+      valueHint: "id",
+      description: "An approval of this very call that was given meanwhile",
+    },
   },
   example: `postern tools call read_file --input '{"path": "README.md"}'`,
   async run(context, args) {
@@ -25,9 +31,19 @@ export const toolsCallCommand = defineCliCommand({
     const gateway = await reachGateway(context, { agent: false });
     try {
       findTool(await listTools(gateway), args.tool);
-      const reply = await call(gateway, { name: args.tool, input, approved: args.yes === true });
-      const final = args.yes === true ? reply : await askPerson(context, { gateway, name: args.tool, input, reply });
-      return show(context, final);
+      const calls = { name: args.tool, input, approved: args.yes === true };
+      const reply = await call(gateway, { ...calls, approvalId: args.approval });
+      const { approval_id: id } = reply;
+      // The person at the terminal is the approver; without a terminal an ask stays a denial, and the question stays open
+      if (id === undefined || args.approval !== undefined || !context.io.isTerminal.stderr) return show(context, reply);
+      switch (await askPerson(context, gateway, { id, inRun: false })) {
+        case "approve":
+          return show(context, await call(gateway, { ...calls, approvalId: id }));
+        case "deny":
+          return show(context, { output: `Cannot call "${args.tool}": it was not approved`, is_error: true });
+        case undefined:
+          return show(context, reply);
+      }
     } finally {
       await gateway.close();
     }
@@ -38,32 +54,16 @@ interface Call {
   readonly name: string;
   readonly input: unknown;
   readonly approved: boolean;
+  readonly approvalId: string | undefined;
 }
 
-async function call(gateway: ReachedGateway, { name, input, approved }: Call): Promise<CallReply> {
-  const body = { input, ...(approved ? { approved } : {}) };
+async function call(gateway: ReachedGateway, { name, input, approved, approvalId }: Call): Promise<CallReply> {
+  const body = { input, approved, ...(approvalId === undefined ? {} : { approval_id: approvalId }) };
   return await gateway.request({
     method: "POST",
     path: `/v1/tools/${encodeURIComponent(name)}/call`,
     body,
   }) as CallReply;
-}
-
-/** The person at the terminal is the approver; without a terminal an ask stays a denial. */
-async function askPerson(
-  { io, say }: CommandContext,
-  pending: {
-    readonly gateway: ReachedGateway;
-    readonly name: string;
-    readonly input: unknown;
-    readonly reply: CallReply;
-  },
-): Promise<CallReply> {
-  const { gateway, name, input, reply } = pending;
-  if (reply.approval_id === undefined) return reply;
-  say(harmless(`${reply.output}\n${name} ${typeof input === "string" ? input : JSON.stringify(input, null, 2)}`));
-  const answer = await io.ask("Run this call? [y/N] ");
-  return /^y(es)?$/i.test(answer?.trim() ?? "") ? await call(gateway, { name, input, approved: true }) : reply;
 }
 
 function show({ io, flags, say }: CommandContext, reply: CallReply): number {
