@@ -52,6 +52,8 @@ export interface RunningGatewayOptions {
   readonly agent?: boolean;
   /** Absolute; kept afterwards. Default: a fresh one */
   readonly dataDir?: string;
+  /** Kept afterwards. Default: a fresh one with `files` */
+  readonly workspace?: Workspace;
 }
 
 const TOKEN = "test-token-of-the-environment-0123456789";
@@ -68,7 +70,9 @@ export async function withRunningGateway(
   options: RunningGatewayOptions,
   use: (gateway: RunningGateway) => Promise<void>,
 ): Promise<void> {
-  await withWorkspace(options.files ?? {}, (workspace) =>
+  const within = (work: (workspace: Workspace) => Promise<void>) =>
+    options.workspace === undefined ? withWorkspace(options.files ?? {}, work) : work(options.workspace);
+  await within((workspace) =>
     withTemporaryFolder(async (folder) => {
       const dataDir = options.dataDir ?? join(folder, "data");
       const log: LogRecord[] = [];
@@ -115,5 +119,6 @@ export async function withRunningGateway(
         await server.drain(0);
         await services.close();
       }
-    }));
+    })
+  );
 }

@@ -1,0 +1,231 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { Script } from "../../fixtures/scripted_provider.ts";
+import { type ChatClient, openChat, type ReceivedFrame } from "../support/chat_client.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { withWorkspace } from "../support/workspace.ts";
+
+const FILES = { "notes.txt": "old\n" };
+const CONFIG = { security: { write_file: { enabled: true } } };
+const WRITE = { path: "notes.txt", content: "new\n", overwrite: true };
+
+/** The model reads the file, writes it, reads it again and tells what it then holds. */
+const READ_WRITE_READ: Script = [
+  { toolCalls: [{ name: "read_file", arguments: { path: "notes.txt" } }] },
+  { toolCalls: [{ name: "write_file", arguments: WRITE }] },
+  { toolCalls: [{ name: "read_file", arguments: { path: "notes.txt" } }] },
+  "Done",
+];
+
+const withGateway = (options: RunningGatewayOptions, use: (gateway: RunningGateway) => Promise<void>) =>
+  withRunningGateway({ files: FILES, ...options, config: { ...CONFIG, ...options.config } }, use);
+
+async function openEvents(gateway: RunningGateway, token = gateway.token): Promise<ChatClient> {
+  const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  client.send({ type: "hello", events: true });
+  return client;
+}
+
+async function leave(client: ChatClient): Promise<void> {
+  client.socket.close();
+  await client.closed;
+}
+
+const isNeeded = ({ type }: ReceivedFrame) => type === "approval_needed";
+const notes = ({ workspace }: RunningGateway) => readFileSync(workspace.path("notes.txt"), "utf8");
+const outputs = (frames: readonly ReceivedFrame[]) =>
+  frames.filter(({ type }) => type === "tool_end").map(({ output }) => output);
+/** Asks again and again until it holds; the test's own time limit ends it. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** The one question that waits, once it does. */
+async function waitingId(gateway: RunningGateway): Promise<string> {
+  let id: string | undefined;
+  await until(async () => {
+    const { data } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+    return (id = data[0]?.id) !== undefined;
+  });
+  return String(id);
+}
+
+const answer = (gateway: RunningGateway, id: unknown, body: unknown) => gateway.call(`/v1/approvals/${id}`, { body });
+
+test("read, ask, approve, write, read back: over one socket", () =>
+  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
+    const client = await openEvents(gateway);
+    client.send("Change the notes");
+    const asked = (await client.readUntil(isNeeded)).at(-1);
+    assert.deepEqual([asked?.["tool"], asked?.["input"]], ["write_file", WRITE]);
+    assert.equal(notes(gateway), "old\n");
+    client.send({ type: "approve", approval_id: asked?.["approval_id"] });
+    const rest = await client.readReply();
+    assert.deepEqual(rest.filter(({ type }) => /approval|tool|done/.test(type)).map(({ type }) => type), [
+      "approval_answered",
+      "tool_start",
+      "tool_end",
+      "tool_start",
+      "tool_end",
+      "done",
+    ]);
+    assert.equal(outputs(rest).at(-1), "new\n");
+    assert.equal(notes(gateway), "new\n");
+    await leave(client);
+  }));
+
+test("asked over the socket, answered over HTTP: a denial reaches the model with its note", () =>
+  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
+    const client = await openEvents(gateway);
+    client.send("Change the notes");
+    await client.readUntil(isNeeded);
+    const { data: [waiting] } = await jsonOf(gateway.call("/v1/approvals?status=pending"));
+    assert.equal((await answer(gateway, waiting.id, { decision: "deny", note: "keep the old" })).status, 200);
+    const rest = await client.readReply();
+    assert.deepEqual(outputs(rest), ['Cannot call "write_file": a person denied it: keep the old', "old\n"]);
+    assert.match(String(gateway.provider.requests.at(-2)?.messages.at(-1)?.content), /keep the old/);
+    assert.match(await (await gateway.call("/metrics")).text(), /postern_approvals_total\{decision="denied"\} 1\n/);
+    await leave(client);
+  }));
+
+test("nobody answers: the question expires, the call is denied and the run goes on", () =>
+  withGateway({ script: READ_WRITE_READ, config: { autonomy: { approval_timeout_secs: 1 } } }, async (gateway) => {
+    const client = await openEvents(gateway);
+    client.send("Change the notes");
+    const asked = (await client.readUntil(isNeeded)).at(-1);
+    const rest = await client.readReply();
+    assert.deepEqual(rest.find(({ type }) => type === "approval_answered")?.["decision"], "expired");
+    assert.match(String(outputs(rest)[0]), /nobody answered in time/);
+    assert.equal((await answer(gateway, asked?.["approval_id"], { decision: "approve" })).status, 409);
+    assert.equal(notes(gateway), "old\n");
+    await leave(client);
+  }));
+
+test("a file that changes while it is asked about is not written over", () =>
+  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
+    const client = await openEvents(gateway);
+    client.send("Change the notes");
+    const asked = (await client.readUntil(isNeeded)).at(-1);
+    writeFileSync(gateway.workspace.path("notes.txt"), "olD\n");
+    client.send({ type: "approve", approval_id: asked?.["approval_id"] });
+    assert.match(String(outputs(await client.readReply())[0]), /is not what it was when the call was approved/);
+    assert.equal(notes(gateway), "olD\n");
+    await leave(client);
+  }));
+
+test("a client that leaves takes its question along", () =>
+  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
+    const client = await openEvents(gateway);
+    client.send("Change the notes");
+    const asked = (await client.readUntil(isNeeded)).at(-1);
+    await leave(client);
+    const path = `/v1/approvals/${asked?.["approval_id"]}`;
+    await until(async () => (await jsonOf(gateway.call(path))).status === "cancelled");
+    assert.equal(notes(gateway), "old\n");
+  }));
+
+test("remembered for the run, the same call is not asked about again in it; always, in no run", () => {
+  const call = { toolCalls: [{ name: "write_file", arguments: { ...WRITE, dry_run: true } }] };
+  const script: Script = [call, call, "One", call, "Two", call, "Three"];
+  return withGateway({ script }, async (gateway) => {
+    const client = await openEvents(gateway);
+    const converse = async (remember: string | undefined) => {
+      client.send("Try it");
+      if (remember !== undefined) {
+        const asked = (await client.readUntil(isNeeded)).at(-1);
+        client.send({ type: "approve", approval_id: asked?.["approval_id"], remember });
+      }
+      const rest = await client.readReply();
+      assert.deepEqual(rest.filter(isNeeded), []);
+      return rest.filter(({ type, is_error }) => type === "tool_end" && is_error === false).length;
+    };
+    assert.equal(await converse("run"), 2);
+    assert.equal(await converse("always"), 1);
+    assert.equal(await converse(undefined), 1);
+    const { data: rules } = await jsonOf(gateway.call("/v1/approval-rules"));
+    assert.deepEqual(rules.map(({ scope }: { scope: string }) => scope), ["always", "run"]);
+    await leave(client);
+  });
+});
+
+test("asked, restarted, approved, restarted: the repeated tool call runs, once", () =>
+  withTemporaryFolder((folder) =>
+    withWorkspace(FILES, async (workspace) => {
+      const options = { workspace, dataDir: join(folder, "data") };
+      const call = (gateway: RunningGateway, more: Readonly<Record<string, unknown>> = {}) =>
+        jsonOf(gateway.call("/v1/tools/write_file/call", { body: { input: WRITE, ...more } }));
+      let approval_id = "";
+      await withGateway(options, async (gateway) => {
+        const asked = await call(gateway);
+        assert.match(asked.output, /then repeat this call with "approval_id": "apr_/);
+        approval_id = asked.approval_id;
+      });
+      await withGateway(options, async (gateway) => {
+        const approval = await jsonOf(gateway.call(`/v1/approvals/${approval_id}`));
+        assert.deepEqual([approval.status, approval.input], ["pending", WRITE]);
+        assert.equal((await answer(gateway, approval_id, { decision: "approve" })).status, 200);
+      });
+      await withGateway(options, async (gateway) => {
+        assert.equal((await call(gateway, { approval_id })).is_error, false);
+        assert.equal(notes(gateway), "new\n");
+        assert.match((await call(gateway, { approval_id })).output, /has let its one call through/);
+      });
+    })
+  ));
+
+test("a durable run's question outlives a restart", () =>
+  withTemporaryFolder((folder) =>
+    withWorkspace(FILES, async (workspace) => {
+      const options = { workspace, dataDir: join(folder, "data"), script: READ_WRITE_READ };
+      let id = "";
+      await withGateway(options, async (gateway) => {
+        await gateway.call("/v1/webhook/default", { body: { message: "Change the notes" } });
+        id = await waitingId(gateway);
+      });
+      await withGateway(options, async (gateway) => {
+        assert.equal(await waitingId(gateway), id);
+        assert.equal((await answer(gateway, id, { decision: "deny" })).status, 200);
+      });
+    })
+  ));
+
+test("an approved tool call over HTTP is the very call: a byte of difference is refused, and it runs once", () =>
+  withGateway({}, async (gateway) => {
+    const path = "/v1/tools/write_file/call";
+    const call = (input: unknown, more: Readonly<Record<string, unknown>> = {}) =>
+      jsonOf(gateway.call(path, { body: { input, ...more } }));
+    const { approval_id } = await call(WRITE);
+    const early = await call(WRITE, { approval_id });
+    assert.deepEqual([early.is_error, early.approval_id], [true, approval_id]);
+    assert.equal((await answer(gateway, approval_id, { decision: "approve" })).status, 200);
+    const other = await call({ ...WRITE, content: "neW\n" }, { approval_id });
+    assert.match(other.output, /not the one that was approved/);
+    writeFileSync(gateway.workspace.path("notes.txt"), "olD\n");
+    assert.match((await call(WRITE, { approval_id })).output, /not the one that was approved/);
+    writeFileSync(gateway.workspace.path("notes.txt"), FILES["notes.txt"]);
+    const both = await Promise.all([call(WRITE, { approval_id }), call(WRITE, { approval_id })]);
+    assert.equal(both.filter(({ is_error }) => !is_error).length, 1);
+    assert.equal(notes(gateway), "new\n");
+    assert.match((await call(WRITE, { approval_id: "apr_made_up" })).output, /never existed/);
+    const granted = await call(WRITE, { approved: true });
+    assert.equal(granted.is_error, false);
+    const { data } = await jsonOf(gateway.call("/v1/approvals?status=approved"));
+    assert.deepEqual(data.map(({ answered_by }: { answered_by: string }) => answered_by), ["env", "env"]);
+  }));
+
+test("a durable run waits for a person, whom nobody's connection keeps", () =>
+  withGateway({ script: READ_WRITE_READ }, async (gateway) => {
+    const { run_id } = await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change the notes" } }));
+    const statusNow = async () => (await gateway.services.agent?.runs.get(run_id))?.status;
+    const id = await waitingId(gateway);
+    assert.equal(await statusNow(), "waiting_for_approval");
+    await answer(gateway, id, { decision: "approve" });
+    await until(async () => await statusNow() === "completed");
+    assert.equal(notes(gateway), "new\n");
+  }));
