@@ -32,7 +32,9 @@ import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
+import { createGit } from "./system/git/create_git.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
+import { createUrlPolicy } from "./system/net/url_policy.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { createProcesses } from "./system/process/create_processes.ts";
 import { createWorkers } from "./system/process/create_workers.ts";
@@ -171,6 +173,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         commands,
         processes,
         workers,
+        git: createGit({ processes, home, ownPaths }),
+        urls: createUrlPolicy(),
       },
       config,
       workspaceRoot,

@@ -6,6 +6,7 @@ import { fileEdit } from "./files/file_edit.ts";
 import { globSearch } from "./files/glob_search.ts";
 import { readFile } from "./files/read_file.ts";
 import { writeFile } from "./files/write_file.ts";
+import { gitOperations } from "./git/git_operations.ts";
 import { cliDiscovery } from "./host/cli_discovery.ts";
 import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
@@ -32,4 +33,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   cliDiscovery,
   shell,
   processTool,
+  gitOperations,
 ];

@@ -3,6 +3,8 @@ import type { Access } from "../../lib/guard/decision.ts";
 /** One row of the tool tables of DESIGN.md section 8. */
 export interface ToolRow {
   readonly access: Access;
+  /** Of the sample, where access depends on the input: `access` is then the widest */
+  readonly sampleAccess?: Access;
   readonly enabled: "always" | "when configured";
   /** Input fields in the order of the table; a name with `?` is optional */
   readonly fields: readonly string[];
@@ -114,5 +116,12 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "always",
     fields: ["op", "command?", "id?", "offset?"],
     sample: { op: "start", command: "ls -l src" },
+  },
+  git_operations: {
+    access: "network",
+    sampleAccess: "read",
+    enabled: "when configured",
+    fields: ["op", "path?", "paths?", "staged?", "limit?", "rev?", "message?", "branch?", "remote?"],
+    sample: { op: "diff", path: "src", paths: ["a.ts"], staged: true, rev: "HEAD" },
   },
 };

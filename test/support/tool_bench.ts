@@ -10,6 +10,8 @@ import { createPlans } from "../../lib/memory/plans.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
+import { createGit } from "../../lib/system/git/create_git.ts";
+import { createUrlPolicy } from "../../lib/system/net/url_policy.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../lib/system/process/create_processes.ts";
 import { createWorkers } from "../../lib/system/process/create_workers.ts";
@@ -27,6 +29,10 @@ export interface ConfigChanges {
   readonly shell?: Partial<Config["security"]["shell"]>;
   readonly allowed_commands?: readonly string[];
   readonly process?: Partial<Config["security"]["process"]>;
+  /** `[security] enable_git` */
+  readonly enable_git?: boolean;
+  readonly git?: Partial<Config["security"]["git"]>;
+  readonly url_access?: Partial<Config["url_access"]>;
 }
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
@@ -52,6 +58,8 @@ export interface ToolBenchOptions {
   readonly timeoutMs?: number;
   /** What a remembered answer says. Default: none is remembered */
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
+  /** The user's home folder. Default: one that is not there */
+  readonly home?: string;
 }
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
@@ -83,6 +91,8 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       commands,
       processes,
       workers: createWorkers({ maxWorkers: 2 }),
+      git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
+      urls: createUrlPolicy(),
     },
     config: () => config,
     workspaceRoot: options.root,
@@ -125,18 +135,22 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   };
 }
 
-function changed({ autonomy, read_file, write_file, shell, allowed_commands, process }: ConfigChanges): Config {
+function changed(changes: ConfigChanges): Config {
   const config = defaultConfig();
+  const { autonomy, read_file, write_file, shell, allowed_commands, process, git, url_access } = changes;
   return {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
+    url_access: { ...config.url_access, ...url_access },
     security: {
       ...config.security,
+      enable_git: changes.enable_git ?? config.security.enable_git,
       allowed_commands: [...allowed_commands ?? config.security.allowed_commands],
       read_file: { ...config.security.read_file, ...read_file },
       write_file: { ...config.security.write_file, ...write_file },
       shell: { ...config.security.shell, ...shell },
       process: { ...config.security.process, ...process },
+      git: { ...config.security.git, ...git },
     },
   };
 }

@@ -1,6 +1,8 @@
 import type { Files } from "../../system/files/files.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
+import type { Git } from "../../system/git/git.ts";
+import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
@@ -13,5 +15,7 @@ export interface ToolServices {
   readonly commands: CommandLookup;
   readonly processes: Processes;
   readonly workers: Workers;
+  readonly git: Git;
+  readonly urls: UrlPolicy;
 }
 export type ServiceName = keyof ToolServices;

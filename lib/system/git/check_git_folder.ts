@@ -1,0 +1,98 @@
+import { lstat, readdir, realpath, stat } from "node:fs/promises";
+import { join, relative, resolve } from "node:path";
+import { ToolError } from "../../base/errors.ts";
+import { isWithin } from "../files/forbidden_paths.ts";
+import { shown } from "../files/parse_path.ts";
+import { readStart } from "./read_start.ts";
+
+/** Files and folders looked at; a repository has at most some ten thousand loose objects before git packs them */
+const MAX_ENTRIES = 200_000;
+const MAX_LIST_BYTES = 65_536;
+const MAX_ALTERNATES = 16;
+
+/**
+ * Checks that nothing in a git folder leads out of the workspace: symbolic links, through which git writes (`logs/HEAD`, `config`);
+ * hard links of what git writes in place; the common folder of a linked working tree; object stores that are borrowed from.
+ * @param gitDir real, absolute, inside the workspace
+ * @throws {ToolError} `git_outside`, `git_too_large`
+ */
+export async function checkGitFolder(gitDir: string, workspace: string): Promise<void> {
+  const commonDir = await commonFolderOf(gitDir, workspace);
+  const count = { entries: 0 };
+  await checkEntries(commonDir, { workspace, objects: join(commonDir, "objects"), count });
+  if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { workspace, objects: undefined, count });
+  await checkAlternates(join(commonDir, "objects"), { workspace, count });
+}
+
+async function commonFolderOf(gitDir: string, workspace: string): Promise<string> {
+  const pointer = join(gitDir, "commondir");
+  if (!(await lstat(pointer).catch(() => undefined))?.isFile()) return gitDir;
+  const named = (await readStart(pointer, MAX_LIST_BYTES)).replace(/\n$/, "");
+  const real = await realpath(resolve(gitDir, named)).catch(() => undefined);
+  if (real === undefined || !isWithin(real, workspace)) throw outside(pointer, workspace, "it names a folder");
+  return real;
+}
+
+interface CheckOptions {
+  readonly workspace: string;
+  /** Files below it are never written again: a local clone shares them by hard links */
+  readonly objects: string | undefined;
+  readonly count: { entries: number };
+}
+
+async function checkEntries(folder: string, options: CheckOptions): Promise<void> {
+  const { workspace, objects, count } = options;
+  const entries = await readdir(folder, { withFileTypes: true });
+  count.entries += entries.length;
+  if (count.entries > MAX_ENTRIES) {
+    throw new ToolError(
+      "git_too_large",
+      `Cannot run git: the git folder has more than ${MAX_ENTRIES} files; run "git gc"`,
+    );
+  }
+  const shared = objects !== undefined && isWithin(folder, objects);
+  for (const entry of entries) {
+    const path = join(folder, entry.name);
+    if (entry.isDirectory()) await checkEntries(path, options);
+    else if (entry.isSymbolicLink()) {
+      // Through a link to nothing git would make what it leads to
+      const real = await realpath(path).catch(() => undefined);
+      if (real === undefined || !isWithin(real, workspace)) throw outside(path, workspace, "it is a symbolic link");
+    } else if (!shared && entry.isFile() && (await lstat(path)).nlink > 1) {
+      throw outside(path, workspace, "it has more than one hard link, and may be a file");
+    }
+  }
+}
+
+/** Object stores that are borrowed from, and those that these borrow from. */
+async function checkAlternates(
+  objects: string,
+  { workspace, count }: Pick<CheckOptions, "workspace" | "count">,
+): Promise<void> {
+  const stores = [objects];
+  for (const store of stores) {
+    if (store !== objects) await checkEntries(store, { workspace, objects: store, count });
+    const list = join(store, "info", "alternates");
+    if (!(await stat(list).catch(() => undefined))?.isFile()) continue;
+    const text = await readStart(list, MAX_LIST_BYTES);
+    for (const line of text.split("\n")) {
+      if (line === "" || line.startsWith("#")) continue;
+      // In quotes git would read escapes
+      const real = line.startsWith('"') ? undefined : await realpath(resolve(store, line)).catch(() => undefined);
+      if (real === undefined || !isWithin(real, workspace)) throw outside(list, workspace, "it names an object store");
+      if (!stores.includes(real)) stores.push(real);
+      if (stores.length > MAX_ALTERNATES) {
+        throw outside(list, workspace, "too many object stores follow it, perhaps some");
+      }
+    }
+    if (text.length >= MAX_LIST_BYTES) throw outside(list, workspace, "it is too long, and may name an object store");
+  }
+}
+
+function outside(path: string, workspace: string, why: string): ToolError {
+  const shownPath = shown(relative(workspace, path));
+  return new ToolError(
+    "git_outside",
+    `Cannot run git: ${shownPath} leads out of the workspace, since ${why} outside it; remove it, or run git yourself`,
+  );
+}

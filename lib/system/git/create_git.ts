@@ -1,0 +1,115 @@
+import { realpath } from "node:fs/promises";
+import { ToolError } from "../../base/errors.ts";
+import type { Processes } from "../process/processes.ts";
+import type { ScreenOptions } from "../process/screen_arguments.ts";
+import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
+import { configOverrides, type Override } from "./config_overrides.ts";
+import { findRepository, type RepositoryPlace } from "./find_repository.ts";
+import { findSubmodules } from "./find_submodules.ts";
+import type { Git, GitResult, OpenOptions } from "./git.ts";
+import { gitEnvironment } from "./git_environment.ts";
+import { type GitCall, runGit } from "./git_process.ts";
+import { openRepository } from "./open_repository.ts";
+
+/** The first with `http.curloptResolve`, which holds a connection to the addresses that were checked */
+const MIN_VERSION = [2, 37] as const;
+/** Of the commands that only look */
+const TIMEOUT_MS = 20_000;
+const MAX_LIST_BYTES = 1_048_576;
+const MAX_INDEX_BYTES = 33_554_432;
+/** Checked-out submodules, at all depths */
+const MAX_SUBMODULES = 32;
+
+export interface GitOptions extends ScreenOptions {
+  readonly processes: Pick<Processes, "run">;
+}
+
+/** Git for tools. Nothing is run before the first call. */
+export function createGit(options: GitOptions): Git {
+  const { processes, home } = options;
+  let version: Promise<void> | undefined;
+
+  const look = (
+    opened: OpenOptions,
+    call: Pick<GitCall, "args" | "env" | "sandbox">,
+    maxOutputBytes = MAX_LIST_BYTES,
+  ) =>
+    runGit(processes, { ...call, scope: opened.scope, signal: opened.signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });
+
+  const checkVersion = async (opened: OpenOptions): Promise<void> => {
+    const { stdout } = await look(opened, { args: ["version"], env: {} });
+    const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(stdout) ?? []).slice(1).map(Number);
+    if (major > MIN_VERSION[0] || (major === MIN_VERSION[0] && minor >= MIN_VERSION[1])) return;
+    throw new ToolError(
+      "git_too_old",
+      `Cannot run git: ${JSON.stringify(stdout.trim())} is older than ${MIN_VERSION.join(".")}; install a newer one`,
+    );
+  };
+
+  const requireVersion = async (opened: OpenOptions): Promise<void> => {
+    const checking = version ??= checkVersion(opened);
+    try {
+      await checking;
+    } catch (error) {
+      // What failed may have been the call, not git
+      if (version === checking) version = undefined;
+      throw error;
+    }
+  };
+
+  const listConfig = async (place: RepositoryPlace, opened: OpenOptions) => {
+    const args = ["config", "--list", "--no-includes", "--show-origin", "-z"];
+    const env = gitEnvironment({ ...place, overrides: [], writes: false });
+    // These two would be listed as if they were the repository's
+    const { GIT_CONFIG_COUNT: _count, ...plain } = env;
+    return toEntries(await look(opened, { args, env: plain }));
+  };
+
+  /** What the user has configured for all repositories; programs it names are the user's own. */
+  const listUserConfig = async (opened: OpenOptions) => {
+    const args = ["config", "--list", "--includes", "--show-origin", "-z"];
+    const env = { HOME: home, GIT_DIR: "/nonexistent" };
+    return toEntries(await look(opened, { args, env, sandbox: "off" }));
+  };
+
+  /** Git looks into a checked-out submodule by starting itself there, with the same variables. */
+  const submodulesOf = async (place: RepositoryPlace, overrides: readonly Override[], opened: OpenOptions) => {
+    const env = gitEnvironment({ ...place, overrides, writes: false });
+    const listed = await look(opened, { args: ["-C", place.top, "ls-files", "--stage", "-z"], env }, MAX_INDEX_BYTES);
+    if (listed.code !== 0) throw failed(listed);
+    if (listed.truncated) throw new ToolError("git_too_large", "Cannot run git: the repository has too many files");
+    return await findSubmodules(place.top, listed.stdout, await realpath(opened.scope.workspaceRoot));
+  };
+
+  return {
+    async open(opened) {
+      await requireVersion(opened);
+      const place = await findRepository(opened.folder, opened.scope.workspaceRoot);
+      const { use } = opened;
+      const entries = await listConfig(place, opened);
+      const overrides = [...configOverrides(entries, { use, ...place })];
+      if (opened.writes) {
+        const places = await submodulesOf(place, overrides, opened);
+        for (const submodule of places) {
+          if (places.length > MAX_SUBMODULES) {
+            throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
+          }
+          overrides.push(...configOverrides(await listConfig(submodule, opened), { use, ...submodule }));
+          places.push(...await submodulesOf(submodule, overrides, opened));
+        }
+      }
+      const userEntries = opened.writes ? await listUserConfig(opened) : [];
+      return await openRepository({ ...options, place, entries, overrides, userEntries, opened });
+    },
+  };
+}
+
+function toEntries(listed: GitResult): readonly ConfigEntry[] {
+  if (listed.code !== 0) throw failed(listed);
+  if (listed.truncated) throw new ToolError("git_config_refused", "Cannot run git: the configuration is too large");
+  return parseConfigEntries(listed.stdout);
+}
+
+function failed({ stderr }: GitResult): ToolError {
+  return new ToolError("git_failed", `Cannot run git: ${stderr.trim() || "it failed without a message"}`);
+}

@@ -1,0 +1,79 @@
+import type { GitUse } from "./config_overrides.ts";
+
+/** Real git on a repository of the workspace that cannot run a program of its own (DESIGN.md section 8, "Processes"). */
+export interface Git {
+  /**
+   * Finds a repository and checks that neither its folders lead out of the workspace nor its configuration runs anything.
+   * @throws {ToolError} `path_invalid`, `path_outside_root`, `not_a_repository`, `git_outside`, `git_too_large`,
+   * `git_config_refused`, `git_too_old`, and those of `Processes.run`
+   * @throws {CancelError} when the signal aborts
+   */
+  open(options: OpenOptions): Promise<Repository>;
+}
+
+export interface OpenOptions {
+  /** Of the repository, or below its top; relative to the workspace */
+  readonly folder: string;
+  readonly scope: GitScope;
+  readonly use: GitUse;
+  /** false: nothing in the workspace is changed */
+  readonly writes: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** What a call may reach. */
+export interface GitScope {
+  /** Absolute path of the folder the agent works in */
+  readonly workspaceRoot: string;
+  /** The user's forbidden paths beside the built-in ones */
+  readonly forbiddenPaths: readonly string[];
+  readonly sandbox: "auto" | "require" | "off";
+  /** Whether a remote may be given the user's stored credentials */
+  readonly credentials: boolean;
+}
+
+/** A checked repository, for one call. */
+export interface Repository {
+  /** The folder the call named, relative to the top; empty for the top itself */
+  readonly prefix: string;
+  /** The configured remotes by name */
+  readonly remotes: ReadonlyMap<string, RemoteUrls>;
+  /** The upstream branch's name of a local branch, as it is configured */
+  upstreamOf(branch: string): string | undefined;
+  /** The forbidden path that a path relative to the top lies in; undefined: in none */
+  forbiddenBy(path: string): string | undefined;
+  /**
+   * Runs one command at the top of the working tree; the caller has checked its arguments.
+   * @throws {ToolError} `git_timeout`, and those of `Processes.run`
+   * @throws {CancelError} when the signal aborts
+   */
+  run(args: readonly string[], options?: GitRunOptions): Promise<GitResult>;
+}
+
+/** URLs of a remote as they are configured; `push` is `fetch` where nothing else is. */
+export interface RemoteUrls {
+  readonly fetch: readonly string[];
+  readonly push: readonly string[];
+}
+
+export interface GitRunOptions {
+  /** Kept of each stream. Default 65,536 */
+  readonly maxOutputBytes?: number;
+  /** The one remote it may reach, checked: nothing else is resolved or connected to. Default: none */
+  readonly remote?: RemoteAddress;
+}
+
+/** Where a remote is, as the URL policy has checked it. */
+export interface RemoteAddress {
+  readonly url: URL;
+  readonly addresses: readonly string[];
+}
+
+/** How a command ended, with credentials of URLs masked. */
+export interface GitResult {
+  /** 128 and more where a signal ended it */
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly truncated: boolean;
+}

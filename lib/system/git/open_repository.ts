@@ -1,0 +1,119 @@
+import { realpath } from "node:fs/promises";
+import { join } from "node:path";
+import { ToolError } from "../../base/errors.ts";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, type ForbiddenBy } from "../files/forbidden_paths.ts";
+import type { Processes } from "../process/processes.ts";
+import type { ScreenOptions } from "../process/screen_arguments.ts";
+import { type ConfigEntry, keyParts } from "./config_entries.ts";
+import type { Override } from "./config_overrides.ts";
+import type { RepositoryPlace } from "./find_repository.ts";
+import type { OpenOptions, RemoteAddress, RemoteUrls, Repository } from "./git.ts";
+import { gitEnvironment } from "./git_environment.ts";
+import { runGit } from "./git_process.ts";
+
+const LOCAL_TIMEOUT_MS = 60_000;
+const REMOTE_TIMEOUT_MS = 110_000;
+const DEFAULT_OUTPUT_BYTES = 65_536;
+
+export interface CheckedRepository extends ScreenOptions {
+  readonly processes: Pick<Processes, "run">;
+  readonly place: RepositoryPlace;
+  readonly entries: readonly ConfigEntry[];
+  readonly overrides: readonly Override[];
+  /** Of the user's own configuration */
+  readonly userEntries: readonly ConfigEntry[];
+  readonly opened: OpenOptions;
+}
+
+/** A repository whose folders and configuration were checked, ready to be worked on. */
+export async function openRepository(checked: CheckedRepository): Promise<Repository> {
+  const { processes, home, place, entries, overrides, userEntries, opened } = checked;
+  const { scope, writes, signal } = opened;
+  const forbiddenBy = await forbiddenOf(checked);
+  const identity = identityOf(entries, userEntries);
+  return {
+    prefix: place.prefix,
+    remotes: remotesOf(entries),
+    upstreamOf: (branch) =>
+      entries.findLast(({ key }) => key === `branch.${branch}.merge`)?.value.replace(/^refs\/heads\//, ""),
+    forbiddenBy: (path) => forbiddenBy(join(place.top, path)),
+    async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote } = {}) {
+      const credentials = remote !== undefined && scope.credentials;
+      if (credentials && scope.sandbox === "require") throw noSandbox();
+      const more = remote === undefined ? [] : [...pin(remote), ...credentials ? credentialsOf(userEntries) : []];
+      const env = gitEnvironment({
+        ...place,
+        overrides,
+        added: [...identity, ...more],
+        writes,
+        protocol: remote?.url.protocol.replace(":", ""),
+      });
+      return await runGit(processes, {
+        args: ["--no-pager", "-C", place.top, ...args],
+        env: credentials ? { ...env, HOME: home } : env,
+        scope,
+        timeoutMs: remote === undefined ? LOCAL_TIMEOUT_MS : REMOTE_TIMEOUT_MS,
+        maxOutputBytes,
+        signal,
+        writes,
+        network: remote !== undefined,
+        ...(credentials ? { sandbox: "off" } : {}),
+      });
+    },
+  };
+}
+
+/** Forbidden paths under the names they are configured with, and where these lead. */
+async function forbiddenOf({ opened, home, ownPaths }: CheckedRepository): Promise<ForbiddenBy> {
+  const { workspaceRoot, forbiddenPaths } = opened.scope;
+  const expand = (path: string) => expandForbidden(path, { home, workspaceRoot });
+  const named = [...[...FORBIDDEN_PATHS, ...forbiddenPaths].map(expand), ...ownPaths];
+  const real = await Promise.all(named.map((path) => realpath(path).catch(() => path)));
+  return createForbiddenBy({
+    workspaceRoot: await realpath(workspaceRoot),
+    forbidden: [...new Set([...named, ...real])],
+  });
+}
+
+function noSandbox(): ToolError {
+  return new ToolError(
+    "sandbox_unavailable",
+    'Cannot use the stored credentials: [security.shell] sandbox = "require", and inside it there are none; set it to "auto"',
+  );
+}
+
+function remotesOf(entries: readonly ConfigEntry[]): ReadonlyMap<string, RemoteUrls> {
+  const remotes = new Map<string, { readonly fetch: string[]; readonly push: string[] }>();
+  for (const { key, value } of entries) {
+    const { section, subsection, name } = keyParts(key);
+    if (section !== "remote" || subsection === undefined || (name !== "url" && name !== "pushurl")) continue;
+    const urls = remotes.get(subsection) ?? { fetch: [], push: [] };
+    urls[name === "url" ? "fetch" : "push"].push(value);
+    remotes.set(subsection, urls);
+  }
+  for (const { fetch, push } of remotes.values()) if (push.length === 0) push.push(...fetch);
+  return remotes;
+}
+
+/** The user's name and e-mail address, where the repository has none of its own. */
+function identityOf(entries: readonly ConfigEntry[], userEntries: readonly ConfigEntry[]): readonly Override[] {
+  return ["user.name", "user.email"].flatMap((key) => {
+    if (entries.some((entry) => entry.key === key)) return [];
+    const value = userEntries.findLast((entry) => entry.key === key)?.value;
+    return value === undefined ? [] : [[key, value] as const];
+  });
+}
+
+/** The user's own credential helpers; those of the repository are taken back before. */
+function credentialsOf(userEntries: readonly ConfigEntry[]): readonly Override[] {
+  return userEntries.filter(({ key }) => keyParts(key).section === "credential").map(({ key, value }) => [key, value]);
+}
+
+/** Connects a host name to the addresses that were checked and to no other, whatever it leads to a moment later. */
+function pin({ url, addresses }: RemoteAddress): readonly Override[] {
+  const [first = ""] = addresses;
+  if (url.hostname === first || url.hostname === `[${first}]`) return [];
+  const port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
+  const list = addresses.map((address) => (address.includes(":") ? `[${address}]` : address)).join(",");
+  return [["http.curloptresolve", ""], ["http.curloptresolve", `${url.hostname}:${port}:${list}`]];
+}

@@ -1,0 +1,142 @@
+import { lookup as systemLookup } from "node:dns/promises";
+import { isIP } from "node:net";
+import { cancelError } from "../../base/cancel.ts";
+import { ToolError } from "../../base/errors.ts";
+import { addressKind } from "./address_kind.ts";
+
+/** `[url_access]`. */
+export interface UrlRules {
+  readonly block_private_ip: boolean;
+  readonly allow_loopback: boolean;
+  readonly enforce_domain_allowlist: boolean;
+  /** `example.com` is that host alone, `*.example.com` its subdomains */
+  readonly domain_allowlist: readonly string[];
+  /** An entry is the host and its subdomains */
+  readonly domain_blocklist: readonly string[];
+}
+
+/** An address that may be reached: connect to nothing but these addresses, for the name may lead elsewhere a moment later. */
+export interface AllowedUrl {
+  readonly url: URL;
+  /** At least one; all of them were checked */
+  readonly addresses: readonly string[];
+}
+
+/** Decides which addresses the network tools may reach (DESIGN.md section 8, "Web"). */
+export interface UrlPolicy {
+  /**
+   * Checks scheme, blocklist, every address the name has, and allowlist, in this order.
+   * @throws {ToolError} `url_invalid`, `url_scheme`, `url_blocked`, `url_unresolved`, `url_private`, `url_not_allowed`
+   * @throws {CancelError} when the signal aborts
+   */
+  check(url: string, rules: UrlRules, options: { readonly signal: AbortSignal }): Promise<AllowedUrl>;
+}
+
+export interface UrlPolicyOptions {
+  /** All addresses of a host name. Default: the system's */
+  readonly lookup?: (host: string) => Promise<readonly string[]>;
+}
+
+export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
+  const lookup = options.lookup ?? lookUp;
+  return {
+    async check(text, rules, { signal }) {
+      const url = parse(text);
+      const host = plainHost(url.hostname);
+      const blocked = rules.domain_blocklist.find((entry) => isWithinDomain(host, entry));
+      if (blocked !== undefined) {
+        throw refusal("url_blocked", url, `[url_access] domain_blocklist names "${blocked}"`);
+      }
+      const addresses = isIP(host) === 0 ? await resolved(url, host, { lookup, signal }) : [host];
+      for (const address of addresses) requireReachable(url, address, rules);
+      if (rules.enforce_domain_allowlist && !rules.domain_allowlist.some((entry) => matchesHost(host, entry))) {
+        throw refusal("url_not_allowed", url, `add "${host}" to [url_access] domain_allowlist to allow it`);
+      }
+      return { url, addresses };
+    },
+  };
+}
+
+function parse(text: string): URL {
+  if (!URL.canParse(text)) {
+    throw new ToolError("url_invalid", "Cannot reach the address: it is no URL; give one as https://example.com/path");
+  }
+  const url = new URL(text);
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw refusal(
+      "url_scheme",
+      url,
+      `its scheme is "${url.protocol.slice(0, 40)}", and only http: and https: are allowed`,
+    );
+  }
+  return url;
+}
+
+async function resolved(
+  url: URL,
+  host: string,
+  { lookup, signal }: Required<UrlPolicyOptions> & { readonly signal: AbortSignal },
+): Promise<readonly string[]> {
+  if (signal.aborted) throw cancelError(signal);
+  let stop = () => {};
+  const aborted = new Promise<never>((_resolve, reject) => {
+    stop = () => reject(cancelError(signal));
+    signal.addEventListener("abort", stop, { once: true });
+  });
+  try {
+    const addresses = await Promise.race([lookup(host).catch(() => []), aborted]);
+    if (addresses.length === 0) throw refusal("url_unresolved", url, "the host name could not be looked up");
+    return addresses;
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+}
+
+async function lookUp(host: string): Promise<readonly string[]> {
+  return (await systemLookup(host, { all: true })).map(({ address }) => address);
+}
+
+function requireReachable(url: URL, address: string, rules: UrlRules): void {
+  switch (addressKind(address)) {
+    case "public":
+      return;
+    case "loopback":
+      if (rules.allow_loopback) return;
+      throw refusal("url_private", url, `${address} is this machine; [url_access] allow_loopback = true allows it`);
+    case "special":
+      if (!rules.block_private_ip) return;
+      throw refusal(
+        "url_private",
+        url,
+        `${address} is a private or reserved address; [url_access] block_private_ip = false allows them`,
+      );
+  }
+}
+
+/** A host name as the lists have it: no brackets, no dot at the end, lower case. */
+function plainHost(hostname: string): string {
+  return hostname.toLowerCase().replace(/^\[|\]$/g, "").replace(/\.+$/, "");
+}
+
+function matchesHost(host: string, entry: string): boolean {
+  const name = entryHost(entry);
+  return entry.startsWith("*.") ? host.endsWith(`.${name}`) : host === name;
+}
+
+function isWithinDomain(host: string, entry: string): boolean {
+  const name = entryHost(entry);
+  return name !== "" && (host === name || host.endsWith(`.${name}`));
+}
+
+/** Names beyond ASCII in the form that URLs have them. */
+function entryHost(entry: string): string {
+  const name = entry.replace(/^\*\./, "");
+  const url = `http://${name}`;
+  return plainHost(URL.canParse(url) ? new URL(url).hostname : name);
+}
+
+/** Names the host alone: user, password and query may be secret. */
+function refusal(code: string, url: URL, reason: string): ToolError {
+  const shown = url.host === "" ? url.protocol : url.host;
+  return new ToolError(code, `Cannot reach "${shown.slice(0, 100)}": ${reason}`);
+}

@@ -1,0 +1,127 @@
+import * as v from "valibot";
+import { ToolError } from "../../base/errors.ts";
+import { parsePath } from "../../system/files/parse_path.ts";
+import type { Access } from "../runtime/tool.ts";
+import { requireOpFields } from "../runtime/op_fields.ts";
+import { parseRevision } from "./revision.ts";
+
+const text = (maxLength: number, description: string) =>
+  v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(maxLength), v.description(description)));
+
+export const gitInput = v.strictObject({
+  op: v.pipe(
+    v.picklist(["status", "diff", "log", "show", "branch", "add", "commit", "checkout", "stash", "push", "pull"]),
+    v.description("What to do"),
+  ),
+  path: text(4096, "Folder of the repository or one below it, relative to the workspace. Default: the workspace"),
+  paths: v.optional(
+    v.pipe(
+      v.array(v.pipe(v.string(), v.minLength(1), v.maxLength(4096))),
+      v.minLength(1),
+      v.maxLength(256),
+      v.description("Files and folders, relative to path, taken by name without wildcards. add needs them"),
+    ),
+  ),
+  staged: v.optional(
+    v.pipe(
+      v.boolean(),
+      v.description("diff: what the next commit has; stash: only that; checkout with paths: takes them back from it"),
+    ),
+  ),
+  limit: v.optional(
+    v.pipe(
+      v.number(),
+      v.integer(),
+      v.minValue(1),
+      v.maxValue(1000),
+      v.description("log: commits, default 20; branch: branches, default 100"),
+    ),
+  ),
+  rev: text(
+    256,
+    "diff, log, show, checkout: a commit as HEAD~1, a branch, tag or hash; diff and log also from..to; show also HEAD:file. log with stash lists the stashes; stash with stash@{0} brings that one back",
+  ),
+  message: text(32_768, "commit, stash: the message. commit needs it"),
+  branch: text(
+    250,
+    "checkout: the branch to switch to, made new where rev is given too; push, pull: the branch at the remote. Default: the current one",
+  ),
+  remote: text(250, "push, pull: name of a configured remote. Default origin"),
+});
+
+export type GitInput = v.InferOutput<typeof gitInput>;
+export type GitOp = GitInput["op"];
+
+/** Of each operation: what it does, and the fields it takes beside `op` and `path`. */
+export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; readonly fields: readonly string[] }>> = {
+  status: { access: "read", fields: ["paths"] },
+  diff: { access: "read", fields: ["paths", "staged", "rev"] },
+  log: { access: "read", fields: ["paths", "limit", "rev"] },
+  show: { access: "read", fields: ["rev"] },
+  branch: { access: "read", fields: ["limit"] },
+  add: { access: "write", fields: ["paths"] },
+  commit: { access: "write", fields: ["paths", "message"] },
+  checkout: { access: "write", fields: ["paths", "staged", "rev", "branch"] },
+  stash: { access: "write", fields: ["paths", "staged", "rev", "message"] },
+  push: { access: "network", fields: ["branch", "remote"] },
+  pull: { access: "network", fields: ["branch", "remote"] },
+};
+
+/** A stash as its own list names it. */
+export const STASH = /^stash@\{\d{1,4}\}$/;
+
+/**
+ * What the schema cannot say. No disk.
+ * @throws {ToolError} `invalid_input` naming the field, and those of `parsePath`
+ */
+export function checkGitInput(input: GitInput): void {
+  const { op, path, paths, staged, rev, branch, remote } = input;
+  requireOpFields("git_operations", input, { add: ["paths"], commit: ["message"] });
+  const { fields } = OPERATIONS[op];
+  for (const [field, value] of Object.entries(input)) {
+    if (value === undefined || field === "op" || field === "path" || fields.includes(field)) continue;
+    const taken = ["path", ...fields].map((name) => `"${name}"`).join(", ");
+    throw invalid(`op "${op}" takes ${taken}, and no "${field}"`);
+  }
+  if (path !== undefined) parsePath(path, "run git in");
+  for (const each of paths ?? []) parsePath(each, "run git on");
+  if (branch !== undefined && !isBranchName(branch)) throw invalid('"branch" is no name that git takes for a branch');
+  if (remote !== undefined && !/^[\p{L}\p{N}_][\p{L}\p{N}_.-]*$/u.test(remote)) {
+    throw invalid('"remote" must be the name of a configured remote, as origin');
+  }
+  checkRevision(op, rev, staged);
+  if (op === "checkout") checkCheckout(input);
+  if (op === "stash" && rev !== undefined && (paths ?? staged ?? input.message) !== undefined) {
+    throw invalid('"rev" brings a stash back as it is, without "paths", "staged" and "message"');
+  }
+}
+
+function checkRevision(op: GitOp, rev: string | undefined, staged: boolean | undefined): void {
+  if (rev === undefined) return;
+  const { kind } = parseRevision(rev);
+  if (op === "stash" && !STASH.test(rev)) throw invalid('"rev" must be a stash, as stash@{0}');
+  if (kind === "file" && op !== "show") throw invalid(`"rev" names a file, which op "show" alone takes`);
+  if (kind !== "range") return;
+  if (op !== "diff" && op !== "log") throw invalid('"rev" must be one commit');
+  if (staged === true) throw invalid('"staged" compares with one commit, and "rev" names two');
+}
+
+function checkCheckout({ paths, staged, rev, branch }: GitInput): void {
+  if (paths === undefined && branch === undefined && rev === undefined) {
+    throw invalid('op "checkout" needs "branch", "rev" or "paths"');
+  }
+  if (paths !== undefined && branch !== undefined) throw invalid('give "branch" or "paths"');
+  if (paths === undefined && staged !== undefined) throw invalid('"staged" needs "paths" in op "checkout"');
+}
+
+/** The rules of `git check-ref-format --branch`. */
+function isBranchName(name: string): boolean {
+  if (name === "HEAD" || name === "@" || name.startsWith("-")) return false;
+  // deno-lint-ignore no-control-regex
+  if (/[\x00-\x20\x7f~^:?*[\\]|\.\.|@\{|\.$/.test(name)) return false;
+  return name.split("/").every((part) => part !== "" && !part.startsWith(".") && !part.endsWith(".lock"));
+}
+
+function invalid(reason: string): ToolError {
+  return new ToolError("invalid_input", `Cannot call "git_operations": ${reason}`);
+}

@@ -1,0 +1,81 @@
+import { ToolError } from "../../base/errors.ts";
+import type { RemoteAddress } from "../../system/git/git.ts";
+import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
+import type { ToolResult } from "../runtime/tool.ts";
+import { failed, type GitCall, succeed, toResult } from "./git_call.ts";
+import { status } from "./read_operations.ts";
+import { resolveCommit } from "./revision.ts";
+import { changedUpTo, requireOverwritable } from "./write_operations.ts";
+
+/** A URL that git and the URL policy read alike: no backslash, no blank, no second `@`, no dot at the end of the host */
+const PLAIN_URL =
+  /^https?:\/\/(?:([^\s\\/@?#]+)@)?(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?(?:\/[!-~]*)?$/i;
+
+export async function push(call: GitCall): Promise<ToolResult> {
+  const remote = call.input.remote ?? "origin";
+  const address = await addressOf(call, remote, "push");
+  const branch = call.input.branch ?? await currentBranch(call);
+  await resolveCommit(call.repository, `refs/heads/${branch}`);
+  const args = ["push", "--porcelain", "--no-verify", "--no-signed", "--no-recurse-submodules", "--no-follow-tags"];
+  const ref = `refs/heads/${branch}`;
+  const { stdout } = await succeed(call, [...args, "--", remote, `${ref}:${ref}`], { remote: address });
+  return toResult(maskUserinfo(stdout), { empty: "pushed" });
+}
+
+/** Fetches one branch and merges it into the current one, without rebasing. */
+export async function pull(call: GitCall): Promise<ToolResult> {
+  const remote = call.input.remote ?? "origin";
+  const address = await addressOf(call, remote, "fetch");
+  const current = await currentBranch(call);
+  const branch = call.input.branch ?? call.repository.upstreamOf(current) ?? current;
+  const tracking = `refs/remotes/${remote}/${branch}`;
+  const args = ["fetch", "--no-progress", "--no-recurse-submodules", "--no-auto-maintenance", "--no-tags", "--refmap="];
+  await succeed(call, [...args, "--", remote, `+refs/heads/${branch}:${tracking}`], { remote: address });
+  const target = await resolveCommit(call.repository, tracking);
+  requireOverwritable(call, await changedUpTo(call, target, "..."));
+  const merge = ["merge", "--no-edit", "--no-verify", "--no-gpg-sign", "--no-verify-signatures", "--no-progress"];
+  const message = `--message=Merge branch '${branch}' of ${remote}`;
+  const merged = await call.repository.run([...merge, "--no-autostash", "--strategy=ort", "--ff", message, target]);
+  if (merged.code !== 0) throw failed("pull", merged);
+  const { output } = await status(call);
+  return toResult(`${merged.stdout}${output}`, { empty: "up to date" });
+}
+
+async function currentBranch(call: GitCall): Promise<string> {
+  const { code, stdout } = await call.repository.run(["symbolic-ref", "--quiet", "--short", "HEAD"]);
+  if (code === 0) return stdout.trim();
+  throw new ToolError(
+    "git_no_branch",
+    `Cannot run git ${call.input.op}: no branch is checked out; check one out first`,
+  );
+}
+
+/**
+ * Where a remote is, by its configured name.
+ * @throws {ToolError} `git_unknown_remote`, `git_remote_refused`, `git_credentials`, and those of the URL policy
+ */
+async function addressOf(call: GitCall, remote: string, direction: "fetch" | "push"): Promise<RemoteAddress> {
+  const { remotes } = call.repository;
+  const urls = remotes.get(remote)?.[direction] ?? [];
+  const [url] = urls;
+  if (url === undefined) {
+    const known = [...remotes.keys()].map((name) => JSON.stringify(name)).join(", ") || "none";
+    throw new ToolError("git_unknown_remote", `Cannot reach the remote "${remote}": the remotes are ${known}`);
+  }
+  const where = `Cannot reach the remote "${remote}" at ${JSON.stringify(maskUserinfo(url).slice(0, 200))}`;
+  if (urls.length > 1) throw new ToolError("git_remote_refused", `${where}: it has ${urls.length} URLs; leave one`);
+  const plain = PLAIN_URL.exec(url);
+  if (plain === null) {
+    throw new ToolError(
+      "git_remote_refused",
+      `${where}: only plain http and https URLs are reached; set one as https://example.com/repository.git`,
+    );
+  }
+  if (plain[1] !== undefined && !call.allowCredentials) {
+    throw new ToolError(
+      "git_credentials",
+      `${where}: the URL has a user or password in it; take it out, or set [security.git] credentials = true`,
+    );
+  }
+  return await call.checkUrl(url);
+}

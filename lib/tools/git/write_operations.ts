@@ -1,0 +1,130 @@
+import { ToolError } from "../../base/errors.ts";
+import type { ToolResult } from "../runtime/tool.ts";
+import { failed, type GitCall, namesOf, pathspecs, requireOpen, succeed, toResult } from "./git_call.ts";
+import { status } from "./read_operations.ts";
+import { resolveCommit } from "./revision.ts";
+
+/** Of commands that list what has changed */
+const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff", "--no-textconv"];
+
+export async function add(call: GitCall): Promise<ToolResult> {
+  const specs = pathspecs(call);
+  const listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--full-name"];
+  requireStorable(call, await namesOf(call, [...listed, "--", ...specs]));
+  await succeed(call, ["add", "--", ...specs]);
+  return await status(call);
+}
+
+export async function commit(call: GitCall): Promise<ToolResult> {
+  const { message = "" } = call.input;
+  const specs = pathspecs(call);
+  if (specs.length > 0) {
+    requireStorable(
+      call,
+      await namesOf(call, ["ls-files", "-z", "--modified", "--deleted", "--full-name", "--", ...specs]),
+    );
+  }
+  const args = [
+    "commit",
+    "--no-verify",
+    "--no-gpg-sign",
+    "--no-status",
+    "--cleanup=whitespace",
+    `--message=${message}`,
+  ];
+  const { stdout } = await succeed(call, [...args, "--", ...specs]);
+  return toResult(stdout, { empty: "committed" });
+}
+
+export async function checkout(call: GitCall): Promise<ToolResult> {
+  const { paths, rev } = call.input;
+  if (paths !== undefined) return await restore(call);
+  const commit = rev === undefined ? undefined : await resolveCommit(call.repository, rev);
+  const { target, args } = await switchTo(call, commit);
+  requireOverwritable(call, await changedUpTo(call, target, ".."));
+  await succeed(call, ["switch", "--quiet", "--no-progress", "--no-recurse-submodules", ...args]);
+  return await status(call);
+}
+
+/** What to switch to: a branch that is there, a new one, that of a remote, or a commit alone. */
+async function switchTo(
+  call: GitCall,
+  commit: string | undefined,
+): Promise<{ readonly target: string; readonly args: readonly string[] }> {
+  const { branch } = call.input;
+  if (branch === undefined) {
+    // checkCheckout: one of the two is there
+    const target = commit as string;
+    return { target, args: ["--detach", target] };
+  }
+  if (commit !== undefined) return { target: commit, args: ["--no-track", "--create", branch, commit] };
+  const local = await call.repository.run(["rev-parse", "--verify", "--quiet", `refs/heads/${branch}^{commit}`]);
+  if (local.code === 0) return { target: local.stdout.trim(), args: ["--no-guess", branch] };
+  const { stdout } = await succeed(call, ["for-each-ref", "--format=%(refname)", "refs/remotes"]);
+  const remote = stdout.split("\n").filter((ref) => /^refs\/remotes\/[^/]+\//.test(ref))
+    .filter((ref) => ref.split("/").slice(3).join("/") === branch);
+  const [only] = remote;
+  if (only === undefined || remote.length > 1) {
+    throw new ToolError(
+      "git_unknown_revision",
+      `Cannot switch to the branch ${JSON.stringify(branch)}: ${
+        only === undefined ? "there is none" : "several remotes have one"
+      }; give "rev" to make it there, as "HEAD"`,
+    );
+  }
+  return { target: await resolveCommit(call.repository, only), args: ["--track", "--create", branch, only] };
+}
+
+/** Files as they are staged or in a commit; with `staged` the next commit forgets what was added to it. */
+async function restore(call: GitCall): Promise<ToolResult> {
+  const { rev, staged = false } = call.input;
+  const specs = pathspecs(call);
+  const source = rev === undefined ? [] : [await resolveCommit(call.repository, rev)];
+  if (staged) {
+    await succeed(call, ["restore", "--staged", ...source.map((hash) => `--source=${hash}`), "--", ...specs]);
+    return await status(call);
+  }
+  requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, ...source, "--", ...specs]));
+  await succeed(call, ["checkout", "--quiet", "--no-recurse-submodules", ...source, "--", ...specs]);
+  return await status(call);
+}
+
+export async function stash(call: GitCall): Promise<ToolResult> {
+  const { rev, message, staged = false } = call.input;
+  if (rev !== undefined) return await bringBack(call, rev);
+  const specs = pathspecs(call);
+  const names = await namesOf(call, ["diff", ...NAMES, "HEAD", "--", ...specs]);
+  requireStorable(call, names);
+  requireOverwritable(call, names);
+  const { stdout } = await succeed(call, [
+    ...["stash", "push", "--no-include-untracked"],
+    ...(staged ? ["--staged"] : []),
+    ...(message === undefined ? [] : [`--message=${message}`]),
+    ...["--", ...specs],
+  ]);
+  return toResult(stdout, { empty: "stashed" });
+}
+
+async function bringBack(call: GitCall, rev: string): Promise<ToolResult> {
+  const entry = await resolveCommit(call.repository, rev);
+  requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, `${entry}^1`, entry, "--"]));
+  const result = await call.repository.run(["stash", "pop", "--quiet", rev]);
+  if (result.code !== 0) throw failed("stash", result);
+  return await status(call);
+}
+
+/** Names that differ between the current commit and another one; with `...` since the two parted. */
+export async function changedUpTo(call: GitCall, target: string, dots: ".." | "..."): Promise<readonly string[]> {
+  const { code } = await call.repository.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
+  // Before the first commit there is nothing to compare with
+  if (code !== 0) return await namesOf(call, ["ls-tree", "-r", "--name-only", "--full-tree", "-z", target]);
+  return await namesOf(call, ["diff", ...NAMES, `HEAD${dots}${target}`, "--"]);
+}
+
+function requireStorable(call: GitCall, names: readonly string[]): void {
+  requireOpen(call, names, { does: "store", allowSensitive: call.allowSensitiveReads });
+}
+
+export function requireOverwritable(call: GitCall, names: readonly string[]): void {
+  requireOpen(call, names, { does: "overwrite", allowSensitive: call.allowSensitiveWrites });
+}
