@@ -192,6 +192,73 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.doesNotMatch(await textOf("#routes"), /\/metrics/);
   });
 
+  test("a call that waits is shown as it is, and approved; a second answer says what happened", async () => {
+    gateway.ask();
+    gateway.ask({ tool: "shell", input: { command: "ls" }, rule: "always_ask:shell", always_rule: null, files: [] });
+    await openPaired();
+    await page.locator("#approvals-count").getByText("2").waitFor();
+    await page.click("nav a[href='#approvals']");
+    await page.getByText("2 calls wait for your answer.").waitFor();
+    const [first, second] = [page.locator(".ask").nth(0), page.locator(".ask").nth(1)];
+    assert.match(
+      await first.innerText(),
+      /"content": "<b>Water<\/b> the beans"[\s\S]*notes\.md is new[\s\S]*Expires in/,
+    );
+    assert.equal(await page.locator(".ask b").count(), 0);
+    assert.deepEqual(await second.locator("button").allInnerTexts(), ["Approve once", "Deny"], "never remembered");
+    await first.getByRole("button", { name: "Approve once" }).click();
+    await page.getByText("1 call waits for your answer.").waitFor();
+    assert.equal(
+      await page.evaluate("document.activeElement.textContent"),
+      "Approve once",
+      "the next one has the focus",
+    );
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.getByText("No call waits for an answer.").waitFor();
+    assert.deepEqual(gateway.answers, [
+      { path: "/v1/approvals/apr_1", decision: "approve" },
+      { path: "/v1/approvals/apr_2", decision: "deny" },
+    ]);
+    assert.match(await textOf("#approvals-recent"), /Denied\s+shell[\s\S]*Approved\s+write_file/);
+    assert.ok(!await page.isVisible("#approvals-count"));
+  });
+
+  test("what is remembered is shown word for word first, listed, and revoked", async () => {
+    gateway.ask();
+    await openPaired();
+    await page.click("nav a[href='#approvals']");
+    await page.getByText("Always allow this call").click();
+    const rule = 'Allow "write_file" in "/garden" with exactly the input {"path":"notes.md"}';
+    await page.locator(".ask-always .ask-rule").getByText(rule).waitFor();
+    await page.getByRole("button", { name: "Store the rule and approve" }).click();
+    await page.locator("#approvals-rules").getByText(rule).waitFor();
+    await page.getByRole("button", { name: `Revoke: ${rule}` }).click();
+    await page.getByText("No answer is remembered.").waitFor();
+    assert.deepEqual(gateway.answers, [
+      { path: "/v1/approvals/apr_1", decision: "approve", remember: "always" },
+      "/v1/approval-rules/rule_1",
+    ]);
+  });
+
+  test("a chat asks in place; an answer that comes too late says so and can be given again", async () => {
+    await openPaired();
+    await ask("ask me");
+    const card = page.locator(".turns .ask");
+    await card.getByText("it can change files").waitFor();
+    await card.getByRole("button", { name: "Approve in this run" }).click();
+    await card.getByRole("alert").filter({ hasText: "conflict" }).waitFor();
+    gateway.ask();
+    await Promise.all([
+      page.waitForResponse(/\/v1\/approvals\/apr_1$/),
+      card.getByRole("button", { name: "Approve once" }).click(),
+    ]);
+    gateway.release();
+    await inTurns("That is all");
+    assert.equal(await card.count(), 0);
+    assert.deepEqual(gateway.answers.map((answer) => (answer as { remember?: string }).remember), ["run", undefined]);
+  });
+
   test("the keyboard alone reaches and works everything, with the focus to be seen", async () => {
     await openPaired();
     await page.keyboard.type("beans");
@@ -200,14 +267,16 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.reload();
     await page.waitForSelector("#message");
     const seen: string[] = [];
-    for (let i = 0; i < 14; i++) {
+    for (let i = 0; i < 15; i++) {
       await page.keyboard.press("Tab");
       const focused = await page.evaluate(
         "(({ activeElement: e }) => [e.id || e.textContent.trim(), e.matches(':focus-visible')])(document)",
       ) as [string, boolean]; // what the expression above gives
       if (focused[0] !== "") seen.push(focused[0]);
     }
-    for (const stop of ["model", "new-chat", "send", "skip", "Chat", "Tools", "Status", "sign-out", "/help"]) {
+    for (
+      const stop of ["model", "new-chat", "send", "skip", "Chat", "Approvals", "Tools", "Status", "sign-out", "/help"]
+    ) {
       assert.ok(seen.includes(stop), `${stop} in ${seen}`);
     }
     await page.focus("nav a[href='#status']");
@@ -218,11 +287,12 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
 
   test("fits a narrow screen in every view, light and dark", async () => {
     await page.setViewportSize({ width: 340, height: 640 });
+    gateway.ask({ input: { path: "x".repeat(300) }, always_rule: "y".repeat(300) });
     await openPaired();
     await ask(`beans ${"x".repeat(200)}`);
     await inTurns("That is all");
     const grounds = new Set<unknown>();
-    for (const view of ["chat", "tools", "status"]) {
+    for (const view of ["chat", "approvals", "tools", "status"]) {
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

@@ -88,6 +88,9 @@ describe("the page's colours", () => {
     ["bad", "bad-soft"],
     ["warn", "warn-soft"],
     ["warn", "surface"],
+    ["text", "warn-soft"],
+    ["muted", "warn-soft"],
+    ["bad", "warn-soft"],
   ] as const;
 
   for (const [name, palette] of Object.entries(themes)) {

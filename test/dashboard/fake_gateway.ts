@@ -12,6 +12,10 @@ export interface FakeGateway {
   readonly asked: readonly string[];
   /** Commands that came over the socket, beside `hello` */
   readonly commands: readonly Record<string, unknown>[];
+  /** What was posted as an answer, and ids of rules that were revoked, in order */
+  readonly answers: readonly unknown[];
+  /** Puts one more call that waits */
+  ask(change?: Readonly<Record<string, unknown>>): void;
   /** Makes every token invalid */
   revoke(): void;
   /** Ends the connections of all sockets */
@@ -79,6 +83,9 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   const { base = "", pairingRequired = true } = options;
   const asked: string[] = [];
   const commands: Record<string, unknown>[] = [];
+  const approvals: FakeApproval[] = [];
+  const answers: unknown[] = [];
+  let rules: { id: string; scope: string; text: string; created_at: string }[] = [];
   const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
   let gone = false;
@@ -112,6 +119,28 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     }
     if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
     if (path === "/v1/tools") return send(response, 200, list(TOOLS));
+    if (path === "/v1/approvals") {
+      const only = new URL(request.url ?? "/", "http://gateway.test").searchParams.get("status");
+      return send(response, 200, list(approvals.filter(({ status }) => only === null || status === only)));
+    }
+    if (path === "/v1/approval-rules") return send(response, 200, list(rules));
+    if (path.startsWith("/v1/approval-rules/")) {
+      rules = rules.filter(({ id }) => !path.endsWith(id));
+      answers.push(path);
+      return send(response, 200, { deleted: true });
+    }
+    if (path.startsWith("/v1/approvals/")) {
+      return void readBody(request).then((body) => {
+        answers.push({ path, ...body });
+        const approval = approvals.find(({ id, status }) => path.endsWith(id) && status === "pending");
+        if (approval === undefined) return fail(response, 409, "conflict");
+        approval.status = body["decision"] === "approve" ? "approved" : "denied";
+        if (body["remember"] === "always") {
+          rules = [{ id: "rule_1", scope: "always", text: String(approval["always_rule"]), created_at: "" }];
+        }
+        send(response, 200, approval);
+      });
+    }
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
     if (path === "/v1/tokens/tok_1" && request.method === "DELETE") return send(response, 200, { deleted: true });
     fail(response, 404, "not_found");
@@ -137,6 +166,24 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     code: "ABCD-EFGH",
     asked,
     commands,
+    answers,
+    ask: (change = {}) =>
+      void approvals.unshift({
+        id: `apr_${approvals.length + 1}`,
+        status: "pending",
+        tool: "write_file",
+        access: "write",
+        input: { path: "notes.md", content: "<b>Water</b> the beans" },
+        reason: 'Cannot call "write_file" without approval: it can change files',
+        rule: "level:supervised/write",
+        files: [{ path: "notes.md", sha256: null }],
+        created_at: "2026-01-01T00:00:00.000Z",
+        expires_at: new Date(Date.now() + 600_000).toISOString(),
+        always_rule: 'Allow "write_file" in "/garden" with exactly the input {"path":"notes.md"}',
+        answered_at: null,
+        remember: null,
+        ...change,
+      }),
     revoke: () => void (valid = false),
     dropSockets: () => sockets.clients.forEach((socket) => socket.terminate()),
     setGone: (next) => void (gone = next),
@@ -148,6 +195,18 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       await new Promise<void>((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+interface FakeApproval {
+  readonly id: string;
+  status: string;
+  readonly [field: string]: unknown;
+}
+
+async function readBody(request: IncomingMessage): Promise<Record<string, unknown>> {
+  let text = "";
+  for await (const part of request) text += part;
+  return JSON.parse(text) as Record<string, unknown>; // the page sends an object
 }
 
 async function answer(socket: WebSocket, text: string, released: Promise<void>): Promise<void> {
@@ -165,6 +224,20 @@ async function answer(socket: WebSocket, text: string, released: Promise<void>):
   event(socket, { type: "tool_end", ...call, output, is_error: false, duration_ms: 3.2 });
   if (text.startsWith("slow")) {
     event(socket, { type: "tool_start", call_id: "call_2", tool: "content_search", input: { pattern: "beans" } });
+  }
+  if (text.startsWith("ask")) {
+    event(socket, {
+      type: "approval_needed",
+      approval_id: "apr_1",
+      call_id: "call_3",
+      tool: "write_file",
+      input: { path: "notes.md", content: "<b>x</b>" },
+      reason: "it can change files",
+      rule: "level:supervised/write",
+      expires_at: new Date(Date.now() + 120_000).toISOString(),
+    });
+    await released;
+    event(socket, { type: "approval_answered", approval_id: "apr_1", decision: "approve", by: null });
   }
   event(socket, { type: "text_delta", delta: "The **README** says: <img src=x onerror=alert(1)> water " });
   if (text.startsWith("slow")) await released;

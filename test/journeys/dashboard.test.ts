@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
 import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
+import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
@@ -117,6 +118,39 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         await page.close();
       }));
   }
+
+  test("by keyboard alone: a chat asks before it writes, and a call of a script waits in Approvals", () => {
+    const write = { path: "new.md", content: "hello" };
+    const script = [{ toolCalls: [{ name: "write_file", arguments: write }] }, "It is written"];
+    const config = { security: { write_file: { enabled: true } } };
+    return withRunningGateway({ script, config }, async (gateway) => {
+      const { page, seen } = await openPage(gateway, "light");
+      await pair(gateway, page);
+      await page.keyboard.type("Write it");
+      await page.keyboard.press("Enter");
+      await page.locator(".turns .ask").getByText('"content": "hello"').waitFor();
+      await tabTo(page, "Approve once");
+      await page.keyboard.press("Enter");
+      await page.locator(".prose").getByText("It is written").waitFor();
+      assert.equal(readFileSync(gateway.workspace.path("new.md"), "utf8"), "hello");
+
+      const input = { ...write, overwrite: true };
+      const call = () => gateway.call("/v1/tools/write_file/call", { body: { input } });
+      assert.equal((await jsonOf(call())).is_error, true);
+      await page.locator("#approvals-count").getByText("1").waitFor();
+      await page.focus("nav a[href='#approvals']");
+      await page.keyboard.press("Enter");
+      await page.getByText("1 call waits for your answer.").waitFor();
+      await tabTo(page, "Always allow this call");
+      await page.keyboard.press("Enter");
+      await tabTo(page, "Store the rule and approve");
+      await page.keyboard.press("Enter");
+      await page.getByText("No call waits for an answer.").waitFor();
+      assert.equal((await jsonOf(call())).is_error, false);
+      assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+      await page.close();
+    });
+  });
 
   test("the code that postern gateway prints opens its dashboard", () =>
     withTemporaryFolder(async (folder) => {

@@ -92,7 +92,8 @@ export function createChatView({ session }) {
     byId("welcome", HTMLElement).hidden = true;
     reply = createReply({
       announce,
-      onDecision: (approval_id, decision) => void socket.send({ type: decision, approval_id }),
+      onAnswer: (id, answer) =>
+        session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
     });
     turns.append(element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text)), reply.root);
     atEnd = true;

@@ -1,3 +1,4 @@
+import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
 import { createPairView } from "./pair_view.js";
@@ -5,7 +6,7 @@ import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "tools", "status"];
+const VIEWS = ["chat", "approvals", "tools", "status"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -19,6 +20,7 @@ export function start() {
   const session = createSession({ onRefused: () => openPairing("The token is no longer valid: pair again.") });
   const pairing = createPairView({ session, onPaired: enter });
   const chat = createChatView({ session });
+  const approvals = createApprovalsView({ session });
   const tools = createToolsView({ session });
   const status = createStatusView();
   let entered = false;
@@ -28,6 +30,7 @@ export function start() {
   function openPairing(reason) {
     entered = false;
     chat.reset();
+    approvals.reset();
     showView("pair", "Pair");
     pairing.open(reason);
   }
@@ -36,6 +39,7 @@ export function start() {
     entered = true;
     openView();
     void describe();
+    void approvals.poll();
   }
 
   function openView() {
@@ -45,6 +49,7 @@ export function start() {
     showView(view, view.charAt(0).toUpperCase() + view.slice(1));
     if (view === "chat") chat.focus();
     else byId(`${view}-title`, HTMLElement).focus();
+    if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "status") void showMetrics();
   }
@@ -95,7 +100,7 @@ export function start() {
     const health = await readHealth();
     showReachable(health);
     status.showHealth(health);
-    if (health !== undefined && entered) await showMetrics();
+    if (health !== undefined && entered) await Promise.all([showMetrics(), approvals.poll()]);
   }
 
   /** @param {any} health undefined when the gateway does not answer */

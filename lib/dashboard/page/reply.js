@@ -1,3 +1,4 @@
+import { createApprovalCard } from "./approval_card.js";
 import { element } from "./dom.js";
 import { formatMs, formatNumber } from "./format.js";
 import { createMarkdown } from "./markdown.js";
@@ -7,9 +8,9 @@ import { createToolCard } from "./tool_card.js";
  * One reply of the agent: text, folded tool calls and notices in the order they came.
  * @param {object} options
  * @param {(text: string) => void} options.announce tells a screen reader
- * @param {(approvalId: string, decision: "approve" | "deny") => void} options.onDecision
+ * @param {(approvalId: string, answer: import("./approval_card.js").Answer) => Promise<unknown>} options.onAnswer
  */
-export function createReply({ announce, onDecision }) {
+export function createReply({ announce, onAnswer }) {
   const started = performance.now();
   const parts = element("div", { class: "parts" });
   const foot = element("p", { class: "turn-foot" }, element("span", { class: "typing" }, "Working"));
@@ -82,8 +83,9 @@ export function createReply({ announce, onDecision }) {
         }
         case "approval_needed": {
           newText();
-          const ask = toAsk(event, onDecision);
-          asks.set(event.approval_id, ask);
+          const id = event.approval_id;
+          const { root: ask } = createApprovalCard({ question: event, onAnswer: (answer) => onAnswer(id, answer) });
+          asks.set(id, ask);
           announce(`${event.tool} needs your approval.`);
           return place(ask, seq);
         }
@@ -156,25 +158,4 @@ function createText(announce) {
       speak(all.length);
     },
   };
-}
-
-/**
- * @param {any} event approval_needed
- * @param {(approvalId: string, decision: "approve" | "deny") => void} onDecision
- */
-function toAsk(event, onDecision) {
-  const input = typeof event.input === "string" ? event.input : JSON.stringify(event.input, null, 2);
-  const button = (/** @type {"approve" | "deny"} */ decision, /** @type {string} */ label) =>
-    element("button", {
-      type: "button",
-      class: decision === "approve" ? "primary" : "",
-      onclick: () => onDecision(event.approval_id, decision),
-    }, label);
-  return element(
-    "div",
-    { class: "ask", role: "group", "aria-label": `Approval of ${event.tool}` },
-    element("p", {}, element("strong", {}, event.tool), " needs your approval: ", event.reason),
-    element("pre", { tabIndex: 0, "aria-label": "Input" }, input ?? ""),
-    element("div", { class: "ask-buttons" }, button("approve", "Approve once"), button("deny", "Deny")),
-  );
 }

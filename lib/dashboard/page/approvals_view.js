@@ -1,0 +1,166 @@
+import { createApprovalCard } from "./approval_card.js";
+import { byId, element } from "./dom.js";
+
+const RECENT = 20;
+const STATUS_WORDS = new Map([
+  ["approved", "Approved"],
+  ["denied", "Denied"],
+  ["expired", "Expired"],
+  ["cancelled", "Not needed any more"],
+]);
+
+/**
+ * @typedef {import("./approval_card.js").Question & {
+ *   id: string,
+ *   status: string,
+ *   created_at: string,
+ *   answered_at: string | null,
+ *   remember: string | null,
+ * }} Approval
+ */
+/** @typedef {{ id: string, scope: string, text: string, created_at: string }} Rule */
+
+/**
+ * Calls that wait for a person, those that were answered, and the answers that are remembered.
+ * @param {{ session: import("./session.js").Session }} options
+ */
+export function createApprovalsView({ session }) {
+  const lead = byId("approvals-lead", HTMLElement);
+  const pending = byId("approvals-pending", HTMLElement);
+  const rules = byId("approvals-rules", HTMLElement);
+  const recent = byId("approvals-recent", HTMLElement);
+  const count = byId("approvals-count", HTMLElement);
+  /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
+  const cards = new Map();
+  /** Whether the token lacks the scope: nothing is asked for then */
+  let refused = false;
+
+  /** @returns {Promise<readonly Approval[]>} */
+  const readPending = async () => (await session.json("v1/approvals?status=pending&limit=100")).data;
+
+  /** Keeps the cards that stay, and the focus in them. @param {readonly Approval[]} waiting */
+  function showPending(waiting) {
+    for (const [id, card] of cards) {
+      if (waiting.some((approval) => approval.id === id)) continue;
+      card.root.remove();
+      cards.delete(id);
+    }
+    for (const approval of waiting.toReversed()) {
+      if (cards.has(approval.id)) continue;
+      const card = createApprovalCard({ question: approval, onAnswer: (answer) => send(approval.id, answer) });
+      cards.set(approval.id, card);
+      pending.append(card.root);
+    }
+    count.textContent = waiting.length === 0 ? "" : String(waiting.length);
+    count.hidden = waiting.length === 0;
+    const words = waiting.length === 1
+      ? "1 call waits for your answer."
+      : `${waiting.length} calls wait for your answer.`;
+    const text = waiting.length === 0 ? "No call waits for an answer." : words;
+    if (lead.textContent !== text) lead.textContent = text;
+  }
+
+  /**
+   * @param {string} id
+   * @param {import("./approval_card.js").Answer} answer
+   */
+  async function send(id, answer) {
+    await session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer });
+    await load();
+    const [next] = cards.values();
+    if (next === undefined) byId("approvals-title", HTMLElement).focus();
+    else next.focus();
+  }
+
+  /** @param {readonly Rule[]} remembered */
+  function showRules(remembered) {
+    rules.replaceChildren(
+      ...remembered.map(({ id, scope, text }) =>
+        element(
+          "li",
+          {},
+          element("span", { class: "ask-rule" }, text),
+          element("button", {
+            type: "button",
+            "aria-label": `Revoke: ${text}`,
+            onclick: () => void revoke(id),
+          }, scope === "run" ? "Revoke (one run)" : "Revoke"),
+        )
+      ),
+    );
+    if (remembered.length === 0) rules.append(element("li", { class: "empty" }, "No answer is remembered."));
+  }
+
+  /** @param {string} id */
+  async function revoke(id) {
+    try {
+      await session.request(`v1/approval-rules/${encodeURIComponent(id)}`, { method: "DELETE" });
+    } catch (error) {
+      lead.textContent = `The rule could not be revoked: ${error instanceof Error ? error.message : error}`;
+      return;
+    }
+    await load();
+    byId("approvals-title", HTMLElement).focus();
+  }
+
+  /** @param {readonly Approval[]} all */
+  function showRecent(all) {
+    const settled = all.filter(({ status }) => status !== "pending");
+    recent.replaceChildren(
+      ...settled.map(({ tool, status, answered_at: at, input, remember }) =>
+        element(
+          "li",
+          {},
+          element("span", { class: "badge" }, STATUS_WORDS.get(status) ?? status),
+          element("strong", {}, tool),
+          element("code", {}, typeof input === "string" ? input : JSON.stringify(input)),
+          element(
+            "span",
+            { class: "hint" },
+            `${at === null ? "" : new Date(at).toLocaleString()}${
+              remember === null || remember === "once" ? "" : `, remembered: ${remember}`
+            }`,
+          ),
+        )
+      ),
+    );
+    if (settled.length === 0) recent.append(element("li", { class: "empty" }, "Nothing was answered yet."));
+  }
+
+  async function load() {
+    try {
+      const [waiting, all, remembered] = await Promise.all([
+        readPending(),
+        session.json(`v1/approvals?limit=${RECENT}`),
+        session.json("v1/approval-rules"),
+      ]);
+      refused = false;
+      showPending(waiting);
+      showRecent(all.data);
+      showRules(remembered.data);
+    } catch (error) {
+      lead.textContent = `The approvals cannot be shown: ${error instanceof Error ? error.message : error}`;
+    }
+  }
+
+  return {
+    load,
+    /** Shows what waits now. Does nothing for a token that may not see it. */
+    async poll() {
+      if (refused) return;
+      try {
+        showPending(await readPending());
+      } catch (error) {
+        refused = /** @type {{ status?: number }} */ (error).status === 403;
+      }
+    },
+    /** Forgets everything, as on signing out. */
+    reset() {
+      refused = false;
+      showPending([]);
+      lead.textContent = "";
+      rules.replaceChildren();
+      recent.replaceChildren();
+    },
+  };
+}
