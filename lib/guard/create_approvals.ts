@@ -1,24 +1,21 @@
 import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Approval, ApprovalRule, ApprovalStatus } from "../base/records/approval.ts";
+import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
-  APPROVAL_RULES,
   APPROVALS,
   type KeptApproval,
   OPEN_APPROVALS,
   parseApproval,
-  parseRule,
-  ruleIdOf,
   ruleText,
   toApprovalBody,
-  toRuleBody,
 } from "./approval_records.ts";
-import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import { notRemembered, settledBefore, tooManyRules, unknownApproval } from "./approval_refusals.ts";
+import { createApprovalRules, ruleOf } from "./approval_rules.ts";
+import { APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import { asksAlways } from "./decision.ts";
 import { createWaiters } from "./waiters.ts";
 
@@ -35,6 +32,7 @@ interface Found extends KeptApproval {
   readonly version: number;
 }
 
+const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 const PAGE = 200;
 /** A timer holds at most 24 days; a question may wait longer */
 const MAX_TIMER_MS = 24 * 60 * 60 * 1000;
@@ -44,12 +42,14 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 export function createApprovals(options: CreateApprovalsOptions): Approvals {
   const { store, clock, random, log } = options;
   const waiters = createWaiters();
+  const rules = createApprovalRules({ store, log });
   const counted = options.metrics.counter("postern_approvals_total", "Questions to a person that were settled", [
     "decision",
   ]);
   const now = () => new Date(clock.now()).toISOString();
 
   const find = async (id: string): Promise<Found | undefined> => {
+    if (!APPROVAL_ID.test(id)) return undefined;
     const stored = await store.get(APPROVALS, id);
     return stored === undefined ? undefined : { ...parseApproval(stored.body), version: stored.version };
   };
@@ -102,29 +102,6 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     for (const id of await Array.fromAsync(idsOf(OPEN_APPROVALS))) await look(id);
   };
 
-  const toRule = (found: Found, { decision, remember, by }: ApprovalReply): ApprovalRule | undefined => {
-    if (remember === undefined || remember === "once") return undefined;
-    const { approval, inputDigest } = found;
-    const { tool, workspace, input, run_id } = approval;
-    const subject = { tool, workspace, inputDigest };
-    const runId = remember === "run" ? run_id : null;
-    return {
-      id: ruleIdOf(subject, runId),
-      object: "approval_rule",
-      decision,
-      scope: remember,
-      run_id: runId,
-      tool,
-      workspace,
-      input,
-      input_digest: inputDigest,
-      text: ruleText({ ...subject, input, decision }, runId),
-      created_at: now(),
-      created_by: by.tokenId,
-      approval_id: approval.id,
-    };
-  };
-
   const makeRoom = async (): Promise<void> => {
     if (await store.count(APPROVALS) < APPROVAL_LIMITS.records) return;
     const oldest = await store.scan(APPROVALS, { order: "created", limit: PAGE });
@@ -132,15 +109,6 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     if (settled.length > 0) {
       await store.batch(settled.map(({ key }) => ({ op: "delete", collection: APPROVALS, key })));
     }
-  };
-
-  const rules = async (): Promise<readonly ApprovalRule[]> => {
-    const stored = await store.scan(APPROVAL_RULES, {
-      order: "created",
-      reverse: true,
-      limit: APPROVAL_LIMITS.rules,
-    });
-    return stored.map(({ body }) => parseRule(body));
   };
 
   return {
@@ -209,11 +177,10 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       if (found === undefined) throw unknownApproval();
       const { approval } = found;
       if (approval.status !== "pending") throw settledBefore(approval.status);
-      const rule = toRule(found, reply);
-      if (rule !== undefined) {
-        if (approval.always_rule === null) throw notRemembered(approval.tool);
-        if (await store.count(APPROVAL_RULES) >= APPROVAL_LIMITS.rules) throw tooManyRules();
-      }
+      const rule = ruleOf(found, reply, now());
+      if (rule !== undefined && approval.always_rule === null) throw notRemembered(approval.tool);
+      const writes = rule === undefined ? [] : await rules.store(rule);
+      if (writes === undefined) throw tooManyRules();
       const { decision, remember = "once", note = null, by } = reply;
       const next: Approval = {
         ...approval,
@@ -224,12 +191,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         remember,
         rule_id: rule?.id ?? null,
       };
-      const written = await change(
-        found,
-        next,
-        rule === undefined ? [] : [{ op: "put", collection: APPROVAL_RULES, key: rule.id, body: toRuleBody(rule) }],
-      );
-      if (!written) throw settledBefore((await look(id))?.approval.status ?? "cancelled");
+      if (!await change(found, next, writes)) throw settledBefore((await look(id))?.approval.status ?? "cancelled");
       return { approval: next, rule };
     },
 
@@ -269,6 +231,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
 
     async list({ status, limit, after }) {
       const approvals: Approval[] = [];
+      if (after !== undefined && !APPROVAL_ID.test(after)) return { approvals, hasMore: false };
       for await (const id of idsOf(status === "pending" ? OPEN_APPROVALS : APPROVALS, after)) {
         const approval = (await find(id))?.approval;
         if (approval === undefined) continue;
@@ -282,21 +245,9 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       return { approvals, hasMore: false };
     },
 
-    async remembered(subject, runId) {
-      for (const scope of [runId, null]) {
-        const stored = await store.get(APPROVAL_RULES, ruleIdOf(subject, scope));
-        if (stored !== undefined) return parseRule(stored.body);
-      }
-      return undefined;
-    },
-
-    rules,
-
-    async revoke(ruleId, by) {
-      const taken = await store.takeOnce(APPROVAL_RULES, ruleId);
-      if (taken !== undefined) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
-      return taken !== undefined;
-    },
+    remembered: rules.remembered,
+    rules: rules.rules,
+    revoke: rules.revoke,
 
     async tidy(days) {
       const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
@@ -305,9 +256,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         const approval = (await find(id))?.approval;
         if (approval?.answered_at && approval.answered_at < before) await store.takeOnce(APPROVALS, id);
       }
-      for (const rule of await rules()) {
-        if (rule.scope === "run" && rule.created_at < before) await store.takeOnce(APPROVAL_RULES, rule.id);
-      }
+      await rules.forgetRuns(before);
     },
   };
 }
@@ -318,34 +267,4 @@ function isOver({ expires_at }: Approval, now: number): boolean {
 
 function refused(id: string, why: string) {
   return { ok: false, waiting: false, reason: `Cannot use approval "${id}": ${why}` } as const;
-}
-
-function unknownApproval() {
-  return new HttpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist", {
-    status: 404,
-    type: "invalid_request_error",
-  });
-}
-
-function settledBefore(status: ApprovalStatus) {
-  return new HttpError("conflict", `Cannot answer this approval: it is ${status} already`, {
-    status: 409,
-    type: "invalid_request_error",
-  });
-}
-
-function notRemembered(tool: string) {
-  return new HttpError(
-    "invalid_request",
-    `Cannot remember the answer: [autonomy] always_ask names "${tool}", so it is asked about each time; leave "remember" out`,
-    { status: 400, type: "invalid_request_error", param: "remember" },
-  );
-}
-
-function tooManyRules() {
-  return new HttpError(
-    "conflict",
-    `Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`,
-    { status: 409, type: "invalid_request_error" },
-  );
 }

@@ -172,6 +172,32 @@ test("what always_ask names is never remembered: the question says so, and the a
   await approvals.answer(asked.id, { decision: "approve", remember: "once", by: BY });
 });
 
+test("over the bound the oldest rule of a run makes room, and one for good is refused where there is none", async () => {
+  const { approvals, ask } = setUp();
+  const remember = async (i: number, how: "run" | "always") => {
+    const { id } = await ask({ inputDigest: `input-${i}` });
+    return (await approvals.answer(id, { decision: "approve", remember: how, by: BY })).rule?.id;
+  };
+  const first = await remember(0, "run");
+  for (let i = 1; i < APPROVAL_LIMITS.rules; i++) await remember(i, "always");
+  await remember(APPROVAL_LIMITS.rules, "always");
+  const rules = await approvals.rules();
+  assert.deepEqual([rules.length, rules.some(({ id }) => id === first)], [APPROVAL_LIMITS.rules, false]);
+  assert.equal(await codeOf(remember(APPROVAL_LIMITS.rules + 1, "always")), "conflict");
+});
+
+test("an id that is none is one that is not there", async () => {
+  const { approvals } = setUp();
+  for (const id of ["", "x", "apr_", "apr_A", `apr_${"0".repeat(100)}`, "apr_\u0000", "../apr_1"]) {
+    assert.equal(await approvals.get(id), undefined);
+    assert.equal((await approvals.use(id, "digest-1")).ok, false);
+    assert.equal(await codeOf(approvals.answer(id, { decision: "deny", by: BY })), "not_found");
+    assert.deepEqual((await approvals.list({ limit: 1, after: id })).approvals, []);
+    assert.equal(await approvals.revoke(id, BY), false);
+    await approvals.cancel(id);
+  }
+});
+
 test("lists go from the newest on, by state, in pages", async () => {
   const { approvals, clock, ask } = setUp();
   const ids: string[] = [];

@@ -1,0 +1,34 @@
+import { HttpError } from "../base/errors.ts";
+import type { ApprovalStatus } from "../base/records/approval.ts";
+import { APPROVAL_LIMITS } from "./approvals.ts";
+
+/** 404: there is no such approval. */
+export function unknownApproval(): HttpError {
+  return new HttpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist", {
+    status: 404,
+    type: "invalid_request_error",
+  });
+}
+
+/** 409: somebody answered before, or nobody in time. */
+export function settledBefore(status: ApprovalStatus): HttpError {
+  return conflict(`Cannot answer this approval: it is ${status} already`);
+}
+
+/** 400: what `always_ask` names is asked about each time. */
+export function notRemembered(tool: string): HttpError {
+  return new HttpError(
+    "invalid_request",
+    `Cannot remember the answer: [autonomy] always_ask names "${tool}", so it is asked about each time; leave "remember" out`,
+    { status: 400, type: "invalid_request_error", param: "remember" },
+  );
+}
+
+/** 409: as many rules are kept as may be. */
+export function tooManyRules(): HttpError {
+  return conflict(`Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`);
+}
+
+function conflict(message: string): HttpError {
+  return new HttpError("conflict", message, { status: 409, type: "invalid_request_error" });
+}
