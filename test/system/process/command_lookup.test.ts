@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, symlinkSync } from "node:fs";
+import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
 import { withWorkspace } from "../../support/workspace.ts";
@@ -19,3 +19,17 @@ test("finds executable files in the order of the search path, and nothing else",
 test("the fixed search path has the usual commands", async () => {
   assert.match(await createCommandLookup().find("ls") ?? "", /^\/.*\/ls$/);
 });
+
+test("an executable is told from another of its name, and from itself once it was changed", () =>
+  withWorkspace({ "one/other": "", "two/run": "a" }, async (workspace) => {
+    chmodSync(workspace.path("two", "run"), 0o755);
+    const { identify } = createCommandLookup([workspace.path("one"), workspace.path("two")]);
+    const first = await identify("run");
+    assert.equal(await identify("run"), first);
+    writeFileSync(workspace.path("two", "run"), "ab");
+    const changed = await identify("run");
+    workspace.write("one/run", "ab");
+    chmodSync(workspace.path("one", "run"), 0o755);
+    assert.equal(new Set([first, changed, await identify("run")]).size, 3);
+    assert.equal(await identify("none"), undefined);
+  }));

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { test } from "node:test";
+import fc from "fast-check";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { defaultConfig } from "../../../lib/config/config.ts";
+import { createFiles } from "../../../lib/system/files/create_files.ts";
+import type { Files } from "../../../lib/system/files/files.ts";
+import { writeFile } from "../../../lib/tools/files/write_file.ts";
+import { bindCall } from "../../../lib/tools/runtime/bind_call.ts";
+import type { Tool } from "../../../lib/tools/runtime/tool.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+const FILES = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] });
+
+interface Circumstances {
+  readonly files?: Files;
+  readonly tool?: Tool;
+  readonly allowedRoot?: string;
+  readonly signal?: AbortSignal;
+}
+
+function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circumstances = {}) {
+  const { files = FILES, tool = writeFile, allowedRoot = ".", signal = new AbortController().signal } = more;
+  const config = defaultConfig();
+  const { security } = config;
+  return bindCall(tool, writeFile.prepare(JSON.stringify(input)), {
+    services: {
+      files,
+      commands: { find: () => Promise.resolve(undefined), identify: () => Promise.resolve(undefined) },
+    },
+    workspaceRoot: root,
+    config: { ...config, security: { ...security, write_file: { ...security.write_file, allowed_root: allowedRoot } } },
+    signal,
+  });
+}
+
+test("any bit of the file or the input makes another digest, and the same ones the same", () =>
+  withWorkspace({ "a.bin": "x" }, async ({ root, path }) => {
+    const bytes = fc.uint8Array({ minLength: 1, maxLength: 200 });
+    await fc.assert(
+      fc.asyncProperty(bytes, fc.nat(), fc.integer({ min: 0, max: 7 }), fc.string(), async (content, at, bit, text) => {
+        writeFileSync(path("a.bin"), content);
+        const input = { path: "a.bin", content: text };
+        const { digest } = await bind(root, input);
+        assert.equal((await bind(root, { content: text, path: "a.bin" })).digest, digest);
+        assert.notEqual((await bind(root, { ...input, content: `${text}!` })).digest, digest);
+        assert.notEqual((await bind(root, { ...input, overwrite: false })).digest, digest);
+        const flipped = content.slice();
+        const index = at % flipped.length;
+        flipped[index] = (flipped[index] ?? 0) ^ (1 << bit);
+        writeFileSync(path("a.bin"), flipped);
+        assert.notEqual((await bind(root, input)).digest, digest);
+      }),
+      { numRuns: 60 },
+    );
+  }));
+
+test("the folder that paths are relative to counts, though neither file is there", () =>
+  withWorkspace({ "sub/x": "" }, async ({ root }) => {
+    const input = { path: "new.txt", content: "" };
+    assert.notEqual((await bind(root, input)).digest, (await bind(root, input, { allowedRoot: "sub" })).digest);
+  }));
+
+test("a file that changes while it is read is read again, and one that never stops is not asked about", () =>
+  withWorkspace({ "a.txt": "0" }, async ({ root, path }) => {
+    let reads = 0;
+    const restless = (changes: number): Files => ({
+      ...FILES,
+      async open(name, scope) {
+        const file = await FILES.open(name, scope);
+        if (reads++ < changes) writeFileSync(path("a.txt"), `${readFileSync(path("a.txt"), "utf8")}${reads}`);
+        return file;
+      },
+    });
+    const input = { path: "a.txt", content: "" };
+    const { digest } = await bind(root, input, { files: restless(1) });
+    assert.equal(digest, (await bind(root, input)).digest);
+    reads = 0;
+    await assert.rejects(bind(root, input, { files: restless(100) }), { code: "path_changed" });
+  }));
+
+test("a tool that reaches its paths by other means is bound to what they are: a folder, or nothing", () =>
+  withWorkspace({ "src/a.ts": "" }, async ({ root }) => {
+    const tool: Tool = { ...writeFile, needs: [] };
+    const input = { path: "src", content: "" };
+    assert.deepEqual((await bind(root, input, { tool })).files, [{ path: "src", sha256: "unread:not_a_file" }]);
+    await assert.rejects(bind(root, input), { code: "not_a_file" });
+  }));
+
+test("a cancelled call is not read on for", () =>
+  withWorkspace({ "a.txt": "x" }, async ({ root }) => {
+    const signal = AbortSignal.abort(new CancelError("client_gone"));
+    await assert.rejects(bind(root, { path: "a.txt", content: "" }, { signal }), { reason: "client_gone" });
+  }));
