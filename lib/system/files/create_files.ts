@@ -4,32 +4,33 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import { createFileChanges } from "./change_files.ts";
-import type { Files, FileScope, FilesVariant } from "./files.ts";
+import type { Files, FileScope, FilesSetup } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import { loadPathRules } from "./path_rules.ts";
 import type { Reach } from "./reach.ts";
 import { createReachByChecks } from "./reach_by_checks.ts";
-import { reachByHandles } from "./reach_by_handles.ts";
+import { createReachByHandles } from "./reach_by_handles.ts";
 import { notAFile } from "./refusals.ts";
+import { blockingCalls, waitingCalls } from "./system_calls.ts";
 import { createTemporaryNames } from "./temporary_names.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 
-export interface FilesOptions {
+export interface FilesOptions extends Omit<FilesSetup, "variant"> {
   readonly clock: Clock;
   /** For the names of temporary files. Default: the operating system's */
   readonly random?: Random;
-  /** The user's home folder, for `~/` in forbidden paths */
-  readonly home: string;
-  /** Postern's own data directory and configuration file: forbidden paths too. Absolute */
-  readonly ownPaths: readonly string[];
   /** Default: `handles` where the platform has them */
-  readonly variant?: FilesVariant;
+  readonly variant?: FilesSetup["variant"];
+  /** For a thread that does nothing else: system calls stop it until the disk answers. Default false */
+  readonly blocking?: boolean;
 }
 
 /** The one door to files for tools. Looks once which variant the platform can do. */
 export function createFiles(options: FilesOptions): Files {
   const variant = options.variant ?? (hasFolderHandles() ? "handles" : "checked");
-  const reach: Reach = variant === "handles" ? reachByHandles : createReachByChecks(options.clock);
+  const reach: Reach = variant === "handles"
+    ? createReachByHandles(options.blocking === true ? blockingCalls : waitingCalls)
+    : createReachByChecks(options.clock);
   const openFile = async (names: readonly string[], scope: FileScope) => {
     const reached = await reach(names, await loadPathRules(scope, options));
     if (reached.kind === "file") return reached.file;
@@ -43,6 +44,7 @@ export function createFiles(options: FilesOptions): Files {
   });
   return {
     variant,
+    setup: { home: options.home, ownPaths: options.ownPaths, variant },
     ...changes,
     async open(path, scope) {
       const { names, folder } = parsePath(path);

@@ -8,6 +8,8 @@
 export interface Files {
   /** How the promise is kept: by a walk over directory handles (Linux), or by checking each opened file before its first byte */
   readonly variant: FilesVariant;
+  /** With it and a clock of its own a thread makes the same door */
+  readonly setup: FilesSetup;
   /**
    * Opens a file for reading; close it.
    * @throws {ToolError} `path_invalid`, `path_outside_root`, `path_forbidden`, `path_sensitive`, `not_found`, `not_a_file`,
@@ -70,6 +72,15 @@ export type FileChange =
   | { readonly kind: "remove"; readonly path: string; readonly expected: string };
 
 export type FilesVariant = "handles" | "checked";
+
+/** What a door to files is made with. Plain data, so that it can be handed to a thread. */
+export interface FilesSetup {
+  /** The user's home folder, for `~/` in forbidden paths */
+  readonly home: string;
+  /** Postern's own data directory and configuration files: forbidden paths too. Absolute */
+  readonly ownPaths: readonly string[];
+  readonly variant: FilesVariant;
+}
 
 /** What one call may reach. */
 export interface FileScope {

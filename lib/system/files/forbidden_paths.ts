@@ -17,8 +17,13 @@ export function createForbiddenBy(
 ): ForbiddenBy {
   const workspace = foldPath(options.workspaceRoot);
   const known = options.forbidden.map((path) => ({ path, folded: foldPath(path) }));
+  // Paths come folder by folder
+  let last = { folder: "", folded: "" };
   return (path) => {
-    const folded = foldPath(path);
+    const end = path.lastIndexOf(sep);
+    const folder = path.slice(0, end);
+    if (folder !== last.folder) last = { folder, folded: foldPath(folder) };
+    const folded = `${last.folded}${sep}${foldName(path.slice(end + 1))}`;
     let longest = isWithin(folded, workspace) ? workspace.length : -1;
     let found: string | undefined;
     for (const candidate of known) {

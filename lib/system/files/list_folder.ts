@@ -1,14 +1,16 @@
-import type { Dir } from "node:fs";
+import type { Dirent } from "node:fs";
 import type { FolderList } from "./reach.ts";
 
-/** Reads at most `limit` entries and closes the folder; links and special files are left out. */
-export async function listFolder(dir: Dir, limit: number): Promise<FolderList> {
+/** Takes at most `limit` entries of a folder, which ends the loop over them; links and special files are left out. */
+export async function listFolder(
+  entries: AsyncIterable<Dirent> | Iterable<Dirent>,
+  limit: number,
+): Promise<FolderList> {
   const folders: string[] = [];
   const files: string[] = [];
   let seen = 0;
   let truncated = false;
-  // Leaving the loop closes the folder
-  for await (const entry of dir) {
+  for await (const entry of entries) {
     if (++seen > limit) {
       truncated = true;
       break;

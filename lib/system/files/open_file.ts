@@ -1,9 +1,9 @@
-import type { FileHandle } from "node:fs/promises";
 import { fileError } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
+import type { Handle } from "./system_calls.ts";
 
 /** An open file over a handle that was checked; closing it closes the handle. */
-export function openFile(handle: FileHandle, options: { readonly size: number; readonly path: string }): OpenFile {
+export function openFile(handle: Handle, options: { readonly size: number; readonly path: string }): OpenFile {
   return {
     size: options.size,
     async read(buffer, position) {
@@ -19,6 +19,6 @@ export function openFile(handle: FileHandle, options: { readonly size: number; r
       }
       return filled;
     },
-    close: () => handle.close(),
+    close: async () => await handle.close(),
   };
 }

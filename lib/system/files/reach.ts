@@ -15,7 +15,7 @@ export interface Folder {
   list(limit: number): Promise<FolderList>;
   /** A folder directly in it, not through a link. @throws {ToolError} */
   folder(name: string): Promise<Folder>;
-  /** A file directly in it, not through a link. @throws {ToolError} */
+  /** A file that its list has, not through a link. @throws {ToolError} */
   file(name: string): Promise<OpenFile>;
   /** Path of an entry for a system call; where there are no handles it may lead elsewhere by then, see `prove` */
   place(name: string): string;

@@ -1,5 +1,4 @@
 import { constants, type Stats } from "node:fs";
-import { type FileHandle, open, opendir, readlink } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
 import { fileError } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
@@ -8,10 +7,11 @@ import { listFolder } from "./list_folder.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
-import type { Folder, Reached } from "./reach.ts";
+import type { Folder, Reach, Reached } from "./reach.ts";
 import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
+import type { Handle, SystemCalls } from "./system_calls.ts";
 
-const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 /** Names a file without opening it: no device, FIFO or socket hears of it. open(2); Node has no constant for it */
 const O_PATH = 0x200000;
 /** As many as Linux follows in one path */
@@ -19,7 +19,7 @@ const MAX_LINKS = 40;
 
 interface Step {
   readonly name: string;
-  readonly handle: FileHandle;
+  readonly handle: Handle;
 }
 
 /**
@@ -27,9 +27,13 @@ interface Step {
  * open folder itself, and follows symbolic links here, not in the kernel. Whatever is swapped meanwhile, no step can leave the
  * root: `..` of a link goes back to a handle held since, and an absolute link starts again at the root.
  */
-export async function reachByHandles(names: readonly string[], rules: PathRules): Promise<Reached> {
+export function createReachByHandles(calls: SystemCalls): Reach {
+  return (names, rules) => reach(names, rules, calls);
+}
+
+async function reach(names: readonly string[], rules: PathRules, calls: SystemCalls): Promise<Reached> {
   const path = names.join("/") || ".";
-  const steps: Step[] = [{ name: "", handle: await openRoot(rules) }];
+  const steps: Step[] = [{ name: "", handle: await openRoot(rules, calls) }];
   const pending = [...names].reverse();
   let links = 0;
   try {
@@ -40,7 +44,7 @@ export async function reachByHandles(names: readonly string[], rules: PathRules)
         const reached = namesOf(steps);
         check(rules, reached);
         steps.pop();
-        return { kind: "folder", folder: createFolder(parent.handle, reached, rules) };
+        return { kind: "folder", folder: createFolder(parent.handle, reached, { rules, calls }) };
       }
       if (name === "" || name === ".") continue;
       if (name === "..") {
@@ -50,21 +54,22 @@ export async function reachByHandles(names: readonly string[], rules: PathRules)
       }
       check(rules, [...namesOf(steps), name]);
       const place = within(parent.handle, name);
-      const { handle, stat } = await openPath(place, path);
+      const { handle, stat } = await openPath(place, { path, calls });
       if (stat.isDirectory()) {
         steps.push({ name, handle });
         continue;
       }
       if (!stat.isSymbolicLink()) {
-        return { kind: "file", file: await openChecked({ handle, stat, path, rules, last: pending.length === 0 }) };
+        return {
+          kind: "file",
+          file: await openChecked({ handle, stat, path, rules, calls, last: pending.length === 0 }),
+        };
       }
       await handle.close();
       if (++links > MAX_LINKS) {
         throw new ToolError("path_invalid", `Cannot open ${shown(path)}: it goes through too many symbolic links`);
       }
-      const target = await readlink(place).catch((error: unknown) => {
-        throw fileError("open", path, error);
-      });
+      const target = await targetOf(place, { path, calls });
       if (target.startsWith("/")) {
         const base = [rules.root, rules.namedRoot].find((root) => isWithin(target, root));
         if (base === undefined) throw outsideRoot(path);
@@ -79,15 +84,23 @@ export async function reachByHandles(names: readonly string[], rules: PathRules)
   }
 }
 
-async function openRoot(rules: PathRules): Promise<FileHandle> {
-  return await open(rules.root, O_PATH | O_DIRECTORY | O_NOFOLLOW).catch((error: unknown) => {
+async function openRoot(rules: PathRules, calls: SystemCalls): Promise<Handle> {
+  try {
+    return await calls.open(rules.root, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  } catch (error) {
     throw fileError("open the allowed root", rules.root, error);
-  });
+  }
 }
 
-async function openPath(place: string, path: string): Promise<{ handle: FileHandle; stat: Stats }> {
+interface Place {
+  /** For messages */
+  readonly path: string;
+  readonly calls: SystemCalls;
+}
+
+async function openPath(place: string, { path, calls }: Place): Promise<{ handle: Handle; stat: Stats }> {
   try {
-    const handle = await open(place, O_PATH | O_NOFOLLOW);
+    const handle = await calls.open(place, O_PATH | O_NOFOLLOW);
     try {
       return { handle, stat: await handle.stat() };
     } catch (error) {
@@ -99,25 +112,32 @@ async function openPath(place: string, path: string): Promise<{ handle: FileHand
   }
 }
 
+async function targetOf(place: string, { path, calls }: Place): Promise<string> {
+  try {
+    return await calls.readlink(place);
+  } catch (error) {
+    throw fileError("open", path, error);
+  }
+}
+
 interface Candidate {
-  readonly handle: FileHandle;
+  readonly handle: Handle;
   readonly stat: Stats;
   readonly path: string;
   readonly rules: PathRules;
+  readonly calls: SystemCalls;
   /** No part of the path comes after it */
   readonly last: boolean;
 }
 
 /** Opens the very file a path handle names, for reading, once it is known to be a plain one. Closes the path handle. */
-async function openChecked({ handle, stat, path, rules, last }: Candidate): Promise<OpenFile> {
+async function openChecked({ handle, stat, path, rules, calls, last }: Candidate): Promise<OpenFile> {
   try {
     if (!last) throw new ToolError("not_found", `Cannot open ${shown(path)}: a part of the path is not a folder`);
     if (!stat.isFile()) throw notAFile(path);
     if (stat.nlink !== 1) throw linkedFile(path);
-    const real = await readlink(ofHandle(handle));
-    if (!isWithin(real, rules.root)) throw outsideRoot(path);
-    check(rules, real.slice(rules.root.length).split("/").filter((part) => part !== ""));
-    return openFile(await open(ofHandle(handle), O_RDONLY | O_NONBLOCK), { size: stat.size, path });
+    check(rules, await namesNow(handle, { path, rules, calls }));
+    return openFile(await calls.open(ofHandle(handle), O_RDONLY | O_NONBLOCK), { size: stat.size, path });
   } catch (error) {
     throw fileError("open", path, error);
   } finally {
@@ -125,7 +145,44 @@ async function openChecked({ handle, stat, path, rules, last }: Candidate): Prom
   }
 }
 
-function createFolder(handle: FileHandle, names: readonly string[], rules: PathRules): Folder {
+/** The names of an open file or folder below the root, by where it lies now. @throws {ToolError} outside */
+async function namesNow(
+  handle: Handle,
+  { path, rules, calls }: Place & { readonly rules: PathRules },
+): Promise<readonly string[]> {
+  const real = await calls.readlink(ofHandle(handle));
+  if (!isWithin(real, rules.root)) throw outsideRoot(path);
+  return real.slice(rules.root.length).split("/").filter((part) => part !== "");
+}
+
+/**
+ * Opens for reading what a folder's list called a file, with half the calls: whatever took its place since answers at once, and
+ * nothing of it is read before it is checked.
+ * @param options.findFolder where the folder is after the opening; throws when it is not inside the root
+ */
+async function openListed(
+  place: string,
+  { path, calls, findFolder }: Place & { readonly findFolder: () => Promise<void> },
+): Promise<OpenFile> {
+  let handle: Handle | undefined;
+  try {
+    handle = await calls.open(place, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    const stat = await handle.stat();
+    if (!stat.isFile()) throw notAFile(path);
+    if (stat.nlink !== 1) throw linkedFile(path);
+    await findFolder();
+    return openFile(handle, { size: stat.size, path });
+  } catch (error) {
+    await handle?.close();
+    throw fileError("open", path, error);
+  }
+}
+
+function createFolder(
+  handle: Handle,
+  names: readonly string[],
+  { rules, calls }: { readonly rules: PathRules; readonly calls: SystemCalls },
+): Folder {
   let closed = false;
   // A closed handle's number may already name another folder
   const place = (name: string) => {
@@ -133,26 +190,36 @@ function createFolder(handle: FileHandle, names: readonly string[], rules: PathR
     return within(handle, name);
   };
   const inside = (name: string) => [...names, name].join("/");
+  let asked: Promise<readonly string[]> | undefined;
+  /** One look for all files that are being opened at the same time: it comes after the opening of each */
+  const namesNowOnce = () =>
+    asked ??= Promise.resolve().then(() => {
+      asked = undefined;
+      return namesNow(handle, { path: names.join("/") || ".", rules, calls });
+    });
   return {
     names,
     list: async (limit) => {
       try {
-        return await listFolder(await opendir(place(".")), limit);
+        return await listFolder(await calls.entries(place(".")), limit);
       } catch (error) {
         throw fileError("list", names.join("/") || ".", error);
       }
     },
     async folder(name) {
       check(rules, [...names, name]);
-      const opened = await openPath(place(name), inside(name));
-      if (opened.stat.isDirectory()) return createFolder(opened.handle, [...names, name], rules);
+      const opened = await openPath(place(name), { path: inside(name), calls });
+      if (opened.stat.isDirectory()) return createFolder(opened.handle, [...names, name], { rules, calls });
       await opened.handle.close();
       throw notAFolder(inside(name));
     },
     async file(name) {
       check(rules, [...names, name]);
-      const { handle, stat } = await openPath(place(name), inside(name));
-      return await openChecked({ handle, stat, path: inside(name), rules, last: true });
+      const findFolder = async () => {
+        const now = await namesNowOnce();
+        if (now.join("/") !== names.join("/")) check(rules, [...now, name]);
+      };
+      return await openListed(place(name), { path: inside(name), calls, findFolder });
     },
     place,
     prove: (work) => work(),
@@ -170,8 +237,8 @@ function check(rules: PathRules, names: readonly string[]): void {
 }
 
 const namesOf = (steps: readonly Step[]) => steps.slice(1).map((step) => step.name);
-const ofHandle = (handle: FileHandle) => `/proc/self/fd/${handle.fd}`;
-const within = (folder: FileHandle, name: string) => `${ofHandle(folder)}/${name}`;
+const ofHandle = (handle: Handle) => `/proc/self/fd/${handle.fd}`;
+const within = (folder: Handle, name: string) => `${ofHandle(folder)}/${name}`;
 
 async function closeAll(steps: readonly Step[]): Promise<void> {
   await Promise.all(steps.map((step) => step.handle.close()));

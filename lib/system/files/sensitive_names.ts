@@ -60,5 +60,10 @@ export function isSensitive(names: readonly string[], rootName = ""): boolean {
  * spaces do not tell names apart.
  */
 export function foldName(name: string): string {
-  return name.normalize("NFKC").replace(/\p{Default_Ignorable_Code_Point}/gu, "").toLowerCase().replace(/[. ]+$/, "");
+  // Most names are plain, and a search folds each of thousands
+  const plain = PLAIN.test(name) ? name : name.normalize("NFKC").replace(/\p{Default_Ignorable_Code_Point}/gu, "");
+  const folded = plain.toLowerCase();
+  return folded.endsWith(".") || folded.endsWith(" ") ? folded.replace(/[. ]+$/, "") : folded;
 }
+
+const PLAIN = /^[\x20-\x7e]*$/;

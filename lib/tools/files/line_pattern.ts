@@ -3,10 +3,17 @@ import { ToolError } from "../../base/errors.ts";
 
 /** A compiled pattern over single lines. */
 export interface LinePattern {
+  /** What every line that matches holds, in UTF-8; undefined when there is nothing such */
+  readonly required: RequiredBytes | undefined;
   test(line: string): boolean;
   /** Where the first match starts, in UTF-16 units */
   indexIn(line: string): number;
 }
+
+/** A literal, or all or any of some. `caseless`: in lower case, and found in any case of A-Z. */
+export type RequiredBytes =
+  | { readonly kind: "literal"; readonly bytes: Uint8Array; readonly caseless: boolean }
+  | { readonly kind: "all" | "any"; readonly of: readonly RequiredBytes[] };
 
 /** Steps of the compiled pattern; with the longest line they bound the time of one match to a fraction of a second */
 const MAX_PROGRAM = 1000;
@@ -25,6 +32,7 @@ export function compileLinePattern(pattern: string, options: { readonly caseInse
     );
   }
   return {
+    required: requiredBy(pattern, { compiled, caseless: options.caseInsensitive }),
     test: (line) => compiled.test(line),
     indexIn(line) {
       const matcher = compiled.matcher(line);
@@ -44,4 +52,48 @@ function compile(pattern: string, flags: number): RE2JS {
       cause: error,
     });
   }
+}
+
+/** The engine's own finding of literals, src/Prefilter.js: a text, all of some, or any of some. */
+interface Prefilter {
+  readonly type: number;
+  readonly str: string;
+  readonly subs: readonly Prefilter[];
+}
+const EXACT = 1;
+const ALL = 2;
+const ANY = 3;
+
+function requiredBy(
+  pattern: string,
+  { compiled, caseless }: { readonly compiled: RE2JS; readonly caseless: boolean },
+): RequiredBytes | undefined {
+  // The engine looks for literals in patterns that know case alone; without it they are the same texts in any case
+  const prefilter: Prefilter | null = (caseless ? compile(pattern, 0) : compiled).re2().prefilter;
+  return prefilter === null ? undefined : toRequired(prefilter, caseless);
+}
+
+function toRequired(prefilter: Prefilter, caseless: boolean): RequiredBytes | undefined {
+  switch (prefilter.type) {
+    case EXACT: {
+      const text = caseless ? longestPlain(prefilter.str) : prefilter.str;
+      return text === "" ? undefined : { kind: "literal", bytes: new TextEncoder().encode(text), caseless };
+    }
+    case ALL: {
+      const each = prefilter.subs.flatMap((sub) => toRequired(sub, caseless) ?? []);
+      return each.length === 0 ? undefined : { kind: "all", of: each };
+    }
+    case ANY: {
+      const each = prefilter.subs.flatMap((sub) => toRequired(sub, caseless) ?? []);
+      return each.length === prefilter.subs.length ? { kind: "any", of: each } : undefined;
+    }
+    default:
+      return undefined;
+  }
+}
+
+/** The longest part without a letter that has other cases than A-Z: without case, k is also the Kelvin sign and s the long s. */
+function longestPlain(text: string): string {
+  const parts = text.match(/[\x20-\x7e]+/g)?.flatMap((part) => part.toLowerCase().split(/[ks]/)) ?? [];
+  return parts.sort((a, b) => b.length - a.length)[0] ?? "";
 }

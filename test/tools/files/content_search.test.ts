@@ -41,7 +41,7 @@ test("gives matches as data, and stops at its limit", () =>
     );
     assert.deepEqual(data, {
       matches: [{ path: "a.ts", line: 1, text: "const gate = 1;" }, { path: "a.ts", line: 2, text: "open(gate);" }],
-      files: 4,
+      files: 3,
       truncated: true,
     });
     assert.deepEqual((await call("content_search", { pattern: "gate", limit: 4 })).result.data, {
