@@ -1,5 +1,6 @@
 import { docxRead } from "./documents/docx_read.ts";
 import { imageInfo } from "./documents/image_info.ts";
+import { pdfRead } from "./documents/pdf_read.ts";
 import { applyPatch } from "./files/apply_patch.ts";
 import { contentSearch } from "./files/content_search.ts";
 import { fileEdit } from "./files/file_edit.ts";
@@ -25,6 +26,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   fileEdit,
   applyPatch,
   docxRead,
+  pdfRead,
   imageInfo,
   memoryStore,
   memoryRecall,

@@ -45,6 +45,13 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "path",
     sample: { path: "notes.docx" },
   },
+  pdf_read: {
+    access: "read",
+    enabled: "always",
+    fields: ["path", "page_start?", "page_end?"],
+    textField: "path",
+    sample: { path: "notes.pdf", page_start: 1, page_end: 2 },
+  },
   image_info: {
     access: "read",
     enabled: "always",

@@ -14,6 +14,10 @@ await answerJob(async (input, context): Promise<DocumentAnswer> => {
         const { docxText } = await import("./docx/docx_text.ts");
         return { kind: "content", content: docxText(job.bytes, budget) };
       }
+      case "pdf": {
+        const { pdfText } = await import("./pdf/pdf_text.ts");
+        return { kind: "content", content: pdfText(job.bytes, { ...job.pages, budget }) };
+      }
     }
   } catch (error) {
     if (error instanceof DocumentError) return { kind: "refused", code: error.code, reason: error.message };

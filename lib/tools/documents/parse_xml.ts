@@ -37,7 +37,10 @@ export function parseXml(text: string, { prefixes, budget }: ParseXmlOptions): X
     const start = text.indexOf("<", at);
     if (start !== at) {
       const end = start === -1 ? text.length : start;
-      if (open.length > 1) parent.element.children.push(decodeEntities(text.slice(at, end)));
+      if (open.length > 1) {
+        budget.keep(1);
+        parent.element.children.push(decodeEntities(text.slice(at, end)));
+      }
       at = end;
       continue;
     }
@@ -46,6 +49,7 @@ export function parseXml(text: string, { prefixes, budget }: ParseXmlOptions): X
     if (markup.kind === "skipped") continue;
     if (markup.kind === "doctype") throw invalid("it declares a document type, which is refused");
     if (markup.kind === "cdata") {
+      budget.keep(1);
       if (open.length > 1) parent.element.children.push(markup.text);
       continue;
     }
@@ -56,7 +60,7 @@ export function parseXml(text: string, { prefixes, budget }: ParseXmlOptions): X
       open.pop();
       continue;
     }
-    budget.keep(1);
+    budget.keep(2);
     const names = markup.attributes.includes("xmlns")
       ? declared(markup.attributes, parent.names, prefixes)
       : parent.names;
@@ -129,21 +133,44 @@ export function childOf({ children }: XmlElement, name: string): XmlElement | un
   return children.find((child): child is XmlElement => typeof child !== "string" && child.name === name);
 }
 
-const ENTITIES: ReadonlyMap<unknown, string> = new Map([
-  ["lt", "<"],
-  ["gt", ">"],
-  ["amp", "&"],
-  ["quot", '"'],
-  ["apos", "'"],
-]);
+const ENTITIES: ReadonlyMap<string, number> = new Map([["lt", 60], ["gt", 62], ["amp", 38], ["quot", 34], [
+  "apos",
+  39,
+]]);
+/** With its first and last character, as `&#1114111;` */
+const MAX_ENTITY = 10;
 
+/** Written unit by unit, since a text may be all entities. */
 function decodeEntities(text: string): string {
-  if (!text.includes("&")) return text;
-  return text.replace(/&(?:#(\d{1,7})|#x([0-9a-fA-F]{1,6})|(\w{1,8}));/g, (whole, decimal, hex, name) => {
-    if (name !== undefined) return ENTITIES.get(name) ?? whole;
-    const code = decimal === undefined ? Number.parseInt(hex, 16) : Number(decimal);
-    return code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? "\ufffd" : String.fromCodePoint(code);
-  });
+  let from = text.indexOf("&");
+  if (from === -1) return text;
+  const units = Buffer.from(text, "utf16le");
+  let length = from * 2;
+  while (from < text.length) {
+    const entity = text[from] === "&" ? entityAt(text, from) : undefined;
+    if (entity === undefined) length = units.writeUInt16LE(text.charCodeAt(from++), length);
+    else {
+      // Never longer than what it stands for
+      length += units.write(String.fromCodePoint(entity.code), length, "utf16le");
+      from = entity.end;
+    }
+  }
+  return units.toString("utf16le", 0, length);
+}
+
+function entityAt(text: string, start: number): { readonly code: number; readonly end: number } | undefined {
+  const end = text.slice(start, start + MAX_ENTITY).indexOf(";");
+  const code = end === -1 ? undefined : entityCode(text.slice(start + 1, start + end));
+  return code === undefined ? undefined : { code, end: start + end + 1 };
+}
+
+function entityCode(name: string): number | undefined {
+  const known = ENTITIES.get(name);
+  if (known !== undefined || !name.startsWith("#")) return known;
+  const [, decimal, hex] = /^#(?:(\d{1,7})|x([0-9a-fA-F]{1,6}))$/.exec(name) ?? [];
+  if (decimal === undefined && hex === undefined) return undefined;
+  const code = decimal === undefined ? Number.parseInt(hex ?? "", 16) : Number(decimal);
+  return code === 0 || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? 0xfffd : code;
 }
 
 /** The name's prefix changed to the wanted one of its namespace. */

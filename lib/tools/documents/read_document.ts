@@ -7,12 +7,14 @@ import { readScope } from "../files/read_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { DocumentErrorCode } from "./document_error.ts";
 import type { DocxText } from "./docx/docx_text.ts";
+import type { PdfText } from "./pdf/pdf_text.ts";
 import type { WorkLimits } from "./work_budget.ts";
 
 const MAX_FILE_BYTES = 33_554_432;
 const READ_BYTES = 1_048_576;
-const MAX_HEAP_MB = 512;
-const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 1_000_000, maxInflatedBytes: 134_217_728 };
+/** Far more than the bounds below let a document take, since a thread at its limit may end the process */
+const MAX_HEAP_MB = 1024;
+const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxInflatedBytes: 134_217_728 };
 
 /** Milliseconds a call may take: the document's own time, and the wait for a thread. */
 export const DOCUMENT_TIMEOUT_MS = 60_000;
@@ -21,11 +23,15 @@ export const DOCUMENT_TIMEOUT_MS = 60_000;
 export type DocumentJob = { readonly bytes: Uint8Array; readonly limits: WorkLimits } & DocumentRequest;
 
 /** What is wanted of a document. */
-export type DocumentRequest = { readonly kind: "docx" };
+export type DocumentRequest =
+  | { readonly kind: "docx" }
+  /** Pages from 1, both included; undefined: to the last */
+  | { readonly kind: "pdf"; readonly pages: { readonly start: number; readonly end: number | undefined } };
 
 /** What the readers make of a document, by its kind. */
 export interface DocumentContents {
   readonly docx: DocxText;
+  readonly pdf: PdfText;
 }
 
 /** What the thread answers; the content is that of the kind it was asked for. */

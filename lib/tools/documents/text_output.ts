@@ -2,6 +2,8 @@
 export interface TextOutput {
   /** @returns false when it did not fit whole: then nothing more is taken */
   add(text: string): boolean;
+  /** Whether a text would fit whole */
+  fits(text: string): boolean;
   /** The bound was reached */
   readonly full: boolean;
   text(): string;
@@ -24,6 +26,7 @@ export function createTextOutput(maxBytes: number = MAX_TEXT_BYTES): TextOutput 
       room -= bytes;
       return !full;
     },
+    fits: (text) => !full && Buffer.byteLength(text) <= room,
     get full() {
       return full;
     },

@@ -60,7 +60,8 @@ export function createInlineText({ docx, notes, styleOf, hidden }: InlineOptions
     switch (element.name) {
       case "w:t":
       case "m:t":
-        parts.push(element.children.filter((child) => typeof child === "string").join(""));
+        // A line break in the XML is none in the text
+        parts.push(element.children.filter((child) => typeof child === "string").join("").replace(/[\r\n]+/g, " "));
         return;
       case "w:r":
         if (isHidden(element)) hiddenText ||= childOf(element, "w:t") !== undefined;

@@ -3,18 +3,25 @@ import { toInteger, valueOf } from "./value_of.ts";
 
 /** As many as Word has */
 const MAX_COLUMNS = 63;
+/** UTF-16 units */
+const MAX_TABLE_TEXT = 1_000_000;
 
 /** A table as Markdown; its first row is the head. @param textOf the text of a cell, which may have lines and tables of its own */
 export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => string): string {
+  let length = 0;
   const rows = childrenNamed(table, "w:tr").map((row) => {
-    const cells = childrenNamed(row, "w:tc").flatMap((cell) => {
+    // More would be cut anyway
+    if (length > MAX_TABLE_TEXT) return [];
+    const cells = childrenNamed(row, "w:tc").slice(0, MAX_COLUMNS).flatMap((cell) => {
       const properties = childOf(cell, "w:tcPr");
       const merge = properties === undefined ? undefined : childOf(properties, "w:vMerge");
       const goesOn = merge !== undefined && valueOf(properties, "w:vMerge") !== "restart";
       const columns = Math.min(Math.max(toInteger(valueOf(properties, "w:gridSpan")) ?? 1, 1), MAX_COLUMNS);
       return [goesOn ? "" : cellText(textOf(cell)), ...Array<string>(columns - 1).fill("")];
     });
-    return cells.slice(0, MAX_COLUMNS);
+    const shown = cells.slice(0, MAX_COLUMNS);
+    length += shown.reduce((sum, text) => sum + text.length + 3, 0);
+    return shown;
   }).filter((cells) => cells.length > 0);
   const columns = Math.max(0, ...rows.map((cells) => cells.length).slice(0, 1000));
   const lines = rows.map((cells) => {
