@@ -78,6 +78,7 @@ export const callToolRoute: Route = {
       input: typeof input === "string" ? input : JSON.stringify(input),
       runId: services.random.id("run_"),
       callId: services.random.id("call_"),
+      requestId: context.requestId,
       caller,
       depth: 0,
       signal,

@@ -185,6 +185,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       metrics,
       remembered: approvals.remembered,
       redact: redactor.redact,
+      audit: audit.append,
     });
     const agent = options.agent === false || config().provider.kind === "none"
       ? undefined

@@ -20,6 +20,7 @@ export interface CallToolsOptions {
   readonly allowed: readonly string[];
   readonly parallel: boolean;
   readonly runId: string;
+  readonly requestId: string | undefined;
   readonly conversationId: string | null;
   readonly caller: Caller;
   readonly depth: number;
@@ -107,6 +108,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
       input: inputOf(call),
       runId: options.runId,
       callId: call.id,
+      requestId: options.requestId,
       conversationId: options.conversationId,
       caller: options.caller,
       depth: options.depth,

@@ -20,6 +20,7 @@ import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 
 /** Changes to the default configuration, section by section. */
 export interface ConfigChanges {
@@ -40,6 +41,8 @@ export interface ToolBench {
   readonly door: ToolDoor;
   readonly metrics: Metrics;
   readonly redactor: Redactor;
+  /** What the door told it */
+  readonly audit: FakeAudit;
   readonly logged: readonly LogRecord[];
   readonly processes: Processes;
   /** Calls with an input given as text, or as an object to be written as JSON; everything asked for is refused */
@@ -68,6 +71,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const redactor = createRedactor();
   const logged: LogRecord[] = [];
   const store = createMemoryStore();
+  const audit = createFakeAudit();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
   const processes = createProcesses({
@@ -107,6 +111,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     }),
     metrics,
     redact: redactor.redact,
+    audit: audit.append,
     ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
     ...(options.remembered === undefined ? {} : { remembered: options.remembered }),
   });
@@ -115,6 +120,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     door,
     metrics,
     redactor,
+    audit,
     logged,
     processes,
     call: (name, input, more) =>

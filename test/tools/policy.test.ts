@@ -166,6 +166,7 @@ function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
     log: createLogger({ level: "error", now: () => 0, sink: () => {}, redact: (text) => text }),
     metrics: createMetrics(),
     redact: (text) => text,
+    audit: () => Promise.resolve(true),
   });
 }
 

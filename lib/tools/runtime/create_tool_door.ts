@@ -6,8 +6,10 @@ import { redactJson } from "../../base/redact.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { Approvals } from "../../guard/approvals.ts";
+import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
 import { asksAlways, type Decision } from "../../guard/decision.ts";
+import { auditCall, type CallAudit } from "./audit_call.ts";
 import { bindCall, type CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
@@ -36,6 +38,8 @@ export interface ToolDoorOptions extends ToolPolicyOptions {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly redact: (text: string) => string;
+  /** Told of every decision before the call runs, and of its end */
+  readonly audit: AuditAppend;
   /** Answers that stand for good or for a run. Default: none */
   readonly remembered?: (
     ...call: Parameters<Approvals["remembered"]>
@@ -83,7 +87,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
   };
 
   /** A rule's answer, else the approver's; one that fails has approved nothing. */
-  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<ApprovalAnswer> => {
+  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
     try {
       return await rememberedAnswer(question) ?? await request.approver(question, request.signal);
     } catch (error) {
@@ -92,25 +96,26 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     }
   };
 
-  const rememberedAnswer = async (question: ApprovalRequest): Promise<ApprovalAnswer | undefined> => {
+  const rememberedAnswer = async (question: ApprovalRequest): Promise<Answer | undefined> => {
     if (asksAlways(question.rule)) return undefined;
     const { tool, prepared, workspaceRoot: workspace, runId } = question;
     const rule = await options.remembered?.({ tool, workspace, inputDigest: prepared.digest }, runId);
     if (rule === undefined) return undefined;
     const reason = `Cannot call "${tool}": a person denied this very call before; ` +
       `"postern approvals revoke ${rule.id}" lifts that`;
-    return { decision: rule.decision, reason };
+    return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
   };
 
   /** Whether the call may run, and what it is then bound to. A deny counts before and after the question. */
   const permit = async (
     tool: Tool,
     { prepared, decision }: { readonly prepared: PreparedCall; readonly decision: Decision },
-    request: ToolCallRequest,
+    { request, audit }: { readonly request: ToolCallRequest; readonly audit: CallAudit },
   ): Promise<Permit> => {
-    if (decision.kind === "allow") return { ok: true, binding: undefined };
-    if (decision.kind === "deny") return { ok: false, reason: decision.reason };
-    const { reason, rule } = decision;
+    const { kind, reason, rule } = decision;
+    if (kind === "allow") return { ok: true, rule, binding: undefined };
+    if (kind === "deny") return { ok: false, rule, reason };
+    await audit.decided({ prepared, kind, rule, reason });
     const { runId, callId, caller } = request;
     try {
       const binding = await bind(tool, prepared, request);
@@ -127,14 +132,19 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         runId,
         callId,
       });
-      if (answer.decision === "deny") return { ok: false, ...answer };
+      const { approvalId } = answer;
+      const answered = { rule: answer.rule ?? "approval", ...(approvalId === undefined ? {} : { approvalId }) };
+      if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
       const again = policy.decide(tool, prepared);
-      if (again.kind === "deny") return { ok: false, reason: again.reason };
+      if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
       const now = await bind(tool, prepared, request);
-      return now.digest === binding.digest ? { ok: true, binding: now } : { ok: false, reason: changed(tool.name) };
+      return now.digest === binding.digest
+        ? { ok: true, binding: now, ...answered }
+        : { ok: false, rule: "binding", reason: changed(tool.name) };
     } catch (error) {
       if (error instanceof CancelError) throw error;
-      return { ok: false, reason: error instanceof ToolError ? error.message : reportBug(tool, request, error) };
+      const why = error instanceof ToolError ? error.message : reportBug(tool, request, error);
+      return { ok: false, rule: "binding", reason: why };
     }
   };
 
@@ -148,7 +158,6 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       : { ...options.services, files: bindFiles(options.services.files, binding.versions) };
     const config = options.config();
     const timeoutMs = tool.timeoutMs?.(config) ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-    const started = options.clock.monotonic();
     const work = (signal: AbortSignal) =>
       prepared.run({
         workspaceRoot: options.workspaceRoot,
@@ -167,7 +176,6 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         progress: (message) => request.onProgress?.(options.redact(message)),
       });
     const ending = await runBounded(work, { clock: options.clock, timeoutMs, signal: request.signal });
-    durations.with().observe((options.clock.monotonic() - started) / 1000);
     switch (ending.kind) {
       case "done":
         return { outcome: ending.value.isError ? "error" : "ok", result: ending.value };
@@ -218,43 +226,66 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       if (request.signal.aborted) throw cancelError(request.signal);
       const tool = find(request);
       const label = registry.get(request.name)?.name ?? "unknown";
-      const refuse = (outcome: Outcome, reason: string, more: Partial<ToolCallOutcome> = {}): ToolCallOutcome => {
+      const audit = auditCall({ audit: options.audit, log: options.log }, request);
+      const refuse = async (
+        outcome: Outcome,
+        { reason, rule, approvalId }: Pick<Refusal, "reason" | "rule" | "approvalId">,
+        prepared?: PreparedCall,
+      ): Promise<ToolCallOutcome> => {
         calls.with(label, outcome).add();
-        return { result: boundResult(failure(reason), options.redact), ran: false, access: undefined, ...more };
+        await audit.decided({ prepared, kind: "deny", rule, reason, approvalId });
+        return {
+          result: boundResult(failure(reason), options.redact),
+          ran: false,
+          access: outcome === "disabled" ? undefined : prepared?.access,
+          ...(approvalId === undefined ? {} : { approvalId }),
+        };
       };
-      if ("reason" in tool) return refuse("unknown", tool.reason);
+      if ("reason" in tool) return await refuse("unknown", { rule: "unknown_tool", reason: tool.reason });
       const judged = policy.judge(tool, request.input);
       if (judged.kind === "bad_input") {
         const { error } = judged;
-        if (error instanceof ToolError) return refuse("bad_input", error.message);
-        return refuse("failed", reportBug(tool, request, error));
+        return error instanceof ToolError
+          ? await refuse("bad_input", { rule: "bad_input", reason: error.message })
+          : await refuse("failed", { rule: "bad_input", reason: reportBug(tool, request, error) });
       }
       const { prepared, decision } = judged;
-      if (prepared === undefined || decision.rule === RULE_ENABLED) return refuse("disabled", decision.reason);
-      const permitted = await permit(tool, { prepared, decision }, request);
-      if (!permitted.ok) {
-        const { approvalId } = permitted;
-        return refuse("denied", permitted.reason, {
-          access: prepared.access,
-          ...(approvalId === undefined ? {} : { approvalId }),
-        });
-      }
+      if (prepared === undefined || decision.rule === RULE_ENABLED) return await refuse("disabled", decision, prepared);
+      const permitted = await permit(tool, { prepared, decision }, { request, audit });
+      if (!permitted.ok) return await refuse("denied", permitted, prepared);
       if (request.signal.aborted) throw cancelError(request.signal);
+      const { rule, approvalId } = permitted;
+      if (!await audit.decided({ prepared, kind: "allow", rule, reason: "", approvalId })) {
+        return await refuse("failed", { rule: "audit", reason: unaudited(tool.name) }, prepared);
+      }
       await request.onStart?.(prepared);
+      const started = options.clock.monotonic();
       const ended = await run(tool, { prepared, binding: permitted.binding }, request);
+      const durationMs = options.clock.monotonic() - started;
+      durations.with().observe(durationMs / 1000);
       calls.with(label, ended.outcome).add();
-      if ("error" in ended) throw ended.error;
-      return { result: boundResult(ended.result, options.redact), ran: true, access: prepared.access };
+      const result = "error" in ended ? undefined : boundResult(ended.result, options.redact);
+      await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
+      if (result === undefined) throw cancelError(request.signal);
+      return { result, ran: true, access: prepared.access };
     },
   };
 }
 
+/** `rule`: the policy's, or `approval`, `remembered:<id>`, `binding`, as the audit has it */
+interface Word {
+  readonly rule: string;
+  readonly approvalId?: string;
+}
 /** `binding`: undefined for a call that nobody was asked about */
-type Permit = { readonly ok: true; readonly binding: CallBinding | undefined } | {
+type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
+interface Refusal extends Word {
   readonly ok: false;
   readonly reason: string;
-  readonly approvalId?: string;
-};
+}
+
+/** An answer with the rule it comes from, where one was remembered. */
+type Answer = ApprovalAnswer & { readonly rule?: string };
 
 type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
   readonly outcome: Outcome;
@@ -264,6 +295,10 @@ type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
 function changed(tool: string): string {
   return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
     "look again and ask anew";
+}
+
+function unaudited(tool: string): string {
+  return `Cannot call "${tool}": the audit cannot be written, and nothing runs without it; see the gateway's log`;
 }
 
 function failure(output: string): ToolResult {

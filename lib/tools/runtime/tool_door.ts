@@ -45,6 +45,8 @@ export interface ToolCallRequest {
   readonly input: string;
   readonly runId: string;
   readonly callId: string;
+  /** Of the HTTP request it came by, for the audit. Default none */
+  readonly requestId?: string | undefined;
   /** Default null: outside a conversation */
   readonly conversationId?: string | null;
   readonly caller: Caller;
