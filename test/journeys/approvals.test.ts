@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { type ChatClient, openChat, type ReceivedFrame } from "../support/chat_client.ts";
+import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -178,6 +179,33 @@ test("asked, restarted, approved, restarted: the repeated tool call runs, once",
       });
     })
   ));
+
+test("asked, killed, approved, killed: the repeated tool call runs, once", () =>
+  withTemporaryFolder(async (folder) => {
+    writeFileSync(join(folder, "notes.txt"), FILES["notes.txt"]);
+    writeFileSync(
+      join(folder, "postern.toml"),
+      '[provider]\nkind = "offline"\n[security.write_file]\nenabled = true\n',
+    );
+    const token = "token-of-the-killed-gateway-0123456789";
+    const flags = ["--port", "0", "--workspace", folder, "--data-dir", join(folder, "data")];
+    const command = [...RUN, "cli/main.ts", "gateway", ...flags, "--config", join(folder, "postern.toml")];
+    // Each gateway ends by SIGKILL
+    const post = async (path: string, body: unknown) => {
+      let reply: unknown;
+      await withGatewayProcess(["/usr/bin/env", `POSTERN_TOKEN=${token}`, ...command], async ({ url }) => {
+        const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+        reply = await (await fetch(url + path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+      });
+      // deno-lint-ignore no-explicit-any -- replies are asserted, not used
+      return reply as any;
+    };
+    const { approval_id } = await post("/v1/tools/write_file/call", { input: WRITE });
+    assert.equal((await post(`/v1/approvals/${approval_id}`, { decision: "approve" })).status, "approved");
+    assert.equal((await post("/v1/tools/write_file/call", { input: WRITE, approval_id })).is_error, false);
+    assert.equal(readFileSync(join(folder, "notes.txt"), "utf8"), WRITE.content);
+    assert.match((await post("/v1/tools/write_file/call", { input: WRITE, approval_id })).output, /its one call/);
+  }));
 
 test("a durable run's question outlives a restart", () =>
   withTemporaryFolder((folder) =>
