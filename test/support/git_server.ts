@@ -26,6 +26,8 @@ export interface GitServerOptions {
   readonly credentials?: string;
   /** Answers each request with a redirect to there */
   readonly redirectTo?: string;
+  /** Never answers */
+  readonly silent?: boolean;
 }
 
 /** Runs `use` with a server, which is closed afterwards. */
@@ -42,6 +44,7 @@ export async function withGitServer(
     const { authorization } = request.headers;
     requests.push(`${request.method} ${request.url}${authorization === undefined ? "" : ` ${authorization}`}`);
     const expected = `Basic ${Buffer.from(options.credentials ?? "").toString("base64")}`;
+    if (options.silent === true) return;
     if (options.redirectTo !== undefined) {
       response.writeHead(302, { location: `${options.redirectTo}${request.url}` }).end();
     } else if (options.credentials !== undefined && authorization !== expected) {

@@ -63,6 +63,8 @@ export interface ToolBenchOptions {
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
   /** The user's home folder. Default: one that is not there */
   readonly home?: string;
+  /** All addresses of a host name. Default: the system's */
+  readonly lookup?: (host: string) => Promise<readonly string[]>;
 }
 
 export function createToolBench(options: ToolBenchOptions): ToolBench {
@@ -96,7 +98,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       processes,
       workers: createWorkers({ maxWorkers: 2 }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
-      urls: createUrlPolicy(),
+      urls: createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup }),
     },
     config: () => config,
     workspaceRoot: options.root,

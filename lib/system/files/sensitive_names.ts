@@ -29,6 +29,9 @@ const PAIRS: ReadonlySet<string> = new Set([
   ".gem/credentials",
 ]);
 
+/** Below `.git`, where the URL of a remote may hold a password, and CI systems leave tokens */
+const GIT_FILES: ReadonlySet<string> = new Set(["config", "config.worktree"]);
+
 /** Linear: no two repetitions stand side by side */
 const PATTERNS: readonly RegExp[] = [
   /^\.env\.(?!(?:example|sample|template)$)/,
@@ -46,8 +49,11 @@ const PATTERNS: readonly RegExp[] = [
 export function isSensitive(names: readonly string[], rootName = ""): boolean {
   let parent = foldName(rootName);
   if (names.length > 0 && FOLDERS.has(parent)) return true;
+  let belowGit = parent === ".git";
   for (const name of names) {
     const folded = foldName(name);
+    if (belowGit && GIT_FILES.has(folded)) return true;
+    belowGit ||= folded === ".git";
     if (FOLDERS.has(folded) || FILES.has(folded) || PAIRS.has(`${parent}/${folded}`)) return true;
     if (PATTERNS.some((pattern) => pattern.test(folded))) return true;
     parent = folded;

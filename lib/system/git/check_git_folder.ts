@@ -10,6 +10,11 @@ const MAX_ENTRIES = 200_000;
 const MAX_LIST_BYTES = 65_536;
 const MAX_ALTERNATES = 16;
 
+/** Folders whose files are never written again: a local clone shares them by hard links */
+const OBJECTS = /\/objects\/(?:[0-9a-f]{2}|pack)$/;
+/** A branch may have a name like such a folder's, and its log is written again and again */
+const LOGS = /(?:^|\/)logs\//;
+
 /**
  * Checks that nothing in a git folder leads out of the workspace: symbolic links, through which git writes (`logs/HEAD`, `config`);
  * hard links of what git writes in place; the common folder of a linked working tree; object stores that are borrowed from.
@@ -19,8 +24,8 @@ const MAX_ALTERNATES = 16;
 export async function checkGitFolder(gitDir: string, workspace: string): Promise<void> {
   const commonDir = await commonFolderOf(gitDir, workspace);
   const count = { entries: 0 };
-  await checkEntries(commonDir, { workspace, objects: join(commonDir, "objects"), count });
-  if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { workspace, objects: undefined, count });
+  await checkEntries(commonDir, { workspace, count });
+  if (!isWithin(gitDir, commonDir)) await checkEntries(gitDir, { workspace, count });
   await checkAlternates(join(commonDir, "objects"), { workspace, count });
 }
 
@@ -35,13 +40,11 @@ async function commonFolderOf(gitDir: string, workspace: string): Promise<string
 
 interface CheckOptions {
   readonly workspace: string;
-  /** Files below it are never written again: a local clone shares them by hard links */
-  readonly objects: string | undefined;
   readonly count: { entries: number };
 }
 
 async function checkEntries(folder: string, options: CheckOptions): Promise<void> {
-  const { workspace, objects, count } = options;
+  const { workspace, count } = options;
   const entries = await readdir(folder, { withFileTypes: true });
   count.entries += entries.length;
   if (count.entries > MAX_ENTRIES) {
@@ -50,7 +53,7 @@ async function checkEntries(folder: string, options: CheckOptions): Promise<void
       `Cannot run git: the git folder has more than ${MAX_ENTRIES} files; run "git gc"`,
     );
   }
-  const shared = objects !== undefined && isWithin(folder, objects);
+  const shared = OBJECTS.test(folder) && !LOGS.test(relative(workspace, folder));
   for (const entry of entries) {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) await checkEntries(path, options);
@@ -71,7 +74,7 @@ async function checkAlternates(
 ): Promise<void> {
   const stores = [objects];
   for (const store of stores) {
-    if (store !== objects) await checkEntries(store, { workspace, objects: store, count });
+    if (store !== objects) await checkEntries(store, { workspace, count });
     const list = join(store, "info", "alternates");
     if (!(await stat(list).catch(() => undefined))?.isFile()) continue;
     const text = await readStart(list, MAX_LIST_BYTES);

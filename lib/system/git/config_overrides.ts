@@ -55,7 +55,7 @@ export const FIXED_OVERRIDES: readonly Override[] = [
   ["gpg.ssh.program", "false"],
   // An empty helper takes back all before it
   ["credential.helper", ""],
-  ["diff.ignoresubmodules", "all"],
+  ["diff.ignoresubmodules", "dirty"],
   ["diff.submodule", "short"],
   // A reading command would write the index
   ["diff.autorefreshindex", "false"],

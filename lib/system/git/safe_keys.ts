@@ -49,7 +49,7 @@ const NAMED: Readonly<Record<string, readonly string[]>> = {
   branch: ["remote", "merge", "rebase", "description", "pushremote"],
   remote: [
     ...["url", "pushurl", "fetch", "push", "tagopt", "prune", "prunetags", "skipdefaultupdate", "skipfetchall"],
-    ...["mirror", "followremotehead", "gh-resolved"],
+    ...["followremotehead", "gh-resolved"],
   ],
   diff: ["xfuncname", "funcname", "binary", "wordregex", "algorithm", "cachetextconv"],
   submodule: ["url", "active", "branch", "path", "ignore", "shallow"],

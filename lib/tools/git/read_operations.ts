@@ -6,14 +6,14 @@ import { parseRevision, resolveCommit } from "./revision.ts";
 
 /** Of every command that compares: no program of the repository, the same output whatever is configured */
 const COMPARE = [
-  ...["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=all", "--submodule=short"],
+  ...["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty", "--submodule=short"],
 ];
 const PATCH = [...COMPARE, "--src-prefix=a/", "--dst-prefix=b/"];
 /** More names than this are no longer left out one by one */
 const MAX_LEFT_OUT = 200;
 
 export async function status(call: GitCall): Promise<ToolResult> {
-  const args = ["status", "--short", "--branch", "--no-renames", "--ignore-submodules=all", "--untracked-files=normal"];
+  const args = ["status", "--short", "--branch", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=normal"];
   const { stdout, truncated } = await succeed(call, [...args, "--", ...pathspecs(call)]);
   return toResult(stdout, { empty: "nothing to show", truncated });
 }

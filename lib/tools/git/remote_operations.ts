@@ -34,8 +34,7 @@ export async function pull(call: GitCall): Promise<ToolResult> {
   const target = await resolveCommit(call.repository, tracking);
   requireOverwritable(call, await changedUpTo(call, target, "..."));
   const merge = ["merge", "--no-edit", "--no-verify", "--no-gpg-sign", "--no-verify-signatures", "--no-progress"];
-  const message = `--message=Merge branch '${branch}' of ${remote}`;
-  const merged = await call.repository.run([...merge, "--no-autostash", "--strategy=ort", "--ff", message, target]);
+  const merged = await call.repository.run([...merge, "--no-autostash", "--strategy=ort", "--ff", tracking]);
   if (merged.code !== 0) throw failed("pull", merged);
   const { output } = await status(call);
   return toResult(`${merged.stdout}${output}`, { empty: "up to date" });

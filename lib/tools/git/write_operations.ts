@@ -5,7 +5,7 @@ import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 
 /** Of commands that list what has changed */
-const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff", "--no-textconv"];
+const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=dirty", "--no-ext-diff", "--no-textconv"];
 
 export async function add(call: GitCall): Promise<ToolResult> {
   const specs = pathspecs(call);

@@ -37,12 +37,12 @@ const CHUNK_BYTES = 65_536;
  */
 export async function bindCall(tool: Tool, prepared: PreparedCall, options: BindOptions): Promise<CallBinding> {
   const { services, workspaceRoot, config, signal } = options;
-  const { paths = [], command = [] } = prepared.effects;
-  const scope = writeScope({
-    workspaceRoot,
-    config,
-    allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
-  });
+  const { paths = [], command = [], root } = prepared.effects;
+  const { allow_sensitive_file_writes: allowSensitiveFileWrites } = config.autonomy;
+  const scope = {
+    ...writeScope({ workspaceRoot, config, allowSensitiveFileWrites }),
+    allowedRoot: root === undefined ? "." : config.security[root].allowed_root,
+  };
   const changes = prepared.access === "write" ? [...new Set(paths)] : [];
   const files: { path: string; sha256: string | null }[] = [];
   const versions = new Map<string, string | undefined>();

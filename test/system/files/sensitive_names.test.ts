@@ -29,6 +29,9 @@ const SENSITIVE = [
   "cert.p12",
   "cert.pfx",
   ".git-credentials",
+  ".git/config",
+  "app/.git/modules/sub/config",
+  ".git/config.worktree",
 ];
 
 const PLAIN = [
@@ -36,6 +39,9 @@ const PLAIN = [
   ".env.sample",
   ".env.template",
   "environment.ts",
+  ".git/HEAD",
+  "git/config",
+  "config",
   "env",
   "id_rsa.pub",
   "ids.txt",

@@ -1,31 +1,12 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
 import { git, initRepository } from "../../support/git_fixture.ts";
-import { withWorkspace, type Workspace } from "../../support/workspace.ts";
-
-const FULL: ConfigChanges = { autonomy: { level: "full" }, enable_git: true };
-
-type Call = (input: Readonly<Record<string, unknown>>) => Promise<string>;
-
-/** A workspace that is a repository; `ok` fails the test for an error, `refused` for anything else. */
-function withRepository(
-  files: Readonly<Record<string, string>>,
-  use: (at: Workspace & { readonly ok: Call; readonly refused: Call }) => Promise<void>,
-  config: ConfigChanges = FULL,
-) {
-  return withWorkspace(files, async (workspace) => {
-    initRepository(workspace.root);
-    const { call } = createToolBench({ root: workspace.root, config });
-    const outcome = (isError: boolean): Call => async (input) => {
-      const { result } = await call("git_operations", input);
-      assert.equal(result.isError, isError, result.output);
-      return result.output;
-    };
-    await use({ ...workspace, ok: outcome(false), refused: outcome(true) });
-  });
-}
+import { createToolBench } from "../../support/tool_bench.ts";
+import { GIT_ON, withRepository } from "../../support/with_repository.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { withWorkspace } from "../../support/workspace.ts";
 
 test("looks, adds, commits, switches, restores and stashes", () =>
   withRepository({ "a.txt": "one\n", "src/b.txt": "b\n" }, async ({ ok, root, write, path }) => {
@@ -77,7 +58,7 @@ test("looks, adds, commits, switches, restores and stashes", () =>
 test("works in a folder below the top and on a repository below the workspace", () =>
   withWorkspace({ "app/src/a.txt": "a\n", "app/b.txt": "b\n" }, async ({ root, write, path }) => {
     initRepository(path("app"));
-    const { call } = createToolBench({ root, config: FULL });
+    const { call } = createToolBench({ root, config: GIT_ON });
     const output = async (input: unknown) => (await call("git_operations", input)).result.output;
     write("app/src/a.txt", "new\n");
     write("app/b.txt", "new\n");
@@ -91,3 +72,88 @@ test("works in a folder below the top and on a repository below the workspace", 
     assert.match(await output({ op: "status", path: "none" }), /there is no such folder/);
     assert.match(await output({ op: "status", path: "app/b.txt" }), /there is no such folder/);
   }));
+
+test("a reading operation changes no byte of the repository, without a sandbox either", () =>
+  withRepository({ "a.txt": "one\n", "b.txt": "b\n" }, async ({ ok, write, path, bench }) => {
+    bench.configure({ ...GIT_ON, autonomy: { level: "read_only" }, shell: { sandbox: "off" } });
+    write("a.txt", "two\n");
+    // Its time alone changes, which makes git want to refresh the index
+    utimesSync(path("b.txt"), 1, 1);
+    const before = bytesOf(path(".git"));
+    for (const op of ["status", "diff", "log", "show", "branch"]) await ok({ op });
+    assert.doesNotMatch(await ok({ op: "diff" }), /b\.txt/);
+    await ok({ op: "diff", rev: "HEAD" });
+    assert.deepEqual(bytesOf(path(".git")), before);
+  }));
+
+test("access follows the operation: read_only looks alone, supervised asks for the rest", () =>
+  withRepository({ "a.txt": "one\n" }, async ({ bench, root }) => {
+    const head = git(root, "rev-parse", "HEAD");
+    const inputs = {
+      read: ["status", "diff", "log", "show", "branch"].map((op) => ({ op })),
+      write: [{ op: "add", paths: ["a.txt"] }, { op: "commit", message: "x" }, { op: "checkout", rev: "HEAD" }, {
+        op: "stash",
+      }],
+      network: [{ op: "push" }, { op: "pull" }],
+    };
+    for (const [access, calls] of Object.entries(inputs)) {
+      for (const input of calls) {
+        for (const level of ["read_only", "supervised"] as const) {
+          bench.configure({ enable_git: true, autonomy: { level } });
+          const outcome = await bench.call("git_operations", input);
+          assert.deepEqual([outcome.access, outcome.ran], [access, access === "read"], `${input.op} ${level}`);
+        }
+      }
+    }
+    bench.configure({});
+    assert.match((await bench.call("git_operations", { op: "status" })).result.output, /enable_git = true/);
+    assert.equal(git(root, "rev-parse", "HEAD"), head);
+  }));
+
+test("the user's own configuration gives the name and e-mail address, and nothing else", () =>
+  withTemporaryFolder((home) =>
+    withRepository({ "a.txt": "one\n" }, async ({ ok, refused, root, write, path }) => {
+      git(root, "config", "--unset", "user.name");
+      git(root, "config", "--unset", "user.email");
+      write("a.txt", "two\n");
+      assert.match(await refused({ op: "commit", message: "x", paths: ["a.txt"] }), /tell me who you are/i);
+      const marker = join(home, "marker");
+      writeFileSync(
+        join(home, ".gitconfig"),
+        `[include]\npath = more\n[core]\nfsmonitor = touch ${marker}\nhooksPath = ${home}\n[commit]\ngpgSign = true\n`,
+      );
+      writeFileSync(join(home, "more"), "[user]\nname = Grace\nemail = grace@example.com\n");
+      writeFileSync(join(home, "pre-commit"), `#!/bin/sh\ntouch ${marker}\n`, { mode: 0o755 });
+      await ok({ op: "commit", message: "second", paths: ["a.txt"] });
+      assert.match(await ok({ op: "show" }), /^Author: Grace <grace@example\.com>$/m);
+      assert.equal(existsSync(marker), false);
+      assert.equal(readFileSync(path("a.txt"), "utf8"), "two\n");
+    }, { home })
+  ));
+
+test("long output is cut with a notice", () =>
+  withRepository({ "long.txt": "0123456789\n".repeat(20_000) }, async ({ ok }) => {
+    for (const input of [{ op: "show" }, { op: "show", rev: "HEAD:long.txt" }]) {
+      const output = await ok(input);
+      assert.ok(output.length < 66_000);
+      assert.match(output, /\n\[Cut: ask for less at a time, with "paths" or "limit"\]$/);
+    }
+  }));
+
+test("a file that is not text is named, not shown", () =>
+  withRepository({ "a.bin": new Uint8Array([0, 1, 2]) }, async ({ ok, refused }) => {
+    assert.match(await refused({ op: "show", rev: "HEAD:a.bin" }), /not text/);
+    assert.match(await ok({ op: "show" }), /Binary files .* differ/);
+  }));
+
+/** Content by path of everything in a folder. */
+function bytesOf(folder: string): ReadonlyMap<string, string> {
+  const files = readdirSync(folder, { recursive: true, encoding: "utf8" }).sort();
+  return new Map(
+    files.map((name) => {
+      const path = join(folder, name);
+      const { mtimeMs, size } = statSync(path);
+      return [name, statSync(path).isFile() ? `${size} ${mtimeMs} ${readFileSync(path, "base64")}` : "folder"];
+    }),
+  );
+}

@@ -203,6 +203,9 @@ const CALLS: readonly (Readonly<Record<string, unknown>> & { readonly op: string
   { op: "push" },
 ];
 
+/** The first call of each operation. */
+const ONE_OF_EACH = CALLS.filter(({ op }, at) => CALLS.findIndex((call) => call.op === op) === at);
+
 /** Naming the key, or what is for git itself to say. */
 const REFUSED = /^Cannot run git: the repository's configuration \(.+\) has the key "[^"]+"/;
 const GIT_SAYS =
@@ -235,7 +238,7 @@ for (const hostile of HOSTILE.filter(({ refuses }) => refuses !== undefined)) {
   test(`every operation names the key or works in a repository with ${hostile.name}, and runs nothing`, () =>
     withHostile([hostile], async ({ workspace, call }) => {
       const refused = new Set<string>();
-      for (const input of CALLS) {
+      for (const input of ONE_OF_EACH) {
         const { isError, output } = await call(input);
         if (REFUSED.test(output)) refused.add(input.op);
         else if (isError) assert.match(output, GIT_SAYS, `${JSON.stringify(input)}: ${output}`);
@@ -260,6 +263,7 @@ test("the canary sings: plain git runs the programs of such repositories", async
     "hooks in .git",
     "alias",
     "include.path",
+    "checked-out submodules with programs of their own",
   ];
   for (const hostile of HOSTILE.filter(({ name }) => sings.includes(name))) {
     await withHostile([hostile], ({ workspace, ran }) => {

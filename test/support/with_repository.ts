@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import type { ToolCallRequest } from "../../lib/tools/runtime/tool_door.ts";
+import { initRepository } from "./git_fixture.ts";
+import { type ConfigChanges, createToolBench, type ToolBench, type ToolBenchOptions } from "./tool_bench.ts";
+import { withWorkspace, type Workspace } from "./workspace.ts";
+
+/** What allows every operation. */
+export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true };
+
+type Call = (input: Readonly<Record<string, unknown>>, more?: Partial<ToolCallRequest>) => Promise<string>;
+
+/** A workspace that is a repository. */
+export interface RepositoryWorkspace extends Workspace {
+  readonly bench: ToolBench;
+  /** Output of a call of `git_operations`; fails the test when it is an error */
+  readonly ok: Call;
+  /** The same of a call that must be an error */
+  readonly refused: Call;
+}
+
+/** Runs `use` with a fresh workspace whose files are in the first commit of a repository. */
+export async function withRepository(
+  files: Readonly<Record<string, string | Uint8Array>>,
+  use: (at: RepositoryWorkspace) => Promise<void>,
+  options: Omit<ToolBenchOptions, "root"> = {},
+): Promise<void> {
+  await withWorkspace(files, async (workspace) => {
+    initRepository(workspace.root);
+    const bench = createToolBench({ config: GIT_ON, ...options, root: workspace.root });
+    const outcome = (isError: boolean): Call => async (input, more) => {
+      const { result } = await bench.call("git_operations", input, more);
+      assert.equal(result.isError, isError, `${JSON.stringify(input)}: ${result.output}`);
+      return result.output;
+    };
+    await use({ ...workspace, bench, ok: outcome(false), refused: outcome(true) });
+  });
+}

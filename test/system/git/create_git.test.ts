@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ToolError } from "../../../lib/base/errors.ts";
+import { createGit } from "../../../lib/system/git/create_git.ts";
+import type { OpenOptions } from "../../../lib/system/git/git.ts";
+import type { Processes } from "../../../lib/system/process/processes.ts";
+import { initRepository } from "../../support/git_fixture.ts";
+import { withWorkspace } from "../../support/workspace.ts";
+
+const captured = (text: string) => ({ text, bytes: text.length, truncated: false });
+
+/** Git that answers by a table of its first word. */
+function scripted(answers: Readonly<Record<string, string | "timeout">>) {
+  const seen: string[] = [];
+  const run: Processes["run"] = ({ words }) => {
+    const verb = words.find((word) => word in answers) ?? "";
+    seen.push(verb);
+    const answer = answers[verb] ?? "";
+    return Promise.resolve({
+      ending: answer === "timeout" ? { kind: "timeout" } : { kind: "exit", code: 0 },
+      stdout: captured(answer),
+      stderr: captured(""),
+      contained: false,
+    });
+  };
+  return { seen, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };
+}
+
+const opening = (root: string): OpenOptions => ({
+  folder: ".",
+  scope: { workspaceRoot: root, forbiddenPaths: [], sandbox: "off", credentials: false },
+  use: { content: false, merges: false, network: false },
+  writes: false,
+  signal: new AbortController().signal,
+});
+
+test("open() refuses a git that is too old, and asks for the version once", () =>
+  withWorkspace({}, async ({ root }) => {
+    initRepository(root);
+    const old = scripted({ version: "git version 2.36.9\n", config: "" });
+    await assert.rejects(old.git.open(opening(root)), { code: "git_too_old", message: /older than 2\.37/ });
+    const fine = scripted({ version: "git version 2.50.1 (Apple Git-155)\n", config: "" });
+    await fine.git.open(opening(root));
+    await fine.git.open(opening(root));
+    assert.deepEqual(fine.seen, ["version", "config", "config"]);
+  }));
+
+test("a command that takes too long is an error that names the limit", () =>
+  withWorkspace({}, async ({ root }) => {
+    initRepository(root);
+    const { git } = scripted({ version: "git version 3.0\n", config: "", status: "timeout" });
+    const repository = await git.open(opening(root));
+    await assert.rejects(repository.run(["status"]), (error) => {
+      assert.ok(error instanceof ToolError);
+      assert.match(error.message, /^Cannot finish git: it was stopped after 60 s; if it left a "\.lock" file/);
+      return error.code === "git_timeout";
+    });
+  }));
