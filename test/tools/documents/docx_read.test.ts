@@ -56,6 +56,42 @@ test("a document made by a real program reads as Markdown", () =>
     });
   }));
 
+test("notes made by another real program read with their lists, mathematics and footnotes", () => {
+  const { text, title } = read(documentFixture("notes.docx"));
+  assert.equal(title, "Pandoc title");
+  assert.equal(
+    text,
+    [
+      "# Pandoc title",
+      "Ada",
+      "# Heading one",
+      "Text with emphasis, bold, code, a [link](https://example.com/x) and a footnote.[^1] Math E=mc^2 and",
+      "∫_0^1 x^2dx=1/3",
+      "## Sub heading",
+      "1. one\n2. two\n  a. nested a\n  b. nested b\n    - deep bullet\n3. three\n- bullet\n  - inner bullet",
+      "A quote",
+      "| Col A | Col B |\n| --- | --- |\n| a1 | 1 |\n| a2 | 22 |",
+      "def f(x):\n    return x  # code",
+      "Definition",
+      "its text",
+      "Second para with another.[^2]",
+      "[^1]: The footnote text with bold.\n[^2]: Second note.\nWith two paragraphs.",
+    ].join("\n\n"),
+  );
+});
+
+test("formulas are written on one line", () => {
+  const run = (text: string) => `<m:r><m:t>${text}</m:t></m:r>`;
+  const half = `<m:f><m:num>${run("a+b")}</m:num><m:den>${run("2")}</m:den></m:f>`;
+  const root = `<m:rad><m:deg>${run("3")}</m:deg><m:e>${run("x")}</m:e></m:rad>`;
+  const sum =
+    `<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr><m:sub>${run("i=1")}</m:sub><m:sup>${run("n")}</m:sup><m:e>` +
+    `<m:sSub><m:e>${run("x")}</m:e><m:sub>${run("i")}</m:sub></m:sSub></m:e></m:nary>`;
+  const brackets = `<m:d><m:dPr><m:begChr m:val="["/><m:endChr m:val="]"/></m:dPr><m:e>${run("y")}</m:e></m:d>`;
+  const body = `<w:p><m:oMath>${half}${root}${sum}${brackets}</m:oMath></w:p>`;
+  assert.equal(textOf({ body }), "(a+b)/2√^3(x)∑_(i=1)^n x_i[y]");
+});
+
 test("footnotes and endnotes are numbered as the text names them and stand at the end", () => {
   const note = (kind: string, id: number, text: string) => `<w:${kind} w:id="${id}">${paragraph(text)}</w:${kind}>`;
   const separator = '<w:footnote w:type="separator" w:id="-1"><w:p/></w:footnote>';

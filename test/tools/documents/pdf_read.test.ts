@@ -91,6 +91,16 @@ test("a page of a browser reads with its scripts, columns and turned text", () =
   assert.match(text, /rotated text\nhere$/);
 });
 
+test("fonts drawn by the document itself, and those of other programs, are read", () => {
+  const chart = read(documentFixture("pdf/chart.pdf")).text;
+  for (const part of ["0.25", "x label", "Matplotlib title Ünïcode", "série α"]) assert.ok(chart.includes(part), part);
+  const typeset = read(documentFixture("pdf/typeset.pdf"));
+  assert.deepEqual([typeset.title, typeset.author], ["Typst doc", "Ada"]);
+  for (const part of ["office fluffy ẞ", "a b c\n1 2 3", "1. one\n2. two", "• bullet", "1The note."]) {
+    assert.ok(typeset.text.includes(part), part);
+  }
+});
+
 test("streams of objects and every encryption without a password read the same", () => {
   const plain = read(REPORT);
   for (const name of ["packed", "encrypted_40", "encrypted_128", "encrypted_aes", "encrypted_r5", "encrypted_256"]) {

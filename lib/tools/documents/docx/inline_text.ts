@@ -1,4 +1,5 @@
 import { attribute, childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
+import { mathText } from "./math_text.ts";
 import type { Notes } from "./notes.ts";
 import type { Docx } from "./open_docx.ts";
 import type { ParagraphStyle } from "./read_styles.ts";
@@ -59,13 +60,15 @@ export function createInlineText({ docx, notes, styleOf, hidden }: InlineOptions
   const add = (element: XmlElement): void => {
     switch (element.name) {
       case "w:t":
-      case "m:t":
         // A line break in the XML is none in the text
         parts.push(element.children.filter((child) => typeof child === "string").join("").replace(/[\r\n]+/g, " "));
         return;
       case "w:r":
         if (isHidden(element)) hiddenText ||= childOf(element, "w:t") !== undefined;
         else addChildren(element);
+        return;
+      case "m:oMath":
+        parts.push(mathText(element).replace(/[\r\n]+/g, " "));
         return;
       case "w:tab":
         parts.push("\t");

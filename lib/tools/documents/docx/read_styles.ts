@@ -4,6 +4,7 @@ import { isOn, toInteger, valueOf, wordAttribute } from "./value_of.ts";
 /** Longest chain of styles based on each other */
 const MAX_CHAIN = 20;
 const HEADING_LEVELS = 9;
+const TITLE = /^title$/i;
 
 /** What a paragraph gets from its style. */
 export interface ParagraphStyle {
@@ -33,7 +34,8 @@ export function readStyles(root: XmlElement | undefined): (id: string | undefine
     const properties = childOf(element, "w:pPr");
     const numbering = properties === undefined ? undefined : childOf(properties, "w:numPr");
     return {
-      heading: outlineOf(properties) ?? headingOf(valueOf(element, "w:name") ?? "") ?? base.heading,
+      heading: outlineOf(properties) ?? headingOf(valueOf(element, "w:name") ?? "") ??
+        (isTitle(elements, basedOn) ? undefined : base.heading),
       numberingId: valueOf(numbering, "w:numId") ?? base.numberingId,
       numberingLevel: toInteger(valueOf(numbering, "w:ilvl")) ?? base.numberingLevel,
       hidden: isOn(childOf(element, "w:rPr"), "w:vanish") || base.hidden,
@@ -47,6 +49,11 @@ export function readStyles(root: XmlElement | undefined): (id: string | undefine
   };
 }
 
+/** Author and date are often based on the title, and are no headings. */
+function isTitle(elements: ReadonlyMap<string, XmlElement>, id: string | undefined): boolean {
+  return id !== undefined && TITLE.test(valueOf(elements.get(id), "w:name") ?? id);
+}
+
 /** The heading level that paragraph properties name; 9 and more mean text. */
 export function outlineOf(properties: XmlElement | undefined): number | undefined {
   const level = toInteger(valueOf(properties, "w:outlineLvl"));
@@ -54,6 +61,6 @@ export function outlineOf(properties: XmlElement | undefined): number | undefine
 }
 
 function headingOf(name: string): number | undefined {
-  if (/^title$/i.test(name)) return 1;
+  if (TITLE.test(name)) return 1;
   return toInteger(/^heading ?([1-9])$/i.exec(name)?.[1]);
 }
