@@ -16,7 +16,7 @@ import type { ToolServices } from "../../lib/tools/runtime/tool_services.ts";
 import { TOOLS } from "../contract/tools.ts";
 import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import { createToolBench } from "../support/tool_bench.ts";
+import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
 import { toolInputs } from "../support/tool_inputs.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
@@ -40,6 +40,22 @@ test("with the default configuration exactly the specification's tools are on", 
   for (const tool of BUILTIN_TOOLS) {
     assert.equal(tool.enabled === "always" || tool.enabled(config), ON_BY_DEFAULT.has(tool.name), tool.name);
     assert.equal(tool.enabled === "always", ALWAYS_ENABLED.has(tool.name), tool.name);
+  }
+});
+
+test("what a tool that is off says to set, is an edit that turns it on, and nothing else", () => {
+  const on = (table: ConfigTable) =>
+    doorOf(BUILTIN_TOOLS, table).list().filter(({ enabled }) => enabled).map(({ name }) => name);
+  const before = on({});
+  for (const { name, enabled, enabledBy } of BUILTIN_TOOLS) {
+    if (enabled === "always" || enabledBy === undefined) continue;
+    const after = on(applyEdit({}, `set ${enabledBy}`));
+    assert.ok(after.includes(name), `${enabledBy} does not turn on ${name}`);
+    const others = after.filter((other) => !before.includes(other));
+    assert.deepEqual(
+      others,
+      BUILTIN_TOOLS.filter((tool) => tool.enabledBy === enabledBy).map((tool) => tool.name).sort(),
+    );
   }
 });
 
@@ -114,6 +130,27 @@ test("at read_only no input makes a tool change anything, whoever approves", () 
     assert.doesNotMatch(result.output, /green/, "nothing was stored");
   }));
 
+test("at every level a call that only reads changes nothing: no file, no record of the agent, no process", async () => {
+  for (const level of LEVELS) {
+    await withWorkspace(FILES, async ({ root, outside }) => {
+      const changes: ConfigChanges = { autonomy: { level }, write_file: { enabled: true } };
+      const { call, door, processes } = createToolBench({ root, config: changes });
+      const records = async () => [
+        (await call("memory_recall", { limit: 100 })).result.data,
+        (await call("task_plan", { op: "list" })).result.data,
+        processes.list(),
+      ];
+      const before = [snapshot(root), snapshot(outside), await records()];
+      await eachInput(async (name, input) => {
+        if (door.accessOf(name, input) !== "read") return;
+        const { ran, access } = await call(name, input);
+        assert.ok(!ran || access === "read", `${name} ran with ${access}`);
+      });
+      assert.deepEqual([snapshot(root), snapshot(outside), await records()], before);
+    });
+  }
+});
+
 test("at supervised nothing in the workspace changes until somebody approves", () =>
   withWorkspace(FILES, async ({ root, outside }) => {
     const { call } = createToolBench({ root });
@@ -129,7 +166,7 @@ async function eachInput(use: (name: string, input: string) => Promise<void>): P
   for (const tool of BUILTIN_TOOLS) {
     const sample = JSON.stringify(TOOLS[tool.name]?.sample ?? {});
     const property = fc.asyncProperty(toolInputs(tool), (input) => use(tool.name, input));
-    await fc.assert(property, { numRuns: 20, examples: [[sample]] });
+    await fc.assert(property, { numRuns: 12, examples: [[sample]] });
   }
 }
 

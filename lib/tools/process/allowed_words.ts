@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
-import type { ToolContext } from "../runtime/tool.ts";
 
 /** Allowed commands named in a refusal */
 const MAX_NAMES_SHOWN = 20;
@@ -12,7 +12,7 @@ const MAX_NAMES_SHOWN = 20;
  */
 export function allowedWords(
   command: string,
-  { config }: Pick<ToolContext, "config">,
+  config: Config,
   { allowed, list }: { readonly allowed: readonly string[]; readonly list: string },
 ): readonly string[] {
   const { forbidden_chars: forbiddenChars, max_args: maxArgs, max_arg_length: maxArgLength } = config.security.shell;

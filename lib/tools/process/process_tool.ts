@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { Config } from "../../config/config.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
@@ -45,6 +46,7 @@ export const processTool = defineTool({
     requireOpFields("process_tool", input, { start: ["command"], output: ["id"], kill: ["id"] });
     if (input.op === "start") tokenize(input.command ?? "");
   },
+  admit: ({ op, command = "" }, config) => void (op === "start" && wordsOf(command, config)),
   effects: ({ op, command = "" }) => (op === "start" ? { command: tokenize(command) } : {}),
   async run({ op, command = "", id = "", offset = 0 }, context) {
     const { processes } = context.services;
@@ -76,11 +78,8 @@ export const processTool = defineTool({
 });
 
 async function start(command: string, context: ContextWith<"processes">): Promise<ToolResult> {
-  const { shell, process: limits, allowed_commands: allowed } = context.config.security;
-  const words = allowedWords(command, context, {
-    allowed: [...allowed, ...limits.allowed_commands],
-    list: "[security] or [security.process] allowed_commands",
-  });
+  const { shell, process: limits } = context.config.security;
+  const words = wordsOf(command, context.config);
   const info = await context.services.processes.start({
     words,
     scope: commandScope(context),
@@ -90,6 +89,14 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     signal: context.signal,
   });
   return { output: describe(info), isError: false, data: toData(info) };
+}
+
+function wordsOf(command: string, config: Config): readonly string[] {
+  const { allowed_commands: allowed, process: { allowed_commands: more } } = config.security;
+  return allowedWords(command, config, {
+    allowed: [...allowed, ...more],
+    list: "[security] or [security.process] allowed_commands",
+  });
 }
 
 function describe(info: ProcessInfo): string {

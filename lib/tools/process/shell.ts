@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { Config } from "../../config/config.ts";
 import type { Captured } from "../../system/process/capture_output.ts";
 import type { ProcessResult } from "../../system/process/processes.ts";
 import { FLOOD_BYTES } from "../../system/process/run_command.ts";
@@ -30,10 +31,11 @@ export const shell = defineTool({
   }),
   textField: "command",
   check: ({ command }) => void tokenize(command),
+  admit: ({ command }, config) => void wordsOf(command, config),
   effects: ({ command }) => ({ command: tokenize(command) }),
   async run({ command }, context) {
-    const { shell: limits, allowed_commands: allowed } = context.config.security;
-    const words = allowedWords(command, context, { allowed, list: "[security] allowed_commands" });
+    const { shell: limits } = context.config.security;
+    const words = wordsOf(command, context.config);
     const result = await context.services.processes.run({
       words,
       scope: commandScope(context),
@@ -60,6 +62,13 @@ export const shell = defineTool({
     };
   },
 });
+
+function wordsOf(command: string, config: Config): readonly string[] {
+  return allowedWords(command, config, {
+    allowed: config.security.allowed_commands,
+    list: "[security] allowed_commands",
+  });
+}
 
 function statusOf({ ending }: ProcessResult): string {
   switch (ending.kind) {

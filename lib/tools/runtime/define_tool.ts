@@ -37,6 +37,8 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly textField?: keyof S["entries"] & string;
   /** What the schema cannot say, as the fields of each `op`. @throws {ToolError} `invalid_input` naming the field */
   readonly check?: (input: v.InferOutput<S>) => void;
+  /** What the configuration refuses whoever approves it, as a command that is not allowed. @throws {ToolError} */
+  readonly admit?: (input: v.InferOutput<S>, config: Config) => void;
   /** Default: nothing but what `access` says */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
@@ -69,6 +71,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
+      admit: (config) => definition.admit?.(input, config),
       // The door hands in the services that `needs` names
       run: (context) => definition.run(input, context as ContextWith<N>),
     };

@@ -41,6 +41,11 @@ export interface PreparedCall {
   /** May depend on the input */
   readonly access: Access;
   readonly effects: Effects;
+  /**
+   * Whether the newest configuration takes this very call, as a command that is not allowed: asked before anybody is asked to
+   * approve it. Default: it does. @throws {ToolError}
+   */
+  admit?(config: Config): void;
   run(context: ToolContext): Promise<ToolResult>;
 }
 

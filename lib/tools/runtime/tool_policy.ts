@@ -4,7 +4,7 @@ import { decide } from "../../guard/decide.ts";
 import type { Access, Decision } from "../../guard/decision.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
-/** What would happen to a call; `bad_input` when it cannot be prepared, with what `prepare` threw. */
+/** What would happen to a call; `bad_input` when it cannot be prepared or is not admitted, with what was thrown. */
 export type Judgement =
   | {
     readonly kind: "judged";
@@ -68,6 +68,8 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     judge(tool, input) {
       try {
         const prepared = tool.prepare(input);
+        // Nobody is asked about a call that cannot run
+        if (offUntil(tool) === undefined) prepared.admit?.(options.config());
         return { kind: "judged", decision: decideCall(tool, prepared), access: prepared.access, prepared };
       } catch (error) {
         // Of a tool that is off the input does not matter

@@ -49,6 +49,26 @@ test("the level decides: read_only denies, supervised asks, full runs", () =>
     assert.equal((await call("shell", "echo a")).ran, true);
   }));
 
+test("what the configuration refuses is refused before anybody is asked, at every level", () =>
+  withWorkspace({}, async (workspace) => {
+    for (const level of ["read_only", "supervised", "full"] as const) {
+      const { call } = benchOf(workspace, { autonomy: { level } });
+      const approver = () => assert.fail("nobody is asked");
+      for (
+        const [name, input] of [
+          ["shell", "rm x"],
+          ["shell", "echo a; ls"],
+          ["shell", `echo ${"x".repeat(200)}`],
+          ["process_tool", { op: "start", command: "rm x" }],
+        ] as const
+      ) {
+        const { ran, result } = await call(name, input, { approver });
+        assert.deepEqual([ran, result.isError], [false, true]);
+        assert.match(result.output, /allowed_commands|";" is refused|max_arg_length/);
+      }
+    }
+  }));
+
 test("an allowed command is matched whole, and nothing of the workspace is run", () =>
   withWorkspace({ ls: "#!/bin/sh\necho hijacked\n" }, async (workspace) => {
     const { call, configure } = benchOf(workspace);
