@@ -22,7 +22,9 @@ export function createWorkers({ maxWorkers }: { readonly maxWorkers: number }): 
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const abort = () => {
-      waiting.splice(waiting.indexOf(resolve), 1);
+      const at = waiting.indexOf(resolve);
+      // Its turn may just have come: then the thread is what sees the signal
+      if (at !== -1) waiting.splice(at, 1);
       reject(cancelError(signal));
     };
     waiting.push(resolve);
@@ -82,7 +84,8 @@ async function runThread({ module, input, transfer = [], maxHeapMb }: WorkerJob,
     reject(cancelError(signal));
   };
   worker.once("message", resolve);
-  worker.once("error", (error: Error & { readonly code?: string }) => {
+  // Every one is listened to: an error nobody hears would end the process
+  worker.on("error", (error: Error & { readonly code?: string }) => {
     const outOfMemory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
     reject(new WorkerError(outOfMemory ? "out_of_memory" : "broken", { cause: error }));
   });

@@ -25,8 +25,8 @@ const MAX_STREAM_BYTES = 67_108_864;
  * Source: ISO 32000-2, section 7.4
  */
 export function decodeStream(stream: PdfStream, reader: PdfReader, budget: WorkBudget): Uint8Array {
-  const filters = listOf(reader.get(stream.dict, stream.dict.entries.has("Filter") ? "Filter" : "F"));
-  const parameters = listOf(reader.get(stream.dict, stream.dict.entries.has("DecodeParms") ? "DecodeParms" : "DP"));
+  const filters = listOf(reader.get(stream.dict, "Filter"));
+  const parameters = listOf(reader.get(stream.dict, "DecodeParms"));
   if (filters.length > MAX_FILTERS) throw new DocumentError("document_invalid", "a part of it has too many filters");
   return filters.reduce<Uint8Array>((bytes, filter, i) => {
     const name = reader.resolve(filter);

@@ -1,17 +1,18 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { textString } from "./document_strings.ts";
-import { apply, IDENTITY, type Matrix, multiply, toMatrix } from "./matrix.ts";
+import { createMarkedText, type MarkedText } from "./marked_text.ts";
+import { IDENTITY, toMatrix } from "./matrix.ts";
 import type { PdfFile } from "./open_pdf.ts";
 import { isKeyword, parsePdfObject } from "./parse_pdf_object.ts";
 import { loadFont, type PdfFont } from "./pdf_font.ts";
 import { createLexer, isSpace, type PdfLexer } from "./pdf_lexer.ts";
-import { EMPTY_DICT, isKind, type PdfArray, type PdfDict, type PdfObject } from "./pdf_object.ts";
-import { createTextLayout, type Point } from "./text_layout.ts";
+import { EMPTY_DICT, isKind, type PdfDict, type PdfObject } from "./pdf_object.ts";
+import { createTextLayout } from "./text_layout.ts";
+import { createTextPen, START_STATE, type TextPen, type TextState } from "./text_pen.ts";
 
 const MAX_OPERANDS = 200;
 const MAX_OPERAND_PARTS = 500_000;
-const MAX_SAVED_STATES = 200;
 const MAX_FORM_DEPTH = 10;
 /** UTF-16 units of one page */
 const MAX_PAGE_TEXT = 1_000_000;
@@ -31,225 +32,38 @@ export interface PageTextOptions {
   readonly fonts: Map<PdfDict, PdfFont>;
 }
 
-/** Lasts beyond the saving and restoring of a text object. */
-interface State {
-  readonly matrix: Matrix;
-  readonly font: PdfFont | undefined;
-  readonly size: number;
-  readonly characterSpace: number;
-  readonly wordSpace: number;
-  /** 1 is the width of the font itself */
-  readonly stretch: number;
-  readonly leading: number;
-  readonly rise: number;
-}
-
-const START: State = {
-  matrix: IDENTITY,
-  font: undefined,
-  size: 1,
-  characterSpace: 0,
-  wordSpace: 0,
-  stretch: 1,
-  leading: 0,
-  rise: 0,
-};
-
-/** Text that stands for what is drawn inside its marks, as the letters of a word that is divided. */
-interface Replacement {
-  readonly text: string;
-  drawn: { readonly start: Point; end: Point; readonly size: number } | undefined;
+/** Contents that are run, and what their operators work on. */
+interface Contents {
+  readonly resources: PdfDict;
+  readonly pen: TextPen;
+  readonly marked: MarkedText;
+  readonly lexer: PdfLexer;
+  /** 0 for those of the page, 1 for those of a form in it */
+  readonly depth: number;
 }
 
 /**
  * The text that the operators of a page draw.
- * @throws {DocumentError} when the budget is used up
+ * @throws {DocumentError} when the budget is used up, or `document_invalid`
  * Source: ISO 32000-2, sections 7.8, 8.10 and 9.4
  */
-export function pageText(
-  contents: Uint8Array,
-  resources: PdfDict,
-  { file, budget, fonts }: PageTextOptions,
-): PageText {
+export function pageText(bytes: Uint8Array, resources: PdfDict, { file, budget, fonts }: PageTextOptions): PageText {
   const { reader } = file;
   const layout = createTextLayout();
   let unknown = 0;
   let pictures = 0;
 
-  const fontOf = (dict: PdfDict): PdfFont => {
-    const known = fonts.get(dict);
-    if (known !== undefined) return known;
-    const font = loadFont(dict, file, budget);
-    fonts.set(dict, font);
-    return font;
-  };
-
   const run = (
-    bytes: Uint8Array,
-    own: PdfDict,
-    { start, depth }: { readonly start: State; readonly depth: number },
+    contents: Uint8Array,
+    { own, start, depth }: { readonly own: PdfDict; readonly start: TextState; readonly depth: number },
   ): void => {
-    const lexer = createLexer(bytes);
-    const saved: State[] = [];
-    const marks: (Replacement | undefined)[] = [];
-    let state = start;
-    let textMatrix = IDENTITY;
-    let lineMatrix = IDENTITY;
+    const lexer = createLexer(contents);
+    const marked = createMarkedText(layout);
+    const pen = createTextPen(start, (drawn) => {
+      unknown += drawn.unknown;
+      marked.add(drawn);
+    });
     let operands: PdfObject[] = [];
-
-    const number = (index: number) => {
-      const value = operands[index];
-      return typeof value === "number" ? value : 0;
-    };
-    const moveLine = (x: number, y: number) => {
-      lineMatrix = multiply([1, 0, 0, 1, x, y], lineMatrix);
-      textMatrix = lineMatrix;
-    };
-    const advance = (by: number) => {
-      textMatrix = multiply([1, 0, 0, 1, by, 0], textMatrix);
-    };
-    const place = () => apply(multiply(textMatrix, state.matrix), { x: 0, y: state.rise });
-    const draw = (text: string, from: Point) => {
-      const [, , c, d] = multiply(textMatrix, state.matrix);
-      const piece = { start: from, end: place(), size: Math.abs(state.size) * Math.hypot(c, d) };
-      const replacement = marks.find((mark) => mark !== undefined);
-      if (replacement === undefined) layout.add({ ...piece, text });
-      else if (replacement.drawn === undefined) replacement.drawn = piece;
-      else replacement.drawn.end = piece.end;
-    };
-    const show = (object: PdfObject | undefined) => {
-      if (!isKind(object, "string") || state.font === undefined) return;
-      const from = place();
-      let text = "";
-      let width = 0;
-      for (const glyph of state.font.glyphs(object.bytes.slice(0, MAX_PAGE_TEXT))) {
-        if (glyph.text === undefined) unknown++;
-        else text += glyph.text;
-        width += glyph.width * state.size + state.characterSpace + (glyph.isSpace ? state.wordSpace : 0);
-      }
-      advance(width * state.stretch);
-      draw(text, from);
-    };
-    const showAll = (items: PdfObject | undefined) => {
-      if (!Array.isArray(items)) return;
-      for (const item of items as PdfArray) {
-        if (typeof item === "number") advance((-item / 1000) * state.size * state.stretch);
-        else show(item);
-      }
-    };
-    const endMark = () => {
-      const mark = marks.pop();
-      if (mark?.drawn !== undefined) layout.add({ ...mark.drawn, text: mark.text });
-    };
-    const external = (name: PdfObject | undefined) => {
-      if (!isKind(name, "name")) return;
-      const object = reader.get(reader.dict(own, "XObject") ?? EMPTY_DICT, name.name);
-      if (!isKind(object, "stream")) return;
-      if (reader.name(object.dict, "Subtype") === "Image") pictures++;
-      if (reader.name(object.dict, "Subtype") !== "Form" || depth >= MAX_FORM_DEPTH) return;
-      const matrix = multiply(
-        toMatrix(reader.array(object.dict, "Matrix").map((item) => reader.resolve(item))),
-        state.matrix,
-      );
-      run(file.decode(object), reader.dict(object.dict, "Resources") ?? own, {
-        start: { ...state, matrix },
-        depth: depth + 1,
-      });
-    };
-
-    const operate = (word: string): void => {
-      switch (word) {
-        case "q":
-          if (saved.length < MAX_SAVED_STATES) saved.push(state);
-          return;
-        case "Q":
-          state = saved.pop() ?? state;
-          return;
-        case "cm":
-          state = { ...state, matrix: multiply(toMatrix(operands), state.matrix) };
-          return;
-        case "BT":
-          textMatrix = lineMatrix = IDENTITY;
-          return;
-        case "Tf": {
-          const [name] = operands;
-          const dict = isKind(name, "name")
-            ? reader.dict(reader.dict(own, "Font") ?? EMPTY_DICT, name.name)
-            : undefined;
-          state = { ...state, font: dict === undefined ? undefined : fontOf(dict), size: number(1) };
-          return;
-        }
-        case "gs": {
-          const [name] = operands;
-          const dict = isKind(name, "name")
-            ? reader.dict(reader.dict(own, "ExtGState") ?? EMPTY_DICT, name.name)
-            : undefined;
-          const [font, size] = dict === undefined ? [] : reader.array(dict, "Font");
-          const found = reader.resolve(font);
-          if (isKind(found, "dict")) {
-            state = { ...state, font: fontOf(found), size: typeof size === "number" ? size : 1 };
-          }
-          return;
-        }
-        case "Tc":
-          state = { ...state, characterSpace: number(0) };
-          return;
-        case "Tw":
-          state = { ...state, wordSpace: number(0) };
-          return;
-        case "Tz":
-          state = { ...state, stretch: number(0) / 100 };
-          return;
-        case "TL":
-          state = { ...state, leading: number(0) };
-          return;
-        case "Ts":
-          state = { ...state, rise: number(0) };
-          return;
-        case "Td":
-          moveLine(number(0), number(1));
-          return;
-        case "TD":
-          state = { ...state, leading: -number(1) };
-          moveLine(number(0), number(1));
-          return;
-        case "Tm":
-          textMatrix = lineMatrix = toMatrix(operands);
-          return;
-        case "T*":
-          moveLine(0, -state.leading);
-          return;
-        case "Tj":
-          show(operands[0]);
-          return;
-        case "TJ":
-          showAll(operands[0]);
-          return;
-        case "'":
-          moveLine(0, -state.leading);
-          show(operands[0]);
-          return;
-        case '"':
-          state = { ...state, wordSpace: number(0), characterSpace: number(1) };
-          moveLine(0, -state.leading);
-          show(operands[2]);
-          return;
-        case "BMC":
-        case "BDC":
-          if (marks.length < MAX_SAVED_STATES) marks.push(replacementOf(operands[1], own));
-          return;
-        case "EMC":
-          endMark();
-          return;
-        case "Do":
-          external(operands[0]);
-          return;
-        case "ID":
-          skipPicture(lexer);
-          return;
-      }
-    };
-
     // What an operator works on is gone after it, so its parts are counted one operator at a time
     let kept = 0;
     const keep = (parts: number) => {
@@ -267,25 +81,124 @@ export function pageText(
       }
       if (object.word === "") break;
       budget.step(8);
-      operate(object.word);
+      operate(object.word, operands, { resources: own, pen, marked, lexer, depth });
       operands = [];
       kept = 0;
     }
-    while (marks.length > 0) endMark();
+    marked.close();
   };
 
-  const replacementOf = (properties: PdfObject | undefined, own: PdfDict): Replacement | undefined => {
-    const dict = isKind(properties, "name")
-      ? reader.dict(reader.dict(own, "Properties") ?? EMPTY_DICT, properties.name)
-      : isKind(properties, "dict")
-      ? properties
-      : undefined;
-    const text = dict === undefined ? undefined : reader.string(dict, "ActualText");
-    return text === undefined ? undefined : { text: textString(text), drawn: undefined };
+  /** A named resource of a kind. */
+  const named = (kind: string, name: PdfObject | undefined, { resources: own }: Contents): PdfObject =>
+    isKind(name, "name") ? reader.get(reader.dict(own, kind) ?? EMPTY_DICT, name.name) : null;
+
+  const fontOf = (object: PdfObject): PdfFont | undefined => {
+    if (!isKind(object, "dict")) return undefined;
+    const font = fonts.get(object) ?? loadFont(object, file, budget);
+    fonts.set(object, font);
+    return font;
   };
 
-  run(contents, resources, { start: START, depth: 0 });
+  const external = (object: PdfObject, { resources: own, pen, depth }: Contents): void => {
+    if (!isKind(object, "stream")) return;
+    const kind = reader.name(object.dict, "Subtype");
+    if (kind === "Image") pictures++;
+    if (kind !== "Form" || depth >= MAX_FORM_DEPTH) return;
+    pen.save();
+    pen.transform(toMatrix(reader.array(object.dict, "Matrix").map((item) => reader.resolve(item))));
+    const inner = reader.dict(object.dict, "Resources") ?? own;
+    run(file.decode(object), { own: inner, start: pen.state, depth: depth + 1 });
+    pen.restore();
+  };
+
+  /** The text that a mark's properties say, as the letters of a word that is divided. */
+  const replacementOf = (properties: PdfObject | undefined, contents: Contents): string | undefined => {
+    const dict = isKind(properties, "dict") ? properties : named("Properties", properties, contents);
+    const text = isKind(dict, "dict") ? reader.string(dict, "ActualText") : undefined;
+    return text === undefined ? undefined : textString(text);
+  };
+
+  const operate = (word: string, operands: readonly PdfObject[], contents: Contents): void => {
+    const { pen, marked } = contents;
+    const [first, second, third] = operands;
+    switch (word) {
+      case "q":
+        return pen.save();
+      case "Q":
+        return pen.restore();
+      case "cm":
+        return pen.transform(toMatrix(operands));
+      case "BT":
+        return pen.setTextMatrix(IDENTITY);
+      case "Tf":
+        return pen.set({ font: fontOf(named("Font", first, contents)), size: toNumber(second) });
+      case "gs": {
+        const settings = named("ExtGState", first, contents);
+        const [font, size] = isKind(settings, "dict") ? reader.array(settings, "Font") : [];
+        if (font !== undefined) pen.set({ font: fontOf(reader.resolve(font)), size: toNumber(size) });
+        return;
+      }
+      case "Tc":
+        return pen.set({ characterSpace: toNumber(first) });
+      case "Tw":
+        return pen.set({ wordSpace: toNumber(first) });
+      case "Tz":
+        return pen.set({ stretch: toNumber(first) / 100 });
+      case "TL":
+        return pen.set({ leading: toNumber(first) });
+      case "Ts":
+        return pen.set({ rise: toNumber(first) });
+      case "Td":
+        return pen.moveLine(toNumber(first), toNumber(second));
+      case "TD":
+        pen.set({ leading: -toNumber(second) });
+        return pen.moveLine(toNumber(first), toNumber(second));
+      case "Tm":
+        return pen.setTextMatrix(toMatrix(operands));
+      case "T*":
+        return pen.nextLine();
+      case "Tj":
+        return show(pen, first);
+      case "TJ":
+        return showAll(pen, first);
+      case "'":
+        pen.nextLine();
+        return show(pen, first);
+      case '"':
+        pen.set({ wordSpace: toNumber(first), characterSpace: toNumber(second) });
+        pen.nextLine();
+        return show(pen, third);
+      case "BMC":
+      case "BDC":
+        return marked.begin(replacementOf(second, contents));
+      case "EMC":
+        return marked.end();
+      case "Do":
+        return external(named("XObject", first, contents), contents);
+      case "ID":
+        return skipPicture(contents.lexer);
+    }
+  };
+
+  run(bytes, { own: resources, start: START_STATE, depth: 0 });
   return { text: layout.text(), unknown, pictures };
+}
+
+function show(pen: TextPen, object: PdfObject | undefined): void {
+  if (isKind(object, "string")) pen.show(object.bytes);
+}
+
+/** Strings, and between them numbers that move them closer. */
+function showAll(pen: TextPen, items: PdfObject | undefined): void {
+  if (!Array.isArray(items)) return;
+  for (const item of items as readonly PdfObject[]) {
+    if (typeof item === "number") pen.moveBack(item);
+    else show(pen, item);
+  }
+}
+
+function toNumber(object: PdfObject | undefined): number {
+  return typeof object === "number" ? object : 0;
 }
 
 /** A picture among the operators ends with `EI` between white space. */

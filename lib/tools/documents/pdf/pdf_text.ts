@@ -1,4 +1,4 @@
-import { DocumentError } from "../document_error.ts";
+import { DocumentError, type DocumentErrorCode } from "../document_error.ts";
 import { createTextOutput } from "../text_output.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { propertyText } from "./document_strings.ts";
@@ -11,6 +11,8 @@ import { isKind, type PdfDict } from "./pdf_object.ts";
 
 /** Pages read by one call */
 const MAX_PAGES = 200;
+/** What is wrong with a page alone */
+const LOCAL: readonly DocumentErrorCode[] = ["document_invalid", "document_unsupported"];
 
 /** The text of pages of a PDF document. */
 export interface PdfText {
@@ -96,7 +98,7 @@ function readPage(
     if (lines.length > 0) return { text: lines.join("\n"), unknown };
     return { text: pictures > 0 ? "[No text: the page is a picture, perhaps a scan]" : "[No text]", unknown };
   } catch (error) {
-    if (!(error instanceof DocumentError) || error.code !== "document_invalid") throw error;
+    if (!(error instanceof DocumentError) || !LOCAL.includes(error.code)) throw error;
     return { text: `[The page cannot be read: ${error.message}]`, unknown: 0 };
   }
 }
