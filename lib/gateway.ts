@@ -150,7 +150,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       controlToken: options.controlToken,
       log,
     });
-    const approvals = createApprovals({ store, clock, random, log, metrics });
+    const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
     closing.push(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }));
     const { gateway } = config();
     const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];

@@ -1,5 +1,5 @@
 import type { AuditRecord } from "../../lib/guard/audit/audit_chain.ts";
-import { AUDIT_TYPES } from "../../lib/guard/audit/audit_event.ts";
+import { AUDIT_TYPES, type AuditActor } from "../../lib/guard/audit/audit_event.ts";
 import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
 import { UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
@@ -89,15 +89,19 @@ function byOf(record: AuditRecord): string {
   switch (record.type) {
     case "decision":
     case "call":
-      return record.by.token_id === null ? record.by.via : `${record.by.via}:${record.by.token_id}`;
     case "approval":
     case "rule":
-      return record.by ?? "";
+      return actorOf(record.by);
     case "access_failures":
       return record.address ?? "";
     case "retention":
       return "";
   }
+}
+
+function actorOf(actor: AuditActor | null): string {
+  if (actor === null) return "";
+  return actor.token_id === null ? actor.via : `${actor.via}:${actor.token_id}`;
 }
 
 function whatOf(record: AuditRecord): string {

@@ -11,6 +11,7 @@ import {
   toRuleBody,
 } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import type { AuditAppend } from "./audit/audit.ts";
 
 const RULE_ID = /^rule_[0-9a-f]{32}$/;
 
@@ -22,7 +23,9 @@ export interface ApprovalRules extends Pick<Approvals, "remembered" | "rules" | 
   forgetRuns(before: string): Promise<void>;
 }
 
-export function createApprovalRules({ store, log }: { readonly store: Store; readonly log: Logger }): ApprovalRules {
+export function createApprovalRules(
+  { store, log, audit }: { readonly store: Store; readonly log: Logger; readonly audit: AuditAppend },
+): ApprovalRules {
   const rules = async (): Promise<readonly ApprovalRule[]> => {
     const stored = await store.scan(APPROVAL_RULES, {
       order: "created",
@@ -47,9 +50,21 @@ export function createApprovalRules({ store, log }: { readonly store: Store; rea
     rules,
     async revoke(ruleId, by) {
       if (!RULE_ID.test(ruleId)) return false;
-      const taken = await store.takeOnce(APPROVAL_RULES, ruleId);
-      if (taken !== undefined) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
-      return taken !== undefined;
+      const stored = await store.get(APPROVAL_RULES, ruleId);
+      if (stored === undefined) return false;
+      const { body, version } = stored;
+      const { tool, input_digest, decision } = parseRule(body);
+      const actor = { via: by.via, token_id: by.tokenId };
+      const taken = await audit(
+        { type: "rule", action: "revoked", rule_id: ruleId, tool, input_digest, decision, by: actor },
+        // The first one lets exactly one of several revoke it
+        [
+          { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body },
+          { op: "delete", collection: APPROVAL_RULES, key: ruleId },
+        ],
+      );
+      if (taken) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
+      return taken;
     },
     async forgetRuns(before) {
       for (const { id, scope, created_at } of await rules()) {

@@ -5,6 +5,7 @@ import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Store, Write } from "../storage/store.ts";
+import { approvalEvent } from "./approval_event.ts";
 import {
   APPROVALS,
   type KeptApproval,
@@ -15,7 +16,8 @@ import {
 } from "./approval_records.ts";
 import { notRemembered, settledBefore, tooManyRules, unknownApproval } from "./approval_refusals.ts";
 import { createApprovalRules, ruleOf } from "./approval_rules.ts";
-import { APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
+import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
+import type { AuditAppend } from "./audit/audit.ts";
 import { asksAlways } from "./decision.ts";
 import { createWaiters } from "./waiters.ts";
 
@@ -25,6 +27,8 @@ export interface CreateApprovalsOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly metrics: Metrics;
+  /** Told of every step, in one transaction with it */
+  readonly audit: AuditAppend;
 }
 
 /** An approval as it lies in the store. */
@@ -40,9 +44,9 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** The approvals over a store. */
 export function createApprovals(options: CreateApprovalsOptions): Approvals {
-  const { store, clock, random, log } = options;
+  const { store, clock, random, log, audit } = options;
   const waiters = createWaiters();
-  const rules = createApprovalRules({ store, log });
+  const rules = createApprovalRules({ store, log, audit });
   const counted = options.metrics.counter("postern_approvals_total", "Questions to a person that were settled", [
     "decision",
   ]);
@@ -55,11 +59,15 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
   };
 
   /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
-  const change = async (found: Found, next: Approval, writes: readonly Write[] = []): Promise<boolean> => {
+  const change = async (
+    found: Found,
+    next: Approval,
+    { by = null, writes = [] }: { readonly by?: Actor | null; readonly writes?: readonly Write[] } = {},
+  ): Promise<boolean> => {
     const { inputDigest, version } = found;
     const body = toApprovalBody({ approval: next, inputDigest });
     const settles = found.approval.status === "pending";
-    const written = await store.batch([
+    const written = await audit(approvalEvent(next, by), [
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },
       ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
       ...writes,
@@ -147,7 +155,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         used_at: null,
       };
       const key = approval.id;
-      await store.batch([
+      await audit(approvalEvent(approval, question.requestedBy), [
         { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, inputDigest }) },
         { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
       ]);
@@ -191,7 +199,9 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         remember,
         rule_id: rule?.id ?? null,
       };
-      if (!await change(found, next, writes)) throw settledBefore((await look(id))?.approval.status ?? "cancelled");
+      if (!await change(found, next, { by, writes })) {
+        throw settledBefore((await look(id))?.approval.status ?? "cancelled");
+      }
       return { approval: next, rule };
     },
 

@@ -6,6 +6,7 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 
@@ -25,7 +26,14 @@ test("whatever happens in whatever order: one use at most, of the right call, af
       const clock = createFakeClock();
       const store = createMemoryStore();
       const open = () =>
-        createApprovals({ store, clock, random: createSeededRandom(), log: SILENT, metrics: createMetrics() });
+        createApprovals({
+          store,
+          clock,
+          random: createSeededRandom(),
+          log: SILENT,
+          metrics: createMetrics(),
+          audit: createFakeAudit(store).append,
+        });
       let approvals = open();
       const asked = await approvals.ask({
         tool: "shell",

@@ -8,6 +8,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
+import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -35,7 +36,15 @@ const question = (more: Partial<ApprovalQuestion> = {}): ApprovalQuestion => ({
 function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
   const metrics = createMetrics();
-  const approvals = createApprovals({ store, clock, random: createSeededRandom(), log: SILENT, metrics });
+  const audit = createFakeAudit(store);
+  const approvals = createApprovals({
+    store,
+    clock,
+    random: createSeededRandom(),
+    log: SILENT,
+    metrics,
+    audit: audit.append,
+  });
   const ask = async (more: Partial<ApprovalQuestion> = {}) => {
     const asked = await approvals.ask(question(more));
     assert.ok(asked !== undefined);
@@ -43,7 +52,7 @@ function setUp(store: Store = createMemoryStore()) {
   };
   const counted = (decision: string) =>
     Number(new RegExp(`approvals_total\\{decision="${decision}"\\} (\\d+)`).exec(metrics.render())?.[1] ?? 0);
-  return { approvals, clock, store, ask, counted };
+  return { approvals, clock, store, ask, counted, audit };
 }
 
 const codeOf = async (work: Promise<unknown>) => {
@@ -259,3 +268,46 @@ test("a restart changes nothing: questions are still answerable, answers still c
     assert.equal((await approvals.rules()).length, 1);
     await second.close();
   }));
+
+test("every step of an approval is in the audit, with who took it, and a step that did not happen is not", async () => {
+  const { approvals, ask, audit, clock } = setUp();
+  const first = await ask();
+  await approvals.answer(first.id, { decision: "approve", remember: "always", note: "fine", by: BY });
+  await assert.rejects(approvals.answer(first.id, { decision: "deny", by: BY }));
+  await approvals.use(first.id, "digest-1");
+  await approvals.use(first.id, "digest-1");
+  const second = await ask();
+  await clock.advance(MINUTE);
+  await approvals.get(second.id);
+  const third = await ask();
+  await approvals.cancel(third.id);
+  const rule = (await approvals.rules())[0];
+  assert.ok(rule !== undefined);
+  await Promise.all([approvals.revoke(rule.id, BY), approvals.revoke(rule.id, BY)]);
+  assert.deepEqual(
+    audit.events.map((event) =>
+      event.type === "approval" || event.type === "rule" ? `${event.action} ${event.by?.via ?? "nobody"}` : event.type
+    ),
+    [
+      "asked http",
+      "approved http",
+      "used nobody",
+      "asked http",
+      "expired nobody",
+      "asked http",
+      "cancelled nobody",
+      "revoked http",
+    ],
+  );
+  const approved = audit.events[1];
+  assert.ok(approved?.type === "approval");
+  assert.deepEqual([approved.remember, approved.rule_id, approved.note], ["always", rule.id, "fine"]);
+});
+
+test("a step that cannot be told of does not happen", async () => {
+  const { approvals, ask, audit } = setUp();
+  const asked = await ask();
+  audit.fail(new Error("disk full"));
+  await assert.rejects(approvals.answer(asked.id, { decision: "approve", by: BY }), /disk full/);
+  assert.equal((await approvals.get(asked.id))?.status, "pending");
+});

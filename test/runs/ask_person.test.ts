@@ -8,6 +8,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { askPerson } from "../../lib/runs/ask_person.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { ask, only, readAll, supervised, type SupervisedOptions, typesOf } from "../support/supervised.ts";
@@ -29,6 +30,7 @@ function setUp(more: SupervisedOptions = {}) {
     random: createSeededRandom(7),
     log: SILENT,
     metrics: createMetrics(),
+    audit: createFakeAudit(store).append,
   });
   const { runs } = supervised(
     ({ messages }) => (messages.at(-1)?.role === "tool" ? "Done" : CALL),

@@ -1,8 +1,9 @@
 import type { Audit } from "../../lib/guard/audit/audit.ts";
 import { chainRecord, NO_HASH } from "../../lib/guard/audit/audit_chain.ts";
 import type { AuditEvent } from "../../lib/guard/audit/audit_event.ts";
+import type { Store } from "../../lib/storage/store.ts";
 
-/** An audit in memory that shows what it was told. Facts are not written. */
+/** An audit in memory that shows what it was told. Facts go to the store it is given. */
 export interface FakeAudit extends Audit {
   readonly events: AuditEvent[];
   /** Code and address of refused credentials */
@@ -11,7 +12,7 @@ export interface FakeAudit extends Audit {
   fail(error: Error): void;
 }
 
-export function createFakeAudit(): FakeAudit {
+export function createFakeAudit(store?: Store): FakeAudit {
   const events: AuditEvent[] = [];
   const refused: string[] = [];
   let failure: Error | undefined;
@@ -19,10 +20,11 @@ export function createFakeAudit(): FakeAudit {
     events,
     refused,
     fail: (error) => void (failure = error),
-    append(event) {
-      if (failure !== undefined) return Promise.reject(failure);
-      events.push(event);
-      return Promise.resolve(true);
+    async append(event, writes = []) {
+      if (failure !== undefined) throw failure;
+      const written = await store?.batch(writes) ?? true;
+      if (written) events.push(event);
+      return written;
     },
     list({ limit }) {
       const records = events.map((event, index) =>

@@ -58,6 +58,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   });
   const metrics = createMetrics();
   const store = createMemoryStore();
+  const audit = createFakeAudit(store);
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
   return {
@@ -81,8 +82,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       },
     },
     tickets: createFakeTickets(),
-    audit: createFakeAudit(),
-    approvals: createApprovals({ store, clock, random, log, metrics }),
+    audit,
+    approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
     tools: options.tools ?? createFakeTools(),
     agent: options.agent,
     startedAt: clock.now(),

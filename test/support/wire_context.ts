@@ -9,6 +9,7 @@ import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import { createFakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 
@@ -43,6 +44,7 @@ export function createWireContext(
     redact: (text) => text,
   });
   const random = createSeededRandom();
+  const store = createMemoryStore();
   const metrics = createMetrics();
   const services: Partial<Services> = {
     version: "0.0.0",
@@ -50,7 +52,7 @@ export function createWireContext(
     random,
     log,
     metrics,
-    approvals: createApprovals({ store: createMemoryStore(), clock, random, log, metrics }),
+    approvals: createApprovals({ store, clock, random, log, metrics, audit: createFakeAudit(store).append }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
     tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],

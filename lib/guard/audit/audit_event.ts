@@ -57,22 +57,23 @@ export interface ApprovalEvent extends AuditPlace {
   readonly tool: string;
   /** What the approval is bound to */
   readonly digest: string;
-  /** Id of the token; null: without one, or nobody, as for an expiry */
-  readonly by: string | null;
-  readonly remember?: string | null | undefined;
-  readonly note?: string | null | undefined;
+  /** null: nobody, as for an expiry */
+  readonly by: AuditActor | null;
+  readonly remember: string | null;
+  /** The rule that the answer stored */
+  readonly rule_id: string | null;
+  readonly note: string | null;
 }
 
-/** A remembered approval was stored or revoked. */
+/** A remembered answer was revoked. */
 export interface RuleEvent {
   readonly type: "rule";
-  readonly action: "stored" | "revoked";
+  readonly action: "revoked";
   readonly rule_id: string;
   readonly tool: string;
   readonly input_digest: string;
   readonly decision: "approve" | "deny";
-  /** Id of the token; null without one, or where it is not known */
-  readonly by: string | null;
+  readonly by: AuditActor;
 }
 
 /** Refused credentials of one address within one minute. */
