@@ -8,6 +8,9 @@ import type { JsonSchema, ObjectJsonSchema } from "../../lib/base/records/json_s
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { TOOLS } from "../contract/tools.ts";
+import { createToolBench } from "../support/tool_bench.ts";
+import { schemaFaults } from "../support/schema_faults.ts";
+import { withWorkspace } from "../support/workspace.ts";
 
 test("the tools are those of the table", () => {
   assert.deepEqual(BUILTIN_TOOLS.map((tool) => tool.name).sort(), Object.keys(TOOLS).sort());
@@ -18,6 +21,29 @@ test("with the default configuration exactly the tools that are always enabled a
   const on = BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(config)).map((tool) => tool.name);
   assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled === "always").sort());
 });
+
+test("bad input comes back from the door as an error result, and nobody is asked", () =>
+  withWorkspace({}, async ({ root }) => {
+    const { call } = createToolBench({ root, config: { write_file: { enabled: true } } });
+    const approver = () => assert.fail("nobody is asked");
+    for (const { name, inputSchema } of BUILTIN_TOOLS) {
+      const field = Object.keys(inputSchema?.properties ?? {})[0] ?? "";
+      const inputs = [
+        "",
+        "{}x".repeat(4_000_000),
+        `{"${field}":${"[".repeat(10_000)}${"]".repeat(10_000)}}`,
+        `{"${field}":{"a":1}}`,
+        `{"${field}":7}`,
+        '{"colour":1}',
+      ];
+      for (const input of inputs) {
+        const { ran, result } = await call(name, input, { approver });
+        assert.deepEqual([ran, result.isError], [false, true], `${name} ${input.slice(0, 40)}`);
+        assert.match(result.output, new RegExp(`^Cannot call "${name}": .*[^.]$`, "s"));
+        assert.ok(result.output.length < 1500, "it repeats the input");
+      }
+    }
+  }));
 
 for (const tool of BUILTIN_TOOLS) {
   const row = TOOLS[tool.name];
@@ -57,14 +83,8 @@ for (const tool of BUILTIN_TOOLS) {
   test(`${tool.name}: the schema is one that OpenAI, Anthropic and a validator take`, () => {
     assert.match(tool.name, /^[a-z][a-z0-9_]{0,63}$/);
     assert.ok(tool.description.length >= 20 && tool.description.length <= 1024);
-    assert.equal(schema.type, "object");
-    assert.equal(schema.additionalProperties, false);
-    for (const keyword of ["anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "$schema"]) {
-      assert.ok(!(keyword in schema), keyword);
-    }
-    eachProperty(schema, (property, name) => assert.equal(typeof property.description, "string", name));
-    // The validator's own schema type is wider than ours
-    const validator = new Validator(JSON.parse(JSON.stringify(schema)), "2020-12");
+    assert.deepEqual(schemaFaults(schema), []);
+    const validator = validatorOf(schema);
     assert.equal(validator.validate(row.sample).valid, true);
     assert.equal(validator.validate({ ...row.sample, unknown: 1 }).valid, false);
     for (const field of required) assert.equal(validator.validate(without(row.sample, field)).valid, false, field);
@@ -90,6 +110,40 @@ for (const tool of BUILTIN_TOOLS) {
     if (row.textField === undefined) {
       for (const input of ["text", "[1]", '"text"', "{", "null", "1"]) {
         assert.equal(refusal(input).code, "invalid_input", input);
+      }
+    }
+  });
+
+  test(`${tool.name}: what the schema refuses is refused, naming the field, and what it takes is not refused by type`, () => {
+    const validator = validatorOf(schema);
+    const values: readonly unknown[] = [
+      "",
+      " ",
+      0,
+      -1,
+      1.5,
+      1e300,
+      true,
+      [],
+      [""],
+      [[]],
+      [1],
+      {},
+      { a: 1 },
+      "x".repeat(70_000),
+    ];
+    for (const field of Object.keys(schema.properties)) {
+      for (const value of values) {
+        const input = { ...row.sample, [field]: value };
+        if (!validator.validate(input).valid) {
+          const { code, message } = refusal(input);
+          assert.equal(code, "invalid_input");
+          assert.ok(message.includes(`"${field}`), `${field} = ${JSON.stringify(value).slice(0, 40)}: ${message}`);
+        } else {
+          // The fields of one operation and the meaning of a text are not in the schema
+          const message = attempt(tool, JSON.stringify(input));
+          assert.doesNotMatch(message, /must be (a )?(string|number|boolean|array|object)/i, field);
+        }
       }
     }
   });
@@ -145,13 +199,9 @@ function schemaOf(tool: Tool): ObjectJsonSchema {
   return tool.inputSchema;
 }
 
-function eachProperty(schema: JsonSchema, visit: (property: JsonSchema, name: string) => void): void {
-  const { properties, items } = schema as { properties?: Record<string, JsonSchema>; items?: JsonSchema };
-  for (const [name, property] of Object.entries(properties ?? {})) {
-    visit(property, name);
-    eachProperty(property, visit);
-  }
-  if (items !== undefined) eachProperty(items, visit);
+/** The validator's own schema type is wider than ours. */
+function validatorOf(schema: JsonSchema): Validator {
+  return new Validator(JSON.parse(JSON.stringify(schema)), "2020-12");
 }
 
 function without(sample: Readonly<Record<string, unknown>>, field: string): Record<string, unknown> {
