@@ -1,6 +1,21 @@
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import process from "node:process";
+import { test } from "node:test";
+
+/** A test that needs git, and perhaps another program; where one is missing it is skipped. */
+export function gitTest(name: string, run: () => Promise<void>, alsoNeeds: readonly string[] = []): void {
+  const missing = ["git", ...alsoNeeds].find((program) => !isThere(program));
+  test(name, { skip: missing === undefined ? false : `${missing} is not installed` }, run);
+}
+
+const known = new Map<string, boolean>();
+
+function isThere(program: string): boolean {
+  const there = known.get(program) ?? spawnSync(program, ["version"]).status === 0;
+  known.set(program, there);
+  return there;
+}
 
 /** Git of the test itself, with no configuration but the repository's; throws when it fails. */
 export function git(folder: string, ...args: readonly string[]): string {

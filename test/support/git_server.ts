@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type IncomingMessage } from "node:http";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -26,6 +27,8 @@ export interface GitServerOptions {
   readonly credentials?: string;
   /** Answers each request with a redirect to there */
   readonly redirectTo?: string;
+  /** Serves HTTPS with this key and certificate, in PEM */
+  readonly tls?: { readonly key: string; readonly cert: string };
   /** Never answers */
   readonly silent?: boolean;
 }
@@ -40,7 +43,7 @@ export async function withGitServer(
   git(parent, "init", "-q", "--bare", "-b", "main", folder);
   git(folder, "config", "http.receivepack", "true");
   const requests: string[] = [];
-  const server = createServer(async (request, response) => {
+  const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const { authorization } = request.headers;
     requests.push(`${request.method} ${request.url}${authorization === undefined ? "" : ` ${authorization}`}`);
     const expected = `Basic ${Buffer.from(options.credentials ?? "").toString("base64")}`;
@@ -53,13 +56,14 @@ export async function withGitServer(
       const { status, headers, body } = await backend(request, parent);
       response.writeHead(status, headers).end(body);
     }
-  });
+  };
+  const server = options.tls === undefined ? createServer(answer) : createTlsServer(options.tls, answer);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   // A TCP server has an address of this shape
   const { port } = server.address() as AddressInfo;
   try {
     await use({
-      url: `http://127.0.0.1:${port}/repository.git`,
+      url: `http${options.tls === undefined ? "" : "s"}://127.0.0.1:${port}/repository.git`,
       folder,
       requests,
       push: (from) => void git(from, "push", "-q", folder, "main"),
@@ -100,6 +104,8 @@ async function backend(request: IncomingMessage, root: string) {
     },
     stdio: ["pipe", "pipe", "ignore"],
   });
+  // It may answer without reading what was sent
+  child.stdin.on("error", () => {});
   const sent: Uint8Array[] = [];
   for await (const chunk of request) sent.push(chunk);
   child.stdin.end(Buffer.concat(sent));

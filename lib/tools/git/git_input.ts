@@ -41,7 +41,7 @@ export const gitInput = v.strictObject({
     256,
     "diff, log, show, checkout: a commit as HEAD~1, a branch, tag or hash; diff and log also from..to; show also HEAD:file. log with stash lists the stashes; stash with stash@{0} brings that one back",
   ),
-  message: text(32_768, "commit, stash: the message. commit needs it"),
+  message: text(16_384, "commit, stash: the message. commit needs it"),
   branch: text(
     250,
     "checkout: the branch to switch to, made new where rev is given too; push, pull: the branch at the remote. Default: the current one",

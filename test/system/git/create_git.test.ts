@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { createGit } from "../../../lib/system/git/create_git.ts";
 import type { OpenOptions } from "../../../lib/system/git/git.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
-import { initRepository } from "../../support/git_fixture.ts";
+import { gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const captured = (text: string) => ({ text, bytes: text.length, truncated: false });

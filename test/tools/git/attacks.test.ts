@@ -12,10 +12,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import process from "node:process";
-import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { git, initRepository } from "../../support/git_fixture.ts";
+import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { GIT_ON, type RepositoryWorkspace, withRepository } from "../../support/with_repository.ts";
 
 const SECRET = "outside: this must never be read";

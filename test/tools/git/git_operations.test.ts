@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
-import { git, initRepository } from "../../support/git_fixture.ts";
+import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { GIT_ON, withRepository } from "../../support/with_repository.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { test } from "node:test";
 import { createToolBench } from "../../support/tool_bench.ts";
-import { git, initRepository } from "../../support/git_fixture.ts";
+import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { withGitServer } from "../../support/git_server.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
@@ -34,10 +33,11 @@ const HOSTILE: readonly Hostile[] = [
     name: "filters with an equals sign, a dot, blanks and upper case in their names",
     refuses: CONTENT,
     config: (run) =>
-      ["a=b", "a=b.c", "X", "é"].map((name) => `[FILTER "${name}"]\nCLEAN = ${run}; cat\nsmudge = ${run}; cat`).join(
-        "\n",
-      ),
-    attributes: "a.txt filter=a=b\nb.txt filter=a=b.c\nc.txt filter=X\n*.sh filter=é",
+      ["a=b", "a=b.c", "X", "é", ""].map((name) => `[FILTER "${name}"]\nCLEAN = ${run}; cat\nsmudge = ${run}; cat`)
+        .join(
+          "\n",
+        ),
+    attributes: "a.txt filter=a=b\nb.txt filter=a=b.c\nc.txt filter=X\n*.sh filter=é\n*.md filter=",
   },
   {
     name: "filter.process",

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { git } from "../../support/git_fixture.ts";
+import { git, gitTest as test } from "../../support/git_fixture.ts";
 import { withGitServer } from "../../support/git_server.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import type { ConfigChanges } from "../../support/tool_bench.ts";
@@ -252,3 +252,39 @@ test("a remote that never answers ends with the call's signal", () =>
       await assert.rejects(pulling, CancelError);
       assert.equal(existsSync(path(".git/index.lock")), false);
     }, { config: LOOPBACK }), { silent: true }));
+
+test(
+  "a certificate nobody vouches for ends the call before anything is sent",
+  () =>
+    withTemporaryFolder(async (folder) => {
+      const [key, cert] = [join(folder, "key"), join(folder, "cert")];
+      const subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"];
+      const args = [
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        ...subject,
+        "-keyout",
+        key,
+        "-out",
+        cert,
+      ];
+      execFileSync("openssl", args, { stdio: "ignore" });
+      await withGitServer((server) =>
+        withRepository({ "a.txt": "one\n" }, async ({ root, refused, bench }) => {
+          git(root, "remote", "add", "origin", server.url);
+          for (const sandbox of ["off", "auto"] as const) {
+            bench.configure({ ...LOOPBACK, shell: { sandbox } });
+            for (const op of ["push", "pull"]) assert.match(await refused({ op }), /certificate/i);
+          }
+          git(root, "config", "http.sslVerify", "false");
+          assert.match(await refused({ op: "pull" }), /has the key "http\.sslverify"/);
+          assert.deepEqual(server.requests, []);
+        }), { tls: { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") } });
+    }),
+  ["openssl"],
+);
