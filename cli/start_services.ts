@@ -1,5 +1,5 @@
 import { VERSION } from "../lib/base/version.ts";
-import { prepareDataDir, userConfigFile } from "../lib/config/folders.ts";
+import { prepareDataDir } from "../lib/config/folders.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { createServices, type GatewayServices } from "../lib/gateway.ts";
 import type { CommandContext } from "./command.ts";
@@ -22,8 +22,7 @@ export async function startServices({ io }: CommandContext, options: StartOption
     config: loaded.config,
     dataDir: loaded.dataDir,
     workspaceRoot: loaded.workspace,
-    // Where there is none yet, the agent must not be able to write the one that the next start would read
-    configFile: loaded.file?.path ?? userConfigFile(io),
+    ownPaths: loaded.ownPaths,
     home: io.home,
     environment: io.env,
     version: VERSION,

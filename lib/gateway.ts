@@ -12,7 +12,7 @@ import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
-import { knownSecrets } from "./config/secrets.ts";
+import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Approvals } from "./guard/approvals.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
@@ -42,7 +42,7 @@ import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
 
-/** Threads for documents at once: one may hold half a gigabyte */
+/** Threads for documents at once: one may hold hundreds of megabytes */
 const MAX_WORKERS = 2;
 
 /** `draining` once a shutdown began, `degraded` while storage, audit or log cannot be written (DESIGN.md section 2). */
@@ -90,8 +90,8 @@ export interface ServicesOptions {
   readonly dataDir: string;
   /** Absolute: the folder the agent works in */
   readonly workspaceRoot: string;
-  /** Absolute; undefined when no file was read */
-  readonly configFile?: string | undefined;
+  /** Further paths that no tool may touch beside the data directory: configuration files. Absolute. Default: none */
+  readonly ownPaths?: readonly string[];
   /** The user's home folder */
   readonly home: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -118,7 +118,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
   const clock = options.clock ?? systemClock;
   const random = options.random ?? createSystemRandom();
   const config = () => options.config;
-  const redactor = createRedactor([...knownSecrets(options.config, environment), options.controlToken ?? ""]);
+  const redactor = createRedactor([
+    ...knownSecrets(options.config, environment),
+    ...await secretsOfFiles(options.config),
+    options.controlToken ?? "",
+  ]);
   const log = createLogger({
     level: config().logging.level,
     now: clock.now,
@@ -153,10 +157,17 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
     closing.push(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }));
     const { gateway } = config();
-    const ownPaths = [dataDir, ...(options.configFile === undefined ? [] : [options.configFile])];
+    const ownPaths = [...new Set([dataDir, ...options.ownPaths ?? []])];
     const commands = createCommandLookup();
     const marker = await loadMarker({ store, random, dataDir });
-    const processes = createProcesses({ commands, clock, home, ownPaths, marker: marker.text });
+    const processes = createProcesses({
+      commands,
+      clock,
+      home,
+      ownPaths,
+      marker: marker.text,
+      redact: redactor.part,
+    });
     closing.push(() => processes.close());
     const workers = createWorkers({ maxWorkers: MAX_WORKERS });
     closing.push(() => workers.close());

@@ -1,5 +1,4 @@
 import { ToolError } from "../../lib/base/errors.ts";
-import { userConfigFile } from "../../lib/config/folders.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
@@ -27,14 +26,14 @@ export const policyExplainCommand = defineCliCommand({
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
   async run(context, { tool: name, input = "{}" }) {
-    const { config, dataDir, workspace, file } = await context.loadConfig();
+    const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
     const tool = findTool(BUILTIN_TOOLS, name);
     const running = context.flags.workspace === undefined ? await readControlFile(dataDir) : undefined;
     const policy = createToolPolicy({
       config: () => config,
       workspaceRoot: running?.workspace ?? workspace,
       home: context.io.home,
-      ownPaths: [dataDir, file?.path ?? userConfigFile(context.io)],
+      ownPaths,
     });
     const judged = policy.judge(tool, await readInput(input, context.io));
     if (judged.kind === "bad_input") {

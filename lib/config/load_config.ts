@@ -4,7 +4,7 @@ import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
-import { type Place, resolvePath, userDataDir } from "./folders.ts";
+import { type Place, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
 import { type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import { type LocatedKeys, locateKeys } from "./locate_keys.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
@@ -36,6 +36,11 @@ export interface LoadedConfig {
   readonly file: FoundConfig | undefined;
   readonly dataDir: string;
   readonly workspace: string;
+  /**
+   * What no tool may touch: the data directory and the file in use, and what a start without flags would use: the user's own
+   * data directory, with the list of accepted files, and the folder of the user's file. Absolute
+   */
+  readonly ownPaths: readonly string[];
   /** By key text; a key that is not in it has its default */
   readonly sources: ReadonlyMap<string, GivenBy>;
 }
@@ -62,6 +67,14 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
     file,
     dataDir,
     workspace,
+    ownPaths: [
+      ...new Set([
+        dataDir,
+        userDataDir(options),
+        dirname(userConfigFile(options)),
+        ...(file === undefined ? [] : [file.path]),
+      ]),
+    ],
     sources: new Map<string, GivenBy>([
       ...sourcesOf(fromFile, "file"),
       ...sourcesOf(environment.table, "environment"),

@@ -65,13 +65,27 @@ test("a tool that is off says so in the same words everywhere", () =>
   }));
 
 test("Postern's own data and configuration are forbidden", () =>
-  onMachine(async ({ run, cwd, dataDir }) => {
+  onMachine(async ({ run, cwd, home, dataDir }) => {
     const file = join(cwd, "own.toml");
+    const other = join(home, "other");
+    const own = [
+      join(dataDir, "postern.db"),
+      join(dataDir, "trusted_configs.json"),
+      join(home, ".config/postern/postern.toml"),
+    ];
+    const denied = async (paths: readonly string[], flags: readonly string[]) => {
+      for (const path of paths) {
+        const { stdout } = await run(["policy", "explain", "read_file", "--input", path, ...flags]);
+        assert.match(stdout, /^deny\n.* lies in the forbidden path .*; no setting allows /, `${path} ${flags}`);
+      }
+    };
+    await denied(own, []);
     writeFileSync(file, "");
-    for (const path of [join(dataDir, "postern.db"), file]) {
-      const { stdout } = await run(["policy", "explain", "read_file", "--input", path, "--config", file]);
-      assert.match(stdout, /^deny\n.* lies in the forbidden path .*; no setting allows /, path);
-    }
+    await denied([...own, file], ["--config", file]);
+    await denied([...own, file, join(other, "postern.db")], ["--config", file, "--data-dir", other]);
+    writeFileSync(join(cwd, "postern.toml"), 'data_dir = "elsewhere"\n');
+    assert.equal((await run(["trust"])).code, 0);
+    await denied([...own, join(cwd, "postern.toml"), join(cwd, "elsewhere/postern.db")], []);
   }));
 
 test("the input may be text, a file or standard input; one that cannot be prepared says why", () =>
