@@ -9,48 +9,61 @@ export interface Redactor {
   /** Makes `secret` known; shorter than 8 bytes is ignored, a repeated one too */
   add(secret: string): void;
   readonly redact: (text: string) => string;
-  /** Redacts a text that comes in pieces */
-  stream(): RedactStream;
+  /** Redacts a part of an output that is shown in parts: a secret that lies across the border is masked on both sides */
+  readonly part: RedactPart;
 }
 
-/** One text in pieces: a secret that lies across two of them is masked as well. */
-export interface RedactStream {
-  /** The text that is settled; the end of what came stays behind while it may be the begin of a secret */
-  write(piece: string): string;
-  /** What stayed behind; empty when that was cut from the rest of its secret, as `isCut` says */
-  end(isCut?: boolean): string;
+/** What showing an output in parts needs. All numbers are bytes. */
+export interface RedactPart {
+  /** The bytes `from`-`to`, masked where a secret lies in them as a whole or in part */
+  redact(bytes: Uint8Array, part: { readonly from: number; readonly to: number }): Uint8Array;
+  /** How much of the end may be the begin of a secret, whose rest has not come yet */
+  pending(bytes: Uint8Array): number;
+  /** How far before and after a part its secrets may reach */
+  reach(): number;
 }
 
 /** A redactor that starts with these secrets. DESIGN.md section 10. */
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
   const known = new Set<string>();
+  /** The forms as bytes, each a character */
+  const binary = new Set<string>();
   let pattern: RegExp | undefined;
-  let whole: RegExp | undefined;
+  let wholeBinary: RegExp | undefined;
+  let binaryPattern: RegExp | undefined;
+  let reach = 0;
   const redactor: Redactor = {
     add(secret) {
       if (Buffer.byteLength(secret) < MIN_SECRET_BYTES) return;
       const before = known.size;
       for (const form of formsOf(secret)) known.add(form);
       if (known.size === before) return;
-      whole = toPattern(known);
-      pattern = toPattern([...known].flatMap((form) => [form, ...halvesOf(form)]));
+      for (const form of known) binary.add(Buffer.from(form).toString("latin1"));
+      reach = Math.max(...[...binary].map((form) => form.length));
+      pattern = toPattern(withHalves(known));
+      wholeBinary = toPattern(binary);
+      binaryPattern = toPattern(withHalves(binary));
     },
     redact: (text) => (pattern === undefined || text.length < MIN_SECRET_BYTES ? text : text.replace(pattern, MASK)),
-    stream() {
-      let held = "";
-      return {
-        write(piece) {
-          const text = held + piece;
-          const length = text.length - heldLength(text, whole, known);
-          held = text.slice(length);
-          return redactor.redact(text.slice(0, length));
-        },
-        end(isCut = false) {
-          const rest = isCut ? "" : redactor.redact(held);
-          held = "";
-          return rest;
-        },
-      };
+    part: {
+      redact(bytes, { from, to }) {
+        if (binaryPattern === undefined) return bytes.subarray(from, to);
+        const start = Math.max(0, from - reach);
+        const text = toBinary(bytes.subarray(start, to + reach));
+        let shown = "";
+        let at = from - start;
+        for (const { index, 0: { length } } of text.matchAll(binaryPattern)) {
+          if (index + length <= at) continue;
+          if (index >= to - start) break;
+          shown += text.slice(at, Math.max(at, index)) + MASK;
+          at = index + length;
+        }
+        return Buffer.from(shown + text.slice(at, Math.max(at, to - start)), "latin1");
+      },
+      pending(bytes) {
+        return wholeBinary === undefined ? 0 : pendingLength(toBinary(bytes.subarray(-2 * reach)), wholeBinary, binary);
+      },
+      reach: () => reach,
     },
   };
   for (const secret of secrets) redactor.add(secret);
@@ -63,20 +76,26 @@ function toPattern(texts: Iterable<string>): RegExp {
   return new RegExp(all.map((text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&")).join("|"), "g");
 }
 
-function halvesOf(form: string): string[] {
-  const middle = Math.ceil(form.length / 2);
-  return form.length < MIN_HALVED ? [] : [form.slice(0, middle), form.slice(-middle)];
+function withHalves(forms: Iterable<string>): string[] {
+  return [...forms].flatMap((form) => {
+    const middle = Math.ceil(form.length / 2);
+    return form.length < MIN_HALVED ? [form] : [form, form.slice(0, middle), form.slice(-middle)];
+  });
+}
+
+function toBinary(bytes: Uint8Array): string {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("latin1");
 }
 
 /** How much of the end of a text, after the last whole secret in it, a secret may begin with. */
-function heldLength(text: string, whole: RegExp | undefined, forms: ReadonlySet<string>): number {
-  if (whole === undefined) return 0;
+function pendingLength(text: string, whole: RegExp, forms: ReadonlySet<string>): number {
   let from = 0;
   for (const match of text.matchAll(whole)) from = match.index + match[0].length;
+  const last = text.charCodeAt(text.length - 1);
   let longest = 0;
   for (const form of forms) {
     for (let length = Math.min(form.length - 1, text.length - from); length > longest; length--) {
-      if (text.endsWith(form.slice(0, length))) longest = length;
+      if (form.charCodeAt(length - 1) === last && text.endsWith(form.slice(0, length))) longest = length;
     }
   }
   return longest;

@@ -1,7 +1,9 @@
+import { readFile, stat } from "node:fs/promises";
 import type { Config } from "./config.ts";
 import type { KeyPath } from "./key_path.ts";
 
 const MASK = "***";
+const MAX_KEY_FILE_BYTES = 65_536;
 const SECRET_KEYS = [/^gateway\.node_control\.auth_token$/, /^mcp\.servers\..+\.(env|headers)(\.|$)/];
 /** Keys that name where a secret is: people put the secret itself there by mistake. */
 const NEARLY_SECRET_KEYS =
@@ -10,6 +12,9 @@ const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]*:\/\/)([^/?#@\s]*)@/gi;
 /** As `--api-key value` and `--api-key=value` */
 const SECRET_FLAG = /^--?[\w-]*(?:key|token|secret|password)[\w-]*(=|$)/i;
 const QUERY_SECRET = /([?&][^=&#\s]*(?:key|token|secret|password|sig)[^=&#\s]*=)[^&#\s]*/gi;
+/** Names of environment variables whose value is a secret, whatever it is for. */
+const SECRET_NAME =
+  /(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:^|_|api|access|private|secret)key|_pat)$/i;
 /** Keys of the vendors, read without being named in the configuration. */
 const VENDOR_KEYS = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "POSTERN_TOKEN"];
 
@@ -31,19 +36,35 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, maskSecrets(item, [...path, key])])) as T;
 }
 
-/** The values that are secret under this configuration, for the redactor: tokens of the file and keys of the environment. */
+/**
+ * The values that are secret under this configuration, for the redactor: tokens, headers and credentials of the file, what the
+ * environment holds under the names of the file, and under names that say themselves what they hold, as `GITHUB_TOKEN`.
+ */
 export function knownSecrets(config: Config, env: Readonly<Record<string, string | undefined>>): readonly string[] {
-  const names = new Set([...VENDOR_KEYS, ...environmentNames(config)]);
+  const named = new Set([...VENDOR_KEYS, ...environmentNames(config)]);
   const servers = Object.values(config.mcp.servers).flatMap((
     server,
-  ) => [...Object.values(server.env), ...Object.values(server.headers)]);
-  const values = [
-    config.gateway.node_control.auth_token,
-    ...servers,
-    ...passwordsIn(config),
-    ...[...names].map((name) => env[name] ?? ""),
-  ];
-  return values.filter((value) => value !== "");
+  ) => [...Object.values(server.env), ...Object.values(server.headers), ...secretArguments(server.args)]);
+  const values = [config.gateway.node_control.auth_token, ...servers, ...addressSecrets(config)];
+  for (const [name, value = ""] of Object.entries(env)) {
+    if (named.has(name) || SECRET_NAME.test(name)) values.push(value);
+    values.push(...addressSecrets(value));
+  }
+  // Of `Bearer ...` the last word is the secret
+  const known = values.flatMap((value) => [value, value.trim(), value.trim().split(/\s/).at(-1) ?? ""]);
+  return [...new Set(known)].filter((value) => value !== "");
+}
+
+/** The keys in the files that a configuration names; a file that cannot be read gives none: whoever needs its key says so. */
+export async function secretsOfFiles(config: Config): Promise<readonly string[]> {
+  const paths = [config.provider, ...Object.values(config.providers)].map(({ api_key_file }) => api_key_file);
+  const texts = await Promise.all(
+    paths.filter((path) => path !== "").map(async (path) => {
+      const found = await stat(path);
+      return found.isFile() && found.size <= MAX_KEY_FILE_BYTES ? await readFile(path, "utf8") : "";
+    }).map((reading) => reading.catch(() => "")),
+  );
+  return texts.map((text) => text.trim()).filter((text) => text !== "");
 }
 
 function maskArguments(values: readonly unknown[]): readonly unknown[] {
@@ -67,12 +88,26 @@ function environmentNames(value: unknown): string[] {
   );
 }
 
-function passwordsIn(value: unknown): string[] {
-  if (typeof value === "string") {
-    const password = URL.canParse(value) ? new URL(value).password : "";
-    return password === "" ? [] : [password, decode(password)];
+/** What follows `--api-key` or stands in `--api-key=`. */
+function secretArguments(values: readonly string[]): string[] {
+  return values.flatMap((text, index) => {
+    if (SECRET_FLAG.exec(values[index - 1] ?? "")?.[1] === "") return [text];
+    const flag = SECRET_FLAG.exec(text);
+    return flag?.[1] === "=" ? [text.slice(flag[0].length)] : [];
+  });
+}
+
+/** Credentials inside the addresses of a value: passwords, user names without one, secrets of the query. */
+function addressSecrets(value: unknown): string[] {
+  if (typeof value !== "string") {
+    return value !== null && typeof value === "object" ? Object.values(value).flatMap(addressSecrets) : [];
   }
-  return value !== null && typeof value === "object" ? Object.values(value).flatMap(passwordsIn) : [];
+  const url = value.includes("://") ? URL.parse(value) : null;
+  if (url === null) return [];
+  const { username, password, search } = url;
+  const queried = [...search.matchAll(QUERY_SECRET)].map(([text, name = ""]) => text.slice(name.length));
+  const found = [password, password === "" ? username : "", ...queried];
+  return found.filter((secret) => secret !== "").flatMap((secret) => [secret, decode(secret)]);
 }
 
 function decode(text: string): string {

@@ -1,4 +1,5 @@
 import { ProviderError, type ProviderErrorOptions } from "../base/errors.ts";
+import { createRedactor } from "../base/redact.ts";
 import { isRecord, stringOf } from "./json_reading.ts";
 
 /** Who is asked, for the words of an error. */
@@ -32,9 +33,9 @@ const NO_MODEL =
  * `provider_error`. The key never stands in the message.
  */
 export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): ProviderError {
-  const told = readError(refusal.body);
+  const told = withoutKey(readError(refusal.body), upstream.key);
   const status = refusal.status === 200 ? told.status : refusal.status;
-  const message = clean(told.message, upstream.key);
+  const message = clean(told.message);
   const says = message === "" ? "without a reason" : message;
   const { name: provider } = upstream;
   const options: ProviderErrorOptions = { provider, status, upstreamCode: told.code, param: told.param };
@@ -141,9 +142,23 @@ function isUnknownModel(status: number | undefined, told: ToldError): boolean {
   return (status === 404 || status === 400) && NO_MODEL.test(told.message);
 }
 
-function clean(message: string, key: string | undefined): string {
-  const without = key === undefined || key === "" ? message : message.replaceAll(key, "[redacted]");
-  const line = without.replaceAll(/\s+/g, " ").trim();
+/** What was told, without the key in any of its forms. */
+function withoutKey(told: ToldError, key: string | undefined): ToldError {
+  if (key === undefined || key === "") return told;
+  const { redact } = createRedactor([key]);
+  // A key too short for the redactor is still ours
+  const without = (text: string) => redact(text.replaceAll(key, "[redacted]"));
+  const { message, code, param, status } = told;
+  return {
+    message: without(message),
+    code: code === undefined ? undefined : without(code),
+    param: param === undefined ? undefined : without(param),
+    status,
+  };
+}
+
+function clean(message: string): string {
+  const line = message.replaceAll(/\s+/g, " ").trim();
   return line.length > MAX_MESSAGE_LENGTH ? `${line.slice(0, MAX_MESSAGE_LENGTH)}...` : line;
 }
 

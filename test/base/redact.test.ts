@@ -15,6 +15,9 @@ test("redact() masks a secret in plain, base64, base64url, hex and URL form", ()
     bytes.toString("hex"),
     bytes.toString("hex").toUpperCase(),
     encodeURIComponent(SECRET),
+    encodeURIComponent(SECRET).replace(/%../g, (escaped) => escaped.toLowerCase()),
+    [...bytes].map((byte) => `%${byte.toString(16)}`).join(""),
+    JSON.stringify(SECRET).slice(1, -1).replaceAll("/", "\\/"),
   ];
   for (const form of forms) {
     const shown = redact(`before ${form} after`);
@@ -31,6 +34,23 @@ test("redact() finds a secret inside a longer base64 text at any offset", () => 
     }),
     { numRuns: 100 },
   );
+});
+
+test("redact() masks a secret in a form's field", () => {
+  const secret = "two words & more";
+  const shown = createRedactor([secret]).redact(new URLSearchParams({ field: secret }).toString());
+  assert.equal(shown, "field=[redacted]");
+});
+
+test("redact() leaves less than half of a long secret where a cut took the rest", () => {
+  const long = "sk-0123456789abcdefghijklmnopqrstuvwxyzABCD";
+  const { redact } = createRedactor([long]);
+  for (let length = 8; length < long.length; length++) {
+    for (const part of [long.slice(0, length), long.slice(-length)]) {
+      const shown = redact(`<${part}>`).replaceAll(/[<>]|\[redacted\]/g, "");
+      assert.ok(shown.length <= long.length / 2, `${part}: ${shown}`);
+    }
+  }
 });
 
 test("redact() leaves text without a secret alone, and values under 8 bytes are not secrets", () => {

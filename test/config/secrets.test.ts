@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { knownSecrets, maskSecrets } from "../../lib/config/secrets.ts";
+import { knownSecrets, maskSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const result = validateConfig([{
   gateway: { node_control: { auth_token: "node-token" } },
@@ -47,12 +50,49 @@ test("the redactor's secrets are those of the file and those the environment hol
     SEARCH_KEY: "search-secret",
     OPENAI_API_KEY: "openai-secret",
     OTHER: "no secret",
+    GITHUB_TOKEN: "named-by-itself",
+    AWS_SECRET_ACCESS_KEY: "aws-secret",
+    DATABASE_URL: "postgres://me:database-secret@db.example/app",
+    KEYBOARD: "qwertz",
   });
   for (
-    const secret of ["node-token", "proxy!pass", "env-secret", "Bearer header-secret", "search-secret", "openai-secret"]
+    const secret of [
+      "node-token",
+      "proxy!pass",
+      "proxy%21pass",
+      "env-secret",
+      "arg-secret",
+      "eq-secret",
+      "query-secret",
+      "Bearer header-secret",
+      "header-secret",
+      "search-secret",
+      "openai-secret",
+      "named-by-itself",
+      "aws-secret",
+      "database-secret",
+    ]
   ) {
     assert.ok(secrets.includes(secret), secret);
   }
   assert.ok(!secrets.includes("no secret"));
+  assert.ok(!secrets.includes("qwertz"));
+  assert.ok(!secrets.includes("me"));
   assert.ok(!secrets.includes(""));
+});
+
+test("the keys of files are secrets too; what is no readable file gives none", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const path = (name: string) => join(folder, name);
+    writeFileSync(path("one"), "key-of-a-file\n");
+    writeFileSync(path("two"), "key-of-another");
+    writeFileSync(path("large"), "x".repeat(100_000));
+    mkdirSync(path("folder"));
+    const provider = (name: string) => ({ kind: "openai_compatible", base_url: "http://x", api_key_file: path(name) });
+    const { config } = validateConfig([{
+      provider: provider("one"),
+      providers: { b: provider("two"), c: provider("large"), d: provider("folder"), e: provider("none") },
+    }]) as { config: typeof result.config };
+    assert.deepEqual(await secretsOfFiles(config), ["key-of-a-file", "key-of-another"]);
+  });
 });

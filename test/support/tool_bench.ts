@@ -82,6 +82,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     home: "/home/nobody",
     ownPaths: [],
     marker: options.marker ?? "test",
+    redact: redactor.part,
   });
   const door = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,

@@ -74,5 +74,7 @@ function plain(value: unknown, redact: (text: string) => string, depth: number):
     );
   }
   if (Array.isArray(value)) return value.map((item) => plain(item, redact, depth + 1));
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, plain(item, redact, depth + 1)]));
+  // Bytes would spell a secret in numbers
+  if (ArrayBuffer.isView(value)) return `[${value.byteLength} bytes]`;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [redact(key), plain(item, redact, depth + 1)]));
 }

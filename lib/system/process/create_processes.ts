@@ -3,6 +3,7 @@ import process from "node:process";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { RedactPart } from "../../base/redact.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
 import { killLeftovers, MARKER_VARIABLE } from "./kill_leftovers.ts";
@@ -18,6 +19,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly clock: Clock;
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
+  /** Masks secrets in the output of the model's commands. Default: nothing is masked */
+  readonly redact?: RedactPart;
 }
 
 /** All that a program gets to know: no variable of the gateway, and a home without configuration files or keys. */
@@ -40,7 +43,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker };
   const closing = new AbortController();
   const working = new Set<Promise<unknown>>();
-  const table = createProcessTable(clock);
+  const table = createProcessTable(clock, options.redact);
   let found: Promise<Containment> | undefined;
   const containment = () => (found ??= findContainment(commands, clock));
   let launcher: Promise<readonly string[]> | undefined;
@@ -104,7 +107,9 @@ export function createProcesses(options: ProcessesOptions): Processes {
     const { timeoutMs, maxOutputBytes, composed } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
     const graceMs = composed === undefined ? 0 : GRACE_MS;
-    return { ...await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, graceMs }), contained };
+    // A composed command is read by Postern itself, before the model gets anything of it
+    const redact = composed === undefined ? options.redact : undefined;
+    return { ...await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs }), contained };
   };
 
   const start: Processes["start"] = async (request) => {

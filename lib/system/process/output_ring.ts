@@ -1,3 +1,5 @@
+import type { RedactPart } from "../../base/redact.ts";
+
 /** A part of what was written, by its place in the whole. */
 export interface OutputPart {
   readonly text: string;
@@ -12,15 +14,21 @@ export interface OutputPart {
 /** The last bytes of an output. */
 export interface OutputRing {
   write(chunk: Uint8Array): void;
-  /** From `offset`, counted from the first byte ever written, at most `maxBytes`; whole characters alone */
+  /** Nothing more comes */
+  end(): void;
+  /**
+   * From `offset`, counted from the first byte ever written, at most `maxBytes`; whole characters alone. Secrets are masked, and
+   * what may be the begin of one waits for the rest; places count what was written, not what is shown.
+   */
   read(offset: number, maxBytes: number): OutputPart;
 }
 
 /** Keeps the last `maxBytes`, and for a moment up to as much again. */
-export function createOutputRing(maxBytes: number): OutputRing {
+export function createOutputRing(maxBytes: number, redact?: RedactPart): OutputRing {
   let kept: Uint8Array[] = [];
   let keptBytes = 0;
   let total = 0;
+  let isEnded = false;
   return {
     write(chunk) {
       kept.push(chunk);
@@ -30,15 +38,21 @@ export function createOutputRing(maxBytes: number): OutputRing {
       kept = [Buffer.concat(kept).slice(-maxBytes)];
       keptBytes = maxBytes;
     },
+    end() {
+      isEnded = true;
+    },
     read(offset, limit) {
       const bytes = Buffer.concat(kept).subarray(-maxBytes);
       kept = [bytes];
       keptBytes = bytes.length;
       const first = total - bytes.length;
       const start = Math.min(Math.max(offset, first), total);
-      const part = wholeCharacters(bytes.subarray(start - first, start - first + limit));
+      const from = start - first;
+      const end = bytes.length - (isEnded ? 0 : redact?.pending(bytes) ?? 0);
+      const part = wholeCharacters(bytes.subarray(from, Math.max(from, Math.min(from + limit, end))));
+      const shown = redact?.redact(bytes, { from, to: from + part.length }) ?? part;
       return {
-        text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(part),
+        text: new TextDecoder("utf-8", { ignoreBOM: true }).decode(shown),
         offset: start,
         nextOffset: start + part.length,
         total,

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { RedactPart } from "../../base/redact.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
 
@@ -54,8 +55,8 @@ interface Entry {
   killed: boolean;
 }
 
-/** The processes of one gateway, in the order of their start. */
-export function createProcessTable(clock: Clock): ProcessTable {
+/** The processes of one gateway, in the order of their start. @param redact masks secrets in their output */
+export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTable {
   const entries = new Map<string, Entry>();
   let count = 0;
 
@@ -92,7 +93,7 @@ export function createProcessTable(clock: Clock): ProcessTable {
     async start(line, { words, contained, maxProcesses, maxOutputBytes }) {
       makeRoom(maxProcesses);
       const group = startGroup(line);
-      const ring = createOutputRing(maxOutputBytes);
+      const ring = createOutputRing(maxOutputBytes, redact);
       const entry: Entry = {
         info: { id: `p${++count}`, words, startedAt: clock.now(), contained },
         group,
@@ -102,6 +103,7 @@ export function createProcessTable(clock: Clock): ProcessTable {
           group.kill();
           group.stdout.destroy();
           group.stderr.destroy();
+          ring.end();
           entry.state = entry.killed ? { kind: "killed" } : exit;
         }).catch(() => void entries.delete(entry.info.id)),
         state: { kind: "running" },

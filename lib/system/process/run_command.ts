@@ -1,6 +1,7 @@
 import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import type { RedactPart } from "../../base/redact.ts";
 import { type Capture, type Captured, captureOutput } from "./capture_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 
@@ -10,6 +11,8 @@ export interface RunCommandOptions {
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;
   readonly clock: Clock;
+  /** Masks secrets in what is kept. Default: nothing is masked */
+  readonly redact?: RedactPart | undefined;
   /** Milliseconds it has to clean up after itself once it is told to stop. Default 0: it is killed at once */
   readonly graceMs?: number;
 }
@@ -39,7 +42,7 @@ const MAX_ROUNDS = 8;
  * @throws {CancelError} when the signal aborts; `timeout` there is an ending, as the command's own time limit
  */
 export async function runCommand(line: CommandLine, options: RunCommandOptions): Promise<CommandResult> {
-  const { clock, signal, timeoutMs, maxOutputBytes, graceMs = 0 } = options;
+  const { clock, signal, timeoutMs, maxOutputBytes, redact, graceMs = 0 } = options;
   if (signal.aborted) throw cancelError(signal);
   const group = startGroup(line);
   let grace: { clear(): void } | undefined;
@@ -57,7 +60,12 @@ export async function runCommand(line: CommandLine, options: RunCommandOptions):
   signal.addEventListener("abort", onAbort, { once: true });
   const timer = clock.after(timeoutMs, () => killFor("timeout"));
   const capture = (stream: Readable) =>
-    captureOutput(stream, { maxBytes: maxOutputBytes, floodBytes: FLOOD_BYTES, onFlood: () => killFor("flood") });
+    captureOutput(stream, {
+      maxBytes: maxOutputBytes,
+      floodBytes: FLOOD_BYTES,
+      redact,
+      onFlood: () => killFor("flood"),
+    });
   const stdout = capture(group.stdout);
   const stderr = capture(group.stderr);
   try {

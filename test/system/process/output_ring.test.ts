@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { createRedactor } from "../../../lib/base/redact.ts";
 import { createOutputRing } from "../../../lib/system/process/output_ring.ts";
 
 test("read in parts it gives the whole, for any text and any cuts", () => {
@@ -29,4 +30,21 @@ test("keeps the last bytes and says where they begin", () => {
   assert.deepEqual(ring.read(0, 100), { text: "6777888999", offset: 20, nextOffset: 30, total: 30 });
   assert.deepEqual(ring.read(25, 3), { text: "889", offset: 25, nextOffset: 28, total: 30 });
   assert.deepEqual(ring.read(50, 3), { text: "", offset: 30, nextOffset: 30, total: 30 });
+});
+
+test("a secret that comes in pieces is masked, and its begin waits for the rest until the end", () => {
+  const { part } = createRedactor(["secret-of-the-test"]);
+  const ring = createOutputRing(1000, part);
+  const write = (text: string) => ring.write(new TextEncoder().encode(text));
+  write("one secret-of");
+  const first = ring.read(0, 100);
+  assert.deepEqual([first.text, first.nextOffset, first.total], ["one ", 4, 13]);
+  write("-the-test two sec");
+  const second = ring.read(first.nextOffset, 100);
+  assert.deepEqual([second.text, second.nextOffset], ["[redacted] two ", 27]);
+  // Read from within the secret
+  assert.equal(ring.read(10, 100).text, "[redacted] two ");
+  assert.equal(ring.read(0, 8).text, "one [redacted]");
+  ring.end();
+  assert.equal(ring.read(second.nextOffset, 100).text, "sec");
 });

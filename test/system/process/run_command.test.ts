@@ -3,6 +3,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
+import { createRedactor } from "../../../lib/base/redact.ts";
 import { type CommandResult, runCommand, type RunCommandOptions } from "../../../lib/system/process/run_command.ts";
 import { isGone } from "../../support/is_gone.ts";
 
@@ -87,4 +88,13 @@ test("with a grace time a command can clean up when it is stopped, and no longer
   systemClock.after(100, () => controller.abort(new CancelError("client_gone")));
   await assert.rejects(aborted, CancelError);
   assert.ok(systemClock.monotonic() - started < 4000);
+});
+
+test("a secret is masked, also where the limit cuts through it", { skip }, async () => {
+  const { part } = createRedactor(["secret-of-the-test"]);
+  for (let limit = 1; limit < 40; limit += 4) {
+    const script = "printf 'before secret-of'; sleep 0.01; printf %s '-the-test after'";
+    const { stdout } = await sh(script, { maxOutputBytes: limit, redact: part });
+    assert.ok(!stdout.text.includes("secr"), stdout.text);
+  }
 });
