@@ -62,14 +62,13 @@ export function createWorkers({ maxWorkers }: { readonly maxWorkers: number }): 
   };
 }
 
-async function runThread({ module, input, transfer = [], maxHeapMb }: WorkerJob, signal: AbortSignal) {
+async function runThread({ module, input, maxHeapMb }: WorkerJob, signal: AbortSignal) {
   if (signal.aborted) throw cancelError(signal);
   // Deno does not stop a looping thread, so the job is told as well
   const stop = new Int32Array(new SharedArrayBuffer(4));
   const { promise, resolve, reject } = Promise.withResolvers<unknown>();
   const worker = new Worker(module, {
     workerData: { input, stop },
-    transferList: [...transfer],
     // The job gets nothing that it is not given: neither the environment nor the program's own options
     env: {},
     execArgv: [],

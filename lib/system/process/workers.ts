@@ -14,10 +14,8 @@ export interface Workers {
 export interface WorkerJob {
   /** A module that calls `answerJob` */
   readonly module: URL;
-  /** Copied to the thread */
+  /** Copied to the thread. Many bytes stand in a SharedArrayBuffer, which is not: on Deno, handing over others takes seconds */
   readonly input: unknown;
-  /** Parts of the input that are handed over and not copied */
-  readonly transfer?: readonly ArrayBuffer[];
   /**
    * Mebibytes of JavaScript heap, as a second line: typed arrays do not count, and the limit is heard between function calls
    * only, so the module bounds its memory itself

@@ -8,15 +8,17 @@ await answerJob(async (input, context): Promise<DocumentAnswer> => {
   // read_document.ts gives exactly this
   const job = input as DocumentJob;
   const budget = createWorkBudget(job.limits, context);
+  // A copy of its own, since not everything takes shared bytes
+  const bytes = new Uint8Array(new Uint8Array(job.file));
   try {
     switch (job.kind) {
       case "docx": {
         const { docxText } = await import("./docx/docx_text.ts");
-        return { kind: "content", content: docxText(job.bytes, budget) };
+        return { kind: "content", content: docxText(bytes, budget) };
       }
       case "pdf": {
         const { pdfText } = await import("./pdf/pdf_text.ts");
-        return { kind: "content", content: pdfText(job.bytes, { ...job.pages, budget }) };
+        return { kind: "content", content: pdfText(bytes, { ...job.pages, budget }) };
       }
     }
   } catch (error) {

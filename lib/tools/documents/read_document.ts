@@ -20,7 +20,7 @@ const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxInflatedByt
 export const DOCUMENT_TIMEOUT_MS = 60_000;
 
 /** What the thread is given. */
-export type DocumentJob = { readonly bytes: Uint8Array; readonly limits: WorkLimits } & DocumentRequest;
+export type DocumentJob = { readonly file: SharedArrayBuffer; readonly limits: WorkLimits } & DocumentRequest;
 
 /** What is wanted of a document. */
 export type DocumentRequest =
@@ -50,9 +50,8 @@ export async function readDocument<R extends DocumentRequest>(
   request: R,
   context: ContextWith<"files" | "workers">,
 ): Promise<{ readonly content: DocumentContents[R["kind"]]; readonly size: number }> {
-  const bytes = await readBytes(path, context);
-  const size = bytes.length;
-  const job: DocumentJob = { ...request, bytes, limits: LIMITS };
+  const file = await readBytes(path, context);
+  const job: DocumentJob = { ...request, file, limits: LIMITS };
   const refusal = (code: string, reason: string, cause?: unknown) =>
     new ToolError(code, `Cannot read ${shown(path)}: ${reason}`, { cause });
   let answer: DocumentAnswer;
@@ -61,7 +60,6 @@ export async function readDocument<R extends DocumentRequest>(
     answer = await context.services.workers.run({
       module: workerModule(),
       input: job,
-      transfer: [bytes.buffer],
       maxHeapMb: MAX_HEAP_MB,
       signal: context.signal,
     }) as DocumentAnswer;
@@ -75,13 +73,13 @@ export async function readDocument<R extends DocumentRequest>(
     throw refusal("document_invalid", "it is damaged in a way the reader does not understand");
   }
   // The thread answers with the content of the kind it was asked for
-  return { content: answer.content as DocumentContents[R["kind"]], size };
+  return { content: answer.content as DocumentContents[R["kind"]], size: file.byteLength };
 }
 
 async function readBytes(
   path: string,
   context: ContextWith<"files" | "workers">,
-): Promise<Uint8Array<ArrayBuffer>> {
+): Promise<SharedArrayBuffer> {
   const file = await context.services.files.open(path, readScope(context));
   try {
     if (file.size > MAX_FILE_BYTES) {
@@ -96,13 +94,16 @@ async function readBytes(
   }
 }
 
-async function readAll(file: OpenFile, signal: AbortSignal): Promise<Uint8Array<ArrayBuffer>> {
-  const bytes = new Uint8Array(file.size);
-  for (let at = 0; at < bytes.length; at += READ_BYTES) {
+async function readAll(file: OpenFile, signal: AbortSignal): Promise<SharedArrayBuffer> {
+  const shared = new SharedArrayBuffer(file.size);
+  const bytes = new Uint8Array(shared);
+  const part = new Uint8Array(Math.min(READ_BYTES, bytes.length));
+  for (let at = 0; at < bytes.length; at += part.length) {
     if (signal.aborted) throw cancelError(signal);
-    await file.read(bytes.subarray(at, at + READ_BYTES), at);
+    const length = await file.read(part.subarray(0, bytes.length - at), at);
+    bytes.set(part.subarray(0, length), at);
   }
-  return bytes;
+  return shared;
 }
 
 /** As source it is TypeScript, as a package JavaScript. */
