@@ -6,13 +6,14 @@ import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
+import { findSensitive } from "./find_sensitive.ts";
 import { killLeftovers, MARKER_VARIABLE } from "./kill_leftovers.ts";
 import type { CommandLine } from "./process_group.ts";
 import { createProcessTable } from "./process_table.ts";
 import type { ComposedCommand, Processes, ProcessRequest } from "./processes.ts";
 import { runCommand } from "./run_command.ts";
 import { contain, type Containment, findContainment } from "./sandbox.ts";
-import { forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
+import { type ArgumentScope, forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
 
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -71,7 +72,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
     const contained = kind.kind === "none" ? undefined : await contain(line, {
       bubblewrap: kind.file,
       workspaceRoot,
-      hidden: composed === undefined ? forbiddenOf(request.scope, options) : [],
+      hidden: composed === undefined ? await hiddenBy(request.scope, options) : [],
       network: composed?.network ?? false,
       readOnly: composed?.writes === false,
     });
@@ -134,6 +135,12 @@ export function createProcesses(options: ProcessesOptions): Processes {
       await table.killAll();
     },
   };
+}
+
+/** What a contained command must not read: what is forbidden, and what holds credentials unless they are allowed. */
+async function hiddenBy(scope: ArgumentScope, options: ScreenOptions): Promise<readonly string[]> {
+  const sensitive = scope.allowSensitive ? [] : await findSensitive(await realpath(scope.workspaceRoot));
+  return [...forbiddenOf(scope, options), ...sensitive];
 }
 
 /** What ends a command when the gateway is killed: `setpriv` with a parent-death signal, where it knows one; else nothing. */

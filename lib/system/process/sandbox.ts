@@ -1,6 +1,8 @@
+import { Buffer } from "node:buffer";
 import { realpath, stat } from "node:fs/promises";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { CommandLine } from "./process_group.ts";
@@ -28,6 +30,8 @@ const SYSTEM_FOLDERS = [
   "/etc/pki/tls/certs",
   "/etc/pki/ca-trust/extracted",
 ] as const;
+/** Linux takes two megabytes of arguments and environment */
+const MAX_COVER_BYTES = 1_000_000;
 const PROBE_TIMEOUT_MS = 5000;
 
 /** The part of bubblewrap's options that every contained command has. */
@@ -92,14 +96,21 @@ export async function contain(
   if (["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace))) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
   const bind = options.readOnly === true ? "--ro-bind" : "--bind";
-  const covers = await Promise.all(options.hidden.map((path) => coverOf(path, workspace)));
+  const covers = (await Promise.all(options.hidden.map((path) => coverOf(path, workspace)))).flat();
+  const bytes = covers.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
+  if (bytes > MAX_COVER_BYTES) {
+    throw new ToolError(
+      "sandbox_unavailable",
+      'Cannot run the command in the sandbox: the workspace has more files of credentials than it can hide; set [security.shell] sandbox = "off", or take them out of the workspace',
+    );
+  }
   return {
     file: options.bubblewrap,
     args: [
       ...BASE_OPTIONS,
       ...network,
       ...[bind, workspace, workspace],
-      ...covers.flat(),
+      ...covers,
       ...["--chdir", workspace, "--", line.file],
       ...line.args,
     ],
@@ -112,5 +123,7 @@ export async function contain(
 async function coverOf(path: string, workspace: string): Promise<readonly string[]> {
   const real = await realpath(path).catch(() => undefined);
   if (real === undefined || real === workspace || !isWithin(real, workspace)) return [];
-  return (await stat(real)).isDirectory() ? ["--tmpfs", real] : ["--ro-bind", "/dev/null", real];
+  const folder = await stat(real).then((found) => found.isDirectory(), () => undefined);
+  if (folder === undefined) return [];
+  return folder ? ["--tmpfs", real] : ["--ro-bind", "/dev/null", real];
 }

@@ -71,6 +71,49 @@ test(
     }),
 );
 
+test(
+  "files and folders of credentials appear empty, at any depth and through links, unless they are allowed",
+  { skip },
+  () =>
+    withWorkspace({
+      ".env": "secret\n",
+      ".env.example": "shown\n",
+      "a/b/c/.env.local": "secret\n",
+      "a/tls/server.PEM": "secret\n",
+      ".ssh/config": "secret\n",
+      "plain/real.txt": "secret\n",
+      "a/notes.txt": "shown\n",
+    }, async (workspace) => {
+      symlinkSync("../.env", workspace.path("a/innocent"));
+      symlinkSync("real.txt", workspace.path("plain/id_rsa"));
+      symlinkSync("/etc/passwd", workspace.path("plain/credentials.json"));
+      const { run } = createProcesses(options);
+      const script = "find . -follow -type f | sort | xargs cat; cat .env a/innocent plain/*";
+      const { scope } = request(workspace.root, script);
+      const hidden = await run(request(workspace.root, script, { scope: { ...scope, allowSensitive: false } }));
+      assert.equal(hidden.stdout.text, "shown\nshown\n", hidden.stderr.text);
+      const shown = await run(request(workspace.root, "cat .env a/b/c/.env.local"));
+      assert.equal(shown.stdout.text, "secret\nsecret\n");
+      assert.equal(readFileSync(workspace.path(".env"), "utf8"), "secret\n");
+    }),
+);
+
+test("a workspace with more credentials than the sandbox can hide is refused", { skip }, () =>
+  withWorkspace(
+    Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`${`${"x".repeat(250)}/`.repeat(12)}k${i}.pem`, ""])),
+    async (workspace) => {
+      const { run } = createProcesses(options);
+      const { scope } = request(workspace.root, "true");
+      // Of 30 paths of 3,000 bytes all are hidden
+      const { ending } = await run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } }));
+      assert.deepEqual(ending, { kind: "exit", code: 0 });
+      for (let i = 0; i < 400; i++) workspace.write(`${`${"x".repeat(250)}/`.repeat(12)}m${i}.pem`, "");
+      await assert.rejects(run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } })), {
+        code: "sandbox_unavailable",
+      });
+    },
+  ));
+
 test("nothing a contained command starts outlives it", { skip }, () =>
   withWorkspace({}, async (workspace) => {
     const { run } = createProcesses(options);
