@@ -1,3 +1,4 @@
+import type { Approval } from "../../lib/base/records/approval.ts";
 import { askPerson } from "../ask_person.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
@@ -35,14 +36,15 @@ export const toolsCallCommand = defineCliCommand({
       const reply = await call(gateway, { ...calls, approvalId: args.approval });
       const { approval_id: id } = reply;
       // The person at the terminal is the approver; without a terminal an ask stays a denial, and the question stays open
-      if (id === undefined || args.approval !== undefined || !context.io.isTerminal.stderr) return show(context, reply);
+      if (id === undefined || args.approval !== undefined) return show(context, reply);
+      if (!context.io.isTerminal.stderr) return show(context, await unanswered(gateway, { ...reply, id }));
       switch (await askPerson(context, gateway, { id, inRun: false })) {
         case "approve":
           return show(context, await call(gateway, { ...calls, approvalId: id }));
         case "deny":
           return show(context, { output: `Cannot call "${args.tool}": it was not approved`, is_error: true });
         case undefined:
-          return show(context, reply);
+          return show(context, await unanswered(gateway, { ...reply, id }));
       }
     } finally {
       await gateway.close();
@@ -64,6 +66,18 @@ async function call(gateway: ReachedGateway, { name, input, approved, approvalId
     path: `/v1/tools/${encodeURIComponent(name)}/call`,
     body,
   }) as CallReply;
+}
+
+/** The question that stays open, in the words of this command. */
+async function unanswered(gateway: ReachedGateway, reply: CallReply & { readonly id: string }): Promise<CallReply> {
+  const { id, ...denied } = reply;
+  const path = `/v1/approvals/${encodeURIComponent(id)}`;
+  const { reason, expires_at: until } = await gateway.request({ method: "GET", path }) as Approval;
+  return {
+    ...denied,
+    output: `${reason}. --yes approves it at once. A person may approve it as "${id}" until ${until}, with ` +
+      `postern approvals approve ${id}: then repeat this call with --approval ${id}`,
+  };
 }
 
 function show({ io, flags, say }: CommandContext, reply: CallReply): number {

@@ -38,6 +38,8 @@ for (const [name, way] of WAYS) {
       const asked = await run(CALL);
       assert.deepEqual([asked.code, asked.stdout], [1, ""]);
       const id = idIn(asked.stderr);
+      assert.match(asked.stderr, new RegExp(`--yes approves it at once.*repeat this call with --approval ${id}\n$`));
+      assert.doesNotMatch(asked.stderr, /approval_id|approved"/);
       assert.match((await run(["approvals", "list"])).stdout, new RegExp(`^${id} +pending +write_file`, "m"));
       const shown = await run(["approvals", "show", id]);
       assert.match(shown.stdout, /write_file \(write\) in .*\n\{\n +"path": "new\.txt",\n +"content": "hello"\n\}/);
