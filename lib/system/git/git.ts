@@ -36,12 +36,16 @@ export interface GitScope {
 export interface Repository {
   /** The folder the call named, relative to the top; empty for the top itself */
   readonly prefix: string;
+  /** The top of the working tree, relative to the workspace; empty for the workspace itself */
+  readonly folder: string;
   /** The configured remotes by name */
   readonly remotes: ReadonlyMap<string, RemoteUrls>;
   /** The upstream branch's name of a local branch, as it is configured */
   upstreamOf(branch: string): string | undefined;
   /** The forbidden path that a path relative to the top lies in; undefined: in none */
   forbiddenBy(path: string): string | undefined;
+  /** Whether a path relative to the top is, in the working tree, a file with other names: it may be one from outside */
+  isLinked(path: string): Promise<boolean>;
   /**
    * Runs one command at the top of the working tree; the caller has checked its arguments.
    * @throws {ToolError} `git_timeout`, and those of `Processes.run`

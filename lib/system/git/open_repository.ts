@@ -1,5 +1,5 @@
-import { realpath } from "node:fs/promises";
-import { join } from "node:path";
+import { lstat, realpath } from "node:fs/promises";
+import { join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, type ForbiddenBy } from "../files/forbidden_paths.ts";
 import type { Processes } from "../process/processes.ts";
@@ -29,14 +29,20 @@ export interface CheckedRepository extends ScreenOptions {
 export async function openRepository(checked: CheckedRepository): Promise<Repository> {
   const { processes, home, place, entries, overrides, userEntries, opened } = checked;
   const { scope, writes, signal } = opened;
-  const forbiddenBy = await forbiddenOf(checked);
+  const workspace = await realpath(scope.workspaceRoot);
+  const forbiddenBy = await forbiddenOf(checked, workspace);
   const identity = identityOf(entries, userEntries);
   return {
     prefix: place.prefix,
+    folder: relative(workspace, place.top).split(sep).join("/"),
     remotes: remotesOf(entries),
     upstreamOf: (branch) =>
       entries.findLast(({ key }) => key === `branch.${branch}.merge`)?.value.replace(/^refs\/heads\//, ""),
     forbiddenBy: (path) => forbiddenBy(join(place.top, path)),
+    async isLinked(path) {
+      const found = await lstat(join(place.top, path)).catch(() => undefined);
+      return found !== undefined && found.isFile() && found.nlink > 1;
+    },
     async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote } = {}) {
       const credentials = remote !== undefined && scope.credentials;
       if (credentials && scope.sandbox === "require") throw noSandbox();
@@ -64,15 +70,15 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
 }
 
 /** Forbidden paths under the names they are configured with, and where these lead. */
-async function forbiddenOf({ opened, home, ownPaths }: CheckedRepository): Promise<ForbiddenBy> {
+async function forbiddenOf(
+  { opened, home, ownPaths }: CheckedRepository,
+  workspace: string,
+): Promise<ForbiddenBy> {
   const { workspaceRoot, forbiddenPaths } = opened.scope;
   const expand = (path: string) => expandForbidden(path, { home, workspaceRoot });
   const named = [...[...FORBIDDEN_PATHS, ...forbiddenPaths].map(expand), ...ownPaths];
   const real = await Promise.all(named.map((path) => realpath(path).catch(() => path)));
-  return createForbiddenBy({
-    workspaceRoot: await realpath(workspaceRoot),
-    forbidden: [...new Set([...named, ...real])],
-  });
+  return createForbiddenBy({ workspaceRoot: workspace, forbidden: [...new Set([...named, ...real])] });
 }
 
 function noSandbox(): ToolError {

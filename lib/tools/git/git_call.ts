@@ -58,10 +58,16 @@ export function literal(path: string): string {
   return path === "" ? ":(top)" : `:(top,literal)${path}`;
 }
 
-/** Whether a file, by its path relative to the top, may be shown, stored or overwritten. */
+/** Whether a file, by its path relative to the top, is one that may be neither shown, stored nor overwritten. */
 export function isHidden({ repository }: GitCall, path: string, allowSensitive: boolean): boolean {
   if (repository.forbiddenBy(path) !== undefined) return true;
-  return !allowSensitive && isSensitive(path.split("/"));
+  return !allowSensitive && isSensitive([...repository.folder.split("/"), ...path.split("/")]);
+}
+
+/** Those of the files that have other names: what is read from them may come from outside. */
+export async function linkedOf({ repository }: GitCall, names: readonly string[]): Promise<readonly string[]> {
+  const linked = await Promise.all(names.map(async (name) => (await repository.isLinked(name)) ? [name] : []));
+  return linked.flat();
 }
 
 /**
@@ -104,7 +110,9 @@ export function toResult(
     truncated ? '[Cut: ask for less at a time, with "paths" or "limit"]' : "",
     hidden.length === 0
       ? ""
-      : `[Left out, sensitive or forbidden: ${shown}${hidden.length > MAX_NAMES_SHOWN ? " ..." : ""}]`,
+      : `[Left out, sensitive, forbidden or of several names: ${shown}${
+        hidden.length > MAX_NAMES_SHOWN ? " ..." : ""
+      }]`,
   ].filter((part) => part !== "").join("\n");
   return { output, isError: false, data: { truncated, left_out: hidden } };
 }

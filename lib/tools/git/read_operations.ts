@@ -1,7 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import { fromTop, type GitCall, isHidden, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
+import { fromTop, type GitCall, isHidden, linkedOf, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { parseRevision, resolveCommit } from "./revision.ts";
 
 /** Of every command that compares: no program of the repository, the same output whatever is configured */
@@ -13,7 +13,14 @@ const PATCH = [...COMPARE, "--src-prefix=a/", "--dst-prefix=b/"];
 const MAX_LEFT_OUT = 200;
 
 export async function status(call: GitCall): Promise<ToolResult> {
-  const args = ["status", "--short", "--branch", "--no-renames", "--ignore-submodules=dirty", "--untracked-files=normal"];
+  const args = [
+    "status",
+    "--short",
+    "--branch",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--untracked-files=normal",
+  ];
   const { stdout, truncated } = await succeed(call, [...args, "--", ...pathspecs(call)]);
   return toResult(stdout, { empty: "nothing to show", truncated });
 }
@@ -25,6 +32,7 @@ export async function diff(call: GitCall): Promise<ToolResult> {
     names: ["diff", "--name-only", "-z", ...COMPARE, ...compared],
     patch: ["diff", ...PATCH, ...compared],
     empty: "no differences",
+    files: true,
   });
 }
 
@@ -39,6 +47,7 @@ export async function show(call: GitCall): Promise<ToolResult> {
     names: ["show", "--format=", "--name-only", "-z", ...COMPARE, ...shown],
     patch: ["show", "--no-notes", "--no-show-signature", format, ...PATCH, ...shown],
     empty: "no changes",
+    files: false,
   });
 }
 
@@ -113,16 +122,23 @@ async function sides(call: GitCall, rev: string, command: "diff" | "log" = "diff
 /** A patch without the files that are sensitive or forbidden. */
 async function withoutHidden(
   call: GitCall,
-  commands: { readonly names: readonly string[]; readonly patch: readonly string[]; readonly empty: string },
+  commands: {
+    readonly names: readonly string[];
+    readonly patch: readonly string[];
+    readonly empty: string;
+    /** Reads the files of the working tree */
+    readonly files: boolean;
+  },
 ): Promise<ToolResult> {
   const { op } = call.input;
   const specs = pathspecs(call);
   const names = await namesOf(call, [...commands.names, "--", ...specs]);
-  const hidden = names.filter((name) => isHidden(call, name, call.allowSensitiveReads));
+  const linked = new Set(commands.files ? await linkedOf(call, names) : []);
+  const hidden = names.filter((name) => linked.has(name) || isHidden(call, name, call.allowSensitiveReads));
   if (hidden.length > MAX_LEFT_OUT) {
     throw new ToolError(
       "path_sensitive",
-      `Cannot run git ${op}: ${hidden.length} of its files are sensitive or forbidden; name others in "paths"`,
+      `Cannot run git ${op}: ${hidden.length} of its files are sensitive, forbidden or of several names; name others in "paths"`,
     );
   }
   const excluded = hidden.map((name) => `:(top,exclude,literal)${name}`);

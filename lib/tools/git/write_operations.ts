@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import { failed, type GitCall, namesOf, pathspecs, requireOpen, succeed, toResult } from "./git_call.ts";
+import { failed, type GitCall, linkedOf, namesOf, pathspecs, requireOpen, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 
@@ -10,7 +10,7 @@ const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=dirty",
 export async function add(call: GitCall): Promise<ToolResult> {
   const specs = pathspecs(call);
   const listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--full-name"];
-  requireStorable(call, await namesOf(call, [...listed, "--", ...specs]));
+  await requireStorable(call, await namesOf(call, [...listed, "--", ...specs]));
   await succeed(call, ["add", "--", ...specs]);
   return await status(call);
 }
@@ -19,7 +19,7 @@ export async function commit(call: GitCall): Promise<ToolResult> {
   const { message = "" } = call.input;
   const specs = pathspecs(call);
   if (specs.length > 0) {
-    requireStorable(
+    await requireStorable(
       call,
       await namesOf(call, ["ls-files", "-z", "--modified", "--deleted", "--full-name", "--", ...specs]),
     );
@@ -94,7 +94,7 @@ export async function stash(call: GitCall): Promise<ToolResult> {
   if (rev !== undefined) return await bringBack(call, rev);
   const specs = pathspecs(call);
   const names = await namesOf(call, ["diff", ...NAMES, "HEAD", "--", ...specs]);
-  requireStorable(call, names);
+  await requireStorable(call, names);
   requireOverwritable(call, names);
   const { stdout } = await succeed(call, [
     ...["stash", "push", "--no-include-untracked"],
@@ -121,8 +121,16 @@ export async function changedUpTo(call: GitCall, target: string, dots: ".." | ".
   return await namesOf(call, ["diff", ...NAMES, `HEAD${dots}${target}`, "--"]);
 }
 
-function requireStorable(call: GitCall, names: readonly string[]): void {
+async function requireStorable(call: GitCall, names: readonly string[]): Promise<void> {
   requireOpen(call, names, { does: "store", allowSensitive: call.allowSensitiveReads });
+  const [linked] = await linkedOf(call, names);
+  if (linked === undefined) return;
+  throw new ToolError(
+    "hard_link",
+    `Cannot run git ${call.input.op}: it would store ${
+      JSON.stringify(linked)
+    }, which has more than one hard link; copy it first`,
+  );
 }
 
 export function requireOverwritable(call: GitCall, names: readonly string[]): void {

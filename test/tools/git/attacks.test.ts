@@ -237,9 +237,12 @@ test("sensitive files are neither stored nor shown nor overwritten", () =>
       ];
       for (const output of shown) {
         assert.doesNotMatch(output, /hunter2/);
-        assert.match(output, /\[Left out, sensitive or forbidden: .*"/);
+        assert.match(output, /\[Left out, sensitive, forbidden or of several names: .*"/);
       }
-      assert.match(shown[1] ?? "", /\+two\n\[Left out, sensitive or forbidden: "\.env", "conf\/Server\.KEY"\]$/);
+      assert.match(
+        shown[1] ?? "",
+        /\+two\n\[Left out, sensitive, forbidden or of several names: "\.env", "conf\/Server\.KEY"\]$/,
+      );
       for (const paths of [[".env"], ["."], ["conf"], ["a.txt", ".env"]]) {
         assert.match(await refused({ op: "add", paths }), /would store .*allow_sensitive_file_reads = true/);
         assert.match(await refused({ op: "commit", message: "x", paths }), /would store/);
@@ -256,6 +259,28 @@ test("sensitive files are neither stored nor shown nor overwritten", () =>
       assert.match(readFileSync(path(".env"), "utf8"), /changed/);
     },
   ));
+
+test("a file with another name outside is neither stored nor shown", () =>
+  withRepository({ "a.txt": "one\n" }, async ({ ok, refused, path, outside }) => {
+    rmSync(path("a.txt"));
+    linkSync(`${outside}/secret.txt`, path("a.txt"));
+    linkSync(`${outside}/secret.txt`, path("b.txt"));
+    for (const paths of [["a.txt"], ["b.txt"], ["."]]) assert.match(await refused({ op: "add", paths }), /hard link/);
+    assert.match(await refused({ op: "commit", message: "x", paths: ["a.txt"] }), /hard link/);
+    assert.match(await refused({ op: "stash" }), /hard link/);
+    for (const input of [{ op: "diff" }, { op: "diff", rev: "HEAD" }]) {
+      const output = await ok(input);
+      assert.match(output, /^\[Left out, .*"a\.txt"\]$/);
+      assert.doesNotMatch(output, /outside/);
+    }
+  }));
+
+test("a repository inside a folder of credentials is one of credentials", () =>
+  withRepository({ ".aws/config": ENV }, async ({ ok, refused, path }) => {
+    initRepository(path(".aws"));
+    assert.match(await refused({ op: "show", path: ".aws", rev: "HEAD:config" }), /sensitive/);
+    assert.doesNotMatch(await ok({ op: "show", path: ".aws" }), /hunter2/);
+  }));
 
 test("new sensitive files are not swept in, forbidden paths neither; .gitignore is the way out", () =>
   withRepository({ "a.txt": "one\n" }, async ({ ok, refused, write, bench }) => {
