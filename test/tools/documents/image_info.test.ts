@@ -93,6 +93,16 @@ test("every format made by a real program is read", async () => {
   }
 });
 
+test("AVIF and HEIC are told by their brands, the general ones by what they are compatible with", async () => {
+  const branded = async (brand: string) => {
+    const bytes = documentFixture("images/photo.avif");
+    bytes.set(Buffer.from(brand), 8);
+    return (await read(bytes)).format;
+  };
+  assert.deepEqual([await branded("avif"), await branded("mif1"), await branded("heic")], ["AVIF", "AVIF", "HEIC"]);
+  await assert.rejects(branded("mp42"), { code: "document_unsupported" });
+});
+
 test("EXIF data is found in every format that carries it", async () => {
   for (const name of ["photo.avif", "photo.jpg", "photo.png", "photo.webp"]) {
     const { exif } = await image(name);
