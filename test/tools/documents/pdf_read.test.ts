@@ -127,6 +127,12 @@ test("without usable cross references the objects are looked for", () => {
   assert.equal(read(shifted).text, "[Page 1 of 1]\nHello");
 });
 
+test("of a file that was cut off, the pages before the cut are read", () => {
+  const whole = Buffer.from(manyPages(5, textLine("Hello"))).toString("latin1");
+  const cut = whole.slice(0, whole.indexOf("13 0 obj")).replace("/Type /Catalog", "/Kind /Catalog");
+  assert.equal(read(Buffer.from(cut, "latin1")).text.match(/^Hello$/gm)?.length, 4);
+});
+
 test("the operators of text move, scale and space it", () => {
   assert.equal(
     textOf({

@@ -22,6 +22,7 @@ export function searchObjects(bytes: Uint8Array, { budget, readAt }: SearchOptio
   const places = new Map<number, Place>();
   const trailers: PdfDict[] = [];
   const streams: number[] = [];
+  const pages: PdfObject[] = [];
   let catalog: PdfObject | undefined;
   for (const match of text.matchAll(/\b(\d{1,9})\s{1,9}(\d{1,5})\s{1,9}obj\b/g)) {
     budget.step(8);
@@ -30,6 +31,7 @@ export function searchObjects(bytes: Uint8Array, { budget, readAt }: SearchOptio
     places.set(number, { kind: "offset", offset: match.index });
     const head = text.slice(match.index, match.index + HEAD);
     if (/\/Type\s{0,9}\/Catalog\b/.test(head)) catalog = { kind: "ref", number, generation: Number(match[2]) };
+    if (/\/Type\s{0,9}\/Page\b/.test(head)) pages.push({ kind: "ref", number, generation: Number(match[2]) });
     if (head.includes("/ObjStm")) streams.push(match.index);
     if (!/\/Type\s{0,9}\/XRef\b/.test(head)) continue;
     const object = readAt(match.index)?.object ?? null;
@@ -43,7 +45,8 @@ export function searchObjects(bytes: Uint8Array, { budget, readAt }: SearchOptio
   for (const offset of streams) addPacked(readAt(offset), { places, budget });
   const trailer = trailers.reverse().find(({ entries }) => entries.has("Root"));
   const entries = new Map<string, PdfObject>(trailer?.entries);
-  if (!entries.has("Root") && catalog !== undefined) entries.set("Root", catalog);
+  // A file that was cut off has lost its catalog, but not the pages before the cut
+  if (!entries.has("Root")) entries.set("Root", catalog ?? dictOf("Pages", dictOf("Kids", pages)));
   return { places, trailer: { kind: "dict", entries } };
 }
 
@@ -66,4 +69,8 @@ function addPacked(
   } catch (error) {
     if (!(error instanceof DocumentError) || error.code === "document_too_large") throw error;
   }
+}
+
+function dictOf(key: string, value: PdfObject): PdfDict {
+  return { kind: "dict", entries: new Map([[key, value]]) };
 }
