@@ -1,4 +1,6 @@
 import { ConfigError, HttpError } from "../lib/base/errors.ts";
+import { createRedactor } from "../lib/base/redact.ts";
+import { environmentSecrets } from "../lib/config/secrets.ts";
 import { CommandError, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
 import { EXIT } from "./exit_codes.ts";
@@ -12,6 +14,8 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
   const code = exitCodeOf(error);
   const message = code === EXIT.internal ? `Internal error: ${stackOf(error)}` : (error as Error).message;
   const problems = error instanceof ConfigError ? error.problems : undefined;
+  // A secret in the wrong place of a configuration would be told as what is wrong with it
+  const { redact } = createRedactor(environmentSecrets(io.env));
   const report = {
     error: {
       message,
@@ -19,7 +23,7 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
       ...(problems === undefined ? {} : { problems }),
     },
   };
-  io.stderr(`${json ? JSON.stringify(report) : io.isTerminal.stderr ? harmless(message) : message}\n`);
+  io.stderr(`${redact(json ? JSON.stringify(report) : io.isTerminal.stderr ? harmless(message) : message)}\n`);
   return code;
 }
 

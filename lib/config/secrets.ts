@@ -12,11 +12,9 @@ const URL_PASSWORD = /(\b[a-z][a-z0-9+.-]*:\/\/)([^/?#@\s]*)@/gi;
 /** As `--api-key value` and `--api-key=value` */
 const SECRET_FLAG = /^--?[\w-]*(?:key|token|secret|password)[\w-]*(=|$)/i;
 const QUERY_SECRET = /([?&][^=&#\s]*(?:key|token|secret|password|sig)[^=&#\s]*=)[^&#\s]*/gi;
-/** Names of environment variables whose value is a secret, whatever it is for. */
+/** Names of environment variables whose value is a secret, whatever it is for: those of the vendors among them. */
 const SECRET_NAME =
   /(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:^|_|api|access|private|secret)key|_pat)$/i;
-/** Keys of the vendors, read without being named in the configuration. */
-const VENDOR_KEYS = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "POSTERN_TOKEN"];
 
 /** Whether an error about this key may not repeat what was written there. */
 export function hidesValue(path: KeyPath): boolean {
@@ -41,18 +39,23 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
  * environment holds under the names of the file, and under names that say themselves what they hold, as `GITHUB_TOKEN`.
  */
 export function knownSecrets(config: Config, env: Readonly<Record<string, string | undefined>>): readonly string[] {
-  const named = new Set([...VENDOR_KEYS, ...environmentNames(config)]);
   const servers = Object.values(config.mcp.servers).flatMap((
     server,
   ) => [...Object.values(server.env), ...Object.values(server.headers), ...secretArguments(server.args)]);
   const values = [config.gateway.node_control.auth_token, ...servers, ...addressSecrets(config)];
-  for (const [name, value = ""] of Object.entries(env)) {
-    if (named.has(name) || SECRET_NAME.test(name)) values.push(value);
-    values.push(...addressSecrets(value));
-  }
+  const named = environmentNames(config).flatMap((name) => env[name] ?? []);
+  values.push(...named, ...environmentSecrets(env));
   // Of `Bearer ...` the last word is the secret
   const known = values.flatMap((value) => [value, value.trim(), value.trim().split(/\s/).at(-1) ?? ""]);
   return [...new Set(known)].filter((value) => value !== "");
+}
+
+/** What the environment holds under names that say themselves that it is secret, and the credentials in its addresses. */
+export function environmentSecrets(env: Readonly<Record<string, string | undefined>>): readonly string[] {
+  return Object.entries(env).flatMap(([name, value = ""]) => [
+    ...(SECRET_NAME.test(name) ? [value] : []),
+    ...addressSecrets(value),
+  ]);
 }
 
 /** The keys in the files that a configuration names; a file that cannot be read gives none: whoever needs its key says so. */

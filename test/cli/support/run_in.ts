@@ -32,6 +32,7 @@ export interface Machine {
   withGateway(
     argv: readonly string[],
     use: (started: { readonly banner: string; readonly address: string }) => Promise<void>,
+    options?: Pick<RunOptions, "env">,
   ): Promise<Finished>;
 }
 
@@ -47,10 +48,11 @@ export function onMachine(use: (machine: Machine) => Promise<void>): Promise<voi
       cwd,
       dataDir,
       run,
-      async withGateway(argv, work) {
+      async withGateway(argv, work, options) {
         let failure: unknown;
         let started: Promise<void> | undefined;
         const finished = await run(["gateway", "--port", "0", ...argv], {
+          ...options,
           onOutput({ stdout, interrupt }) {
             const address = /http:\/\/[^\s"]+:\d+\//.exec(stdout)?.[0];
             if (address === undefined || started !== undefined) return;
