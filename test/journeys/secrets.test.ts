@@ -58,9 +58,9 @@ test("no secret shows in a log, an error, the metrics, /openapi.json, an event o
     // An upstream that repeats the key it was sent, in all the places it can
     const repeated = {
       error: {
-        message: `Incorrect API key ${CANARIES.PROVIDER_KEY} in Bearer ${CANARIES.PROVIDER_KEY}`,
-        code: "bad",
-        param: "key",
+        message: `Incorrect API key ${formsOf(CANARIES.PROVIDER_KEY).join(" ")} in Bearer ${CANARIES.PROVIDER_KEY}`,
+        code: CANARIES.PROVIDER_KEY,
+        param: `header ${CANARIES.PROVIDER_KEY}`,
       },
     };
     for (const status of [400, 401, 404, 429, 501]) {
