@@ -8,7 +8,7 @@ import { findRepository, type RepositoryPlace } from "./find_repository.ts";
 import { findSubmodules } from "./find_submodules.ts";
 import type { Git, GitResult, OpenOptions } from "./git.ts";
 import { gitEnvironment } from "./git_environment.ts";
-import { type GitCall, runGit } from "./git_process.ts";
+import { type GitCommand, runGit } from "./git_process.ts";
 import { openRepository } from "./open_repository.ts";
 
 /** The first with `http.curloptResolve`, which holds a connection to the addresses that were checked */
@@ -31,13 +31,15 @@ export function createGit(options: GitOptions): Git {
 
   const look = (
     opened: OpenOptions,
-    call: Pick<GitCall, "args" | "env" | "sandbox">,
+    call: Pick<GitCommand, "args" | "env" | "sandbox">,
     maxOutputBytes = MAX_LIST_BYTES,
   ) =>
     runGit(processes, { ...call, scope: opened.scope, signal: opened.signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });
 
   const checkVersion = async (opened: OpenOptions): Promise<void> => {
-    const { stdout } = await look(opened, { args: ["version"], env: {} });
+    // Others wait for the answer too, so that no one of them ends it
+    const asked = { ...opened, signal: new AbortController().signal };
+    const { stdout } = await look(asked, { args: ["version"], env: {} });
     const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(stdout) ?? []).slice(1).map(Number);
     if (major > MIN_VERSION[0] || (major === MIN_VERSION[0] && minor >= MIN_VERSION[1])) return;
     throw new ToolError(
@@ -60,7 +62,7 @@ export function createGit(options: GitOptions): Git {
   const listConfig = async (place: RepositoryPlace, opened: OpenOptions) => {
     const args = ["config", "--list", "--no-includes", "--show-origin", "-z"];
     const env = gitEnvironment({ ...place, overrides: [], writes: false });
-    // These two would be listed as if they were the repository's
+    // What is overridden would be listed as if the repository said it
     const { GIT_CONFIG_COUNT: _count, ...plain } = env;
     return toEntries(await look(opened, { args, env: plain }));
   };

@@ -44,6 +44,8 @@ export interface Repository {
   upstreamOf(branch: string): string | undefined;
   /** The forbidden path that a path relative to the top lies in; undefined: in none */
   forbiddenBy(path: string): string | undefined;
+  /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
+  readonly userFilters: ReadonlySet<string>;
   /** Whether a path relative to the top is, in the working tree, a file with other names: it may be one from outside */
   isLinked(path: string): Promise<boolean>;
   /**

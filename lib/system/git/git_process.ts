@@ -4,7 +4,7 @@ import type { GitResult, GitScope } from "./git.ts";
 import { maskUserinfo } from "./mask_userinfo.ts";
 
 /** One git process. */
-export interface GitCall {
+export interface GitCommand {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly scope: GitScope;
@@ -24,7 +24,7 @@ export interface GitCall {
  * @throws {ToolError} `git_timeout`, and those of `Processes.run`
  * @throws {CancelError} when the signal aborts
  */
-export async function runGit(processes: Pick<Processes, "run">, call: GitCall): Promise<GitResult> {
+export async function runGit(processes: Pick<Processes, "run">, call: GitCommand): Promise<GitResult> {
   const { workspaceRoot, forbiddenPaths, sandbox } = call.scope;
   const { ending, stdout, stderr } = await processes.run({
     words: ["git", ...call.args],

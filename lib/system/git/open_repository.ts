@@ -39,6 +39,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
     upstreamOf: (branch) =>
       entries.findLast(({ key }) => key === `branch.${branch}.merge`)?.value.replace(/^refs\/heads\//, ""),
     forbiddenBy: (path) => forbiddenBy(join(place.top, path)),
+    userFilters: filtersOf(userEntries),
     async isLinked(path) {
       const found = await lstat(join(place.top, path)).catch(() => undefined);
       return found !== undefined && found.isFile() && found.nlink > 1;
@@ -108,6 +109,13 @@ function identityOf(entries: readonly ConfigEntry[], userEntries: readonly Confi
     const value = userEntries.findLast((entry) => entry.key === key)?.value;
     return value === undefined ? [] : [[key, value] as const];
   });
+}
+
+function filtersOf(userEntries: readonly ConfigEntry[]): ReadonlySet<string> {
+  return new Set(userEntries.flatMap(({ key }) => {
+    const { section, subsection } = keyParts(key);
+    return section === "filter" && subsection !== undefined ? [subsection] : [];
+  }));
 }
 
 /** The user's own credential helpers; those of the repository are taken back before. */

@@ -11,7 +11,17 @@ import { add, checkout, commit, stash } from "./write_operations.ts";
 const TIMEOUT_MS = 240_000;
 
 const RUN: Readonly<Record<GitOp, (call: GitCall) => Promise<ToolResult>>> = {
-  ...{ status, diff, log, show, branch, add, commit, checkout, stash, push, pull },
+  status,
+  diff,
+  log,
+  show,
+  branch,
+  add,
+  commit,
+  checkout,
+  stash,
+  push,
+  pull,
 };
 
 /** Takes files in or out, so that the repository's filters would have a say. */

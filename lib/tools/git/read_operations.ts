@@ -1,7 +1,8 @@
 import { ToolError } from "../../base/errors.ts";
 import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import { fromTop, type GitCall, isHidden, linkedOf, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
+import { isHidden, linkedOf } from "./checked_names.ts";
+import { fromTop, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { parseRevision, resolveCommit } from "./revision.ts";
 
 /** Of every command that compares: no program of the repository, the same output whatever is configured */

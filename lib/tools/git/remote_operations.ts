@@ -2,10 +2,11 @@ import { ToolError } from "../../base/errors.ts";
 import type { RemoteAddress } from "../../system/git/git.ts";
 import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { ToolResult } from "../runtime/tool.ts";
+import { requireOverwritable } from "./checked_names.ts";
 import { failed, type GitCall, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
-import { changedUpTo, requireOverwritable } from "./write_operations.ts";
+import { changedUpTo } from "./write_operations.ts";
 
 /** A URL that git and the URL policy read alike: no backslash, no blank, no second `@`, no dot at the end of the host */
 const PLAIN_URL =
@@ -32,7 +33,7 @@ export async function pull(call: GitCall): Promise<ToolResult> {
   const args = ["fetch", "--no-progress", "--no-recurse-submodules", "--no-auto-maintenance", "--no-tags", "--refmap="];
   await succeed(call, [...args, "--", remote, `+refs/heads/${branch}:${tracking}`], { remote: address });
   const target = await resolveCommit(call.repository, tracking);
-  requireOverwritable(call, await changedUpTo(call, target, "..."));
+  await requireOverwritable(call, await changedUpTo(call, target, "..."));
   const merge = ["merge", "--no-edit", "--no-verify", "--no-gpg-sign", "--no-verify-signatures", "--no-progress"];
   const merged = await call.repository.run([...merge, "--no-autostash", "--strategy=ort", "--ff", tracking]);
   if (merged.code !== 0) throw failed("pull", merged);

@@ -1,6 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import { failed, type GitCall, linkedOf, namesOf, pathspecs, requireOpen, succeed, toResult } from "./git_call.ts";
+import { requireOverwritable, requireStorable } from "./checked_names.ts";
+import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 
@@ -41,7 +42,7 @@ export async function checkout(call: GitCall): Promise<ToolResult> {
   if (paths !== undefined) return await restore(call);
   const commit = rev === undefined ? undefined : await resolveCommit(call.repository, rev);
   const { target, args } = await switchTo(call, commit);
-  requireOverwritable(call, await changedUpTo(call, target, ".."));
+  await requireOverwritable(call, await changedUpTo(call, target, ".."));
   await succeed(call, ["switch", "--quiet", "--no-progress", "--no-recurse-submodules", ...args]);
   return await status(call);
 }
@@ -84,7 +85,7 @@ async function restore(call: GitCall): Promise<ToolResult> {
     await succeed(call, ["restore", "--staged", ...source.map((hash) => `--source=${hash}`), "--", ...specs]);
     return await status(call);
   }
-  requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, ...source, "--", ...specs]));
+  await requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, ...source, "--", ...specs]));
   await succeed(call, ["checkout", "--quiet", "--no-recurse-submodules", ...source, "--", ...specs]);
   return await status(call);
 }
@@ -95,7 +96,7 @@ export async function stash(call: GitCall): Promise<ToolResult> {
   const specs = pathspecs(call);
   const names = await namesOf(call, ["diff", ...NAMES, "HEAD", "--", ...specs]);
   await requireStorable(call, names);
-  requireOverwritable(call, names);
+  await requireOverwritable(call, names);
   const { stdout } = await succeed(call, [
     ...["stash", "push", "--no-include-untracked"],
     ...(staged ? ["--staged"] : []),
@@ -107,7 +108,7 @@ export async function stash(call: GitCall): Promise<ToolResult> {
 
 async function bringBack(call: GitCall, rev: string): Promise<ToolResult> {
   const entry = await resolveCommit(call.repository, rev);
-  requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, `${entry}^1`, entry, "--"]));
+  await requireOverwritable(call, await namesOf(call, ["diff", ...NAMES, `${entry}^1`, entry, "--"]));
   const result = await call.repository.run(["stash", "pop", "--quiet", rev]);
   if (result.code !== 0) throw failed("stash", result);
   return await status(call);
@@ -119,20 +120,4 @@ export async function changedUpTo(call: GitCall, target: string, dots: ".." | ".
   // Before the first commit there is nothing to compare with
   if (code !== 0) return await namesOf(call, ["ls-tree", "-r", "--name-only", "--full-tree", "-z", target]);
   return await namesOf(call, ["diff", ...NAMES, `HEAD${dots}${target}`, "--"]);
-}
-
-async function requireStorable(call: GitCall, names: readonly string[]): Promise<void> {
-  requireOpen(call, names, { does: "store", allowSensitive: call.allowSensitiveReads });
-  const [linked] = await linkedOf(call, names);
-  if (linked === undefined) return;
-  throw new ToolError(
-    "hard_link",
-    `Cannot run git ${call.input.op}: it would store ${
-      JSON.stringify(linked)
-    }, which has more than one hard link; copy it first`,
-  );
-}
-
-export function requireOverwritable(call: GitCall, names: readonly string[]): void {
-  requireOpen(call, names, { does: "overwrite", allowSensitive: call.allowSensitiveWrites });
 }

@@ -130,6 +130,32 @@ test("the user's own configuration gives the name and e-mail address, and nothin
     }, { home })
   ));
 
+test("files that a filter of the user's own is meant for are left to the user", () =>
+  withTemporaryFolder((home) =>
+    withRepository(
+      { "a.txt": "one\n", "big.bin": "pointer\n", ".gitattributes": "*.txt filter=\n*.bin filter=lfs\n" },
+      async (at) => {
+        const { ok, refused, write, root } = at;
+        const programs =
+          "clean = git-lfs clean -- %f\nsmudge = git-lfs smudge -- %f\nprocess = git-lfs filter-process\n";
+        writeFileSync(join(home, ".gitconfig"), `[filter "lfs"]\n${programs}required = true\n`);
+        write("a.txt", "two\n");
+        write("big.bin", "the content itself\n");
+        assert.match(await ok({ op: "status" }), /^ M big\.bin$/m);
+        for (const paths of [["."], ["big.bin"]]) {
+          assert.match(await refused({ op: "add", paths }), /"big\.bin" by the filter "lfs", which is not run here/);
+          assert.match(await refused({ op: "commit", message: "x", paths }), /filter "lfs"/);
+          assert.match(await refused({ op: "checkout", paths }), /filter "lfs"/);
+        }
+        assert.match(await refused({ op: "stash" }), /filter "lfs"/);
+        await ok({ op: "commit", message: "second", paths: ["a.txt"] });
+        git(root, "commit", "-qam", "third");
+        assert.match(await refused({ op: "checkout", rev: "HEAD~1" }), /filter "lfs"/);
+      },
+      { home },
+    )
+  ));
+
 test("long output is cut with a notice", () =>
   withRepository({ "long.txt": "0123456789\n".repeat(20_000) }, async ({ ok }) => {
     for (const input of [{ op: "show" }, { op: "show", rev: "HEAD:long.txt" }]) {
