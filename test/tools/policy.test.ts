@@ -194,6 +194,7 @@ function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
     services: {
       files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
       commands: { identify: () => Promise.resolve(undefined) },
+      processes: { screen: () => Promise.resolve() },
     } as unknown as ToolServices,
     config: () => config,
     workspaceRoot: "/home/me/work",

@@ -49,7 +49,9 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const containment = () => (found ??= findContainment(commands, clock));
   let launcher: Promise<readonly string[]> | undefined;
 
-  const lineOf = async ({ words, scope, composed }: AnyRequest): Promise<CommandLine> => {
+  const lineOf = async (
+    { words, scope, composed }: Pick<AnyRequest, "words" | "scope" | "composed">,
+  ): Promise<CommandLine> => {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
@@ -123,6 +125,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
 
   return {
     containment,
+    screen: async (request) => void await lineOf(request),
     run: (request) => track(run(request)),
     start: (request) => track(start(request)),
     list: table.list,

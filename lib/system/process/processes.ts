@@ -9,9 +9,13 @@ export interface Processes {
   /** Whether commands can be contained here; tried once */
   containment(): Promise<Containment>;
   /**
+   * Whether a command could be run: it is there, and its arguments name nothing that they may not. Runs nothing.
+   * @throws {ToolError} `unsupported_platform`, `command_not_found`, and those of `screenArguments`
+   */
+  screen(request: Pick<ProcessRequest, "words" | "scope">): Promise<void>;
+  /**
    * Runs one command in the workspace and waits for its end.
-   * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, `command_not_started`, and those
-   * of `screenArguments`
+   * @throws {ToolError} as `screen`, and `sandbox_unavailable`, `command_not_started`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
   run(request: RunRequest): Promise<ProcessResult>;

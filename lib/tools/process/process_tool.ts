@@ -47,6 +47,11 @@ export const processTool = defineTool({
     if (input.op === "start") tokenize(input.command ?? "");
   },
   admit: ({ op, command = "" }, config) => void (op === "start" && wordsOf(command, config)),
+  async screen({ op, command = "" }, context) {
+    if (op !== "start") return;
+    const words = wordsOf(command, context.config);
+    await context.services.processes.screen({ words, scope: commandScope(context) });
+  },
   effects: ({ op, command = "" }) => (op === "start" ? { command: tokenize(command) } : {}),
   async run({ op, command = "", id = "", offset = 0 }, context) {
     const { processes } = context.services;

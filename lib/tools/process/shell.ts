@@ -32,6 +32,8 @@ export const shell = defineTool({
   textField: "command",
   check: ({ command }) => void tokenize(command),
   admit: ({ command }, config) => void wordsOf(command, config),
+  screen: ({ command }, context) =>
+    context.services.processes.screen({ words: wordsOf(command, context.config), scope: commandScope(context) }),
   effects: ({ command }) => ({ command: tokenize(command) }),
   async run({ command }, context) {
     const { shell: limits } = context.config.security;

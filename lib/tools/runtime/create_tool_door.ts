@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
+import type { Config } from "../../config/config.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { Approvals } from "../../guard/approvals.ts";
@@ -15,7 +16,7 @@ import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
 import { createToolRegistry, matchesPatterns } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
-import type { PreparedCall, Tool, ToolContext, ToolResult } from "./tool.ts";
+import type { PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
 import type {
   ApprovalAnswer,
   ApprovalRequest,
@@ -81,9 +82,20 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     return `Cannot finish "${tool.name}": an internal error, which the log has under call id "${request.callId}"`;
   };
 
-  const bind = (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
+  const surroundings = (tool: Tool, services: ToolServices, config: Config): ScreenContext => ({
+    workspaceRoot: options.workspaceRoot,
+    allowSensitiveFileReads: config.autonomy.allow_sensitive_file_reads,
+    allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
+    config,
+    services: pickServices(services, tool.needs),
+  });
+
+  const bind = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
     const { services, workspaceRoot } = options;
-    return bindCall(tool, prepared, { services, workspaceRoot, config: options.config(), signal: request.signal });
+    const config = options.config();
+    // Nobody is asked about a call that cannot run
+    await prepared.screen?.(surroundings(tool, services, config));
+    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal: request.signal });
   };
 
   /** A rule's answer, else the approver's; one that fails has approved nothing. */
@@ -160,9 +172,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     const timeoutMs = tool.timeoutMs?.(config) ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     const work = (signal: AbortSignal) =>
       prepared.run({
-        workspaceRoot: options.workspaceRoot,
-        allowSensitiveFileReads: config.autonomy.allow_sensitive_file_reads,
-        allowSensitiveFileWrites: config.autonomy.allow_sensitive_file_writes,
+        ...surroundings(tool, services, config),
         runId: request.runId,
         callId: request.callId,
         conversationId: request.conversationId ?? null,
@@ -171,8 +181,6 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         signal,
         clock: options.clock,
         log: logOf(tool, request),
-        config,
-        services: pickServices(services, tool.needs),
         progress: (message) => request.onProgress?.(options.redact(message)),
       });
     const ending = await runBounded(work, { clock: options.clock, timeoutMs, signal: request.signal });

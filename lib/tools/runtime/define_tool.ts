@@ -5,7 +5,7 @@ import type { JsonSchema, ObjectJsonSchema } from "../../base/records/json_schem
 import type { Config } from "../../config/config.ts";
 import { inputError } from "./input_error.ts";
 import { parseInput } from "./parse_input.ts";
-import type { Access, Effects, PreparedCall, Tool, ToolContext, ToolResult } from "./tool.ts";
+import type { Access, Effects, PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 /** A strict object, so that an unknown field is refused. */
@@ -39,6 +39,11 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly check?: (input: v.InferOutput<S>) => void;
   /** What the configuration refuses whoever approves it, as a command that is not allowed. @throws {ToolError} */
   readonly admit?: (input: v.InferOutput<S>, config: Config) => void;
+  /** Looks on the disk for what would refuse the call anyway, before anybody is asked to approve it. @throws {ToolError} */
+  readonly screen?: (
+    input: v.InferOutput<S>,
+    context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services">,
+  ) => Promise<void>;
   /** Default: nothing but what `access` says */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
@@ -72,6 +77,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
       admit: (config) => definition.admit?.(input, config),
+      screen: async (context) => await definition.screen?.(input, context),
       // The door hands in the services that `needs` names
       run: (context) => definition.run(input, context as ContextWith<N>),
     };

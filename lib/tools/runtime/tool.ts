@@ -46,8 +46,19 @@ export interface PreparedCall {
    * approve it. Default: it does. @throws {ToolError}
    */
   admit?(config: Config): void;
+  /**
+   * Looks on the disk for what would refuse the call anyway, before anybody is asked to approve it. Default: nothing is looked
+   * at. @throws {ToolError}
+   */
+  screen?(context: ScreenContext): Promise<void>;
   run(context: ToolContext): Promise<ToolResult>;
 }
+
+/** The part of its context that a call is screened with. */
+export type ScreenContext = Pick<
+  ToolContext,
+  "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "services"
+>;
 
 export interface ToolContext {
   /** Absolute path of the folder the agent works in */

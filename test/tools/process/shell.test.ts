@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -66,6 +67,17 @@ test("what the configuration refuses is refused before anybody is asked, at ever
         assert.deepEqual([ran, result.isError], [false, true]);
         assert.match(result.output, /allowed_commands|";" is refused|max_arg_length/);
       }
+      for (const argument of ["/etc/passwd", "--file=/etc/passwd", "-f../x", ".env"]) {
+        for (const name of ["shell", "process_tool"]) {
+          const command = `cat ${argument}`;
+          const input = name === "shell" ? { command } : { op: "start", command };
+          const { result } = await call(name, input, { approver });
+          assert.match(
+            result.output,
+            level === "read_only" ? /never allows/ : /^Cannot run the command with the argument/,
+          );
+        }
+      }
     }
   }));
 
@@ -121,6 +133,20 @@ test("arguments that name what no tool may touch are refused", () =>
       autonomy: { level: "full", allow_sensitive_file_reads: true, allow_sensitive_file_writes: true },
     });
     assert.match((await call("shell", "cat .env")).result.output, /SECRET=1/);
+  }));
+
+test("a command that prints without end costs neither memory nor time", () =>
+  withWorkspace({}, async (workspace) => {
+    const { call } = benchOf(workspace, { allowed_commands: ["yes"] });
+    const [rss, started] = [process.memoryUsage().rss, systemClock.monotonic()];
+    const { output } = (await call("shell", "yes 0123456789")).result;
+    assert.match(
+      output,
+      /^status=signal:SIGKILL\nstdout:\n(0123456789\n){744}.*\n\[stdout cut .*\[Stopped: it wrote more than 67108864 bytes\]$/s,
+    );
+    assert.ok(output.length < 9000);
+    assert.ok(systemClock.monotonic() - started < 10_000);
+    assert.ok(process.memoryUsage().rss - rss < 200_000_000);
   }));
 
 test("each stream is cut at its cap with a notice", () =>
