@@ -193,6 +193,9 @@ test("fonts say what their codes mean: differences, maps, programs, standard one
     "日本",
   );
   assert.equal(textOf({ contents: hex("61B7"), ...font("<< /Subtype /Type1 /BaseFont /Symbol >>") }), "α•");
+  assert.equal(textOf({ contents: hex("80939599E4"), ...font("<< /Encoding /WinAnsiEncoding >>") }), "€“•™ä");
+  assert.equal(textOf({ contents: hex("8AD2A5DB"), ...font("<< /Encoding /MacRomanEncoding >>") }), "ä“•€");
+  assert.equal(textOf({ contents: hex("2760AE"), ...font("<< /Encoding /StandardEncoding >>") }), "’‘fi");
   assert.equal(
     textOf({
       contents: hex("0F"),

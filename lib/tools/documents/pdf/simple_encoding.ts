@@ -4,6 +4,8 @@ import { isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_obje
 /** StandardEncoding from 0xA1 on; a space where it has nothing. Source: ISO 32000-2, annex D.2 */
 const STANDARD_UPPER =
   "¡¢£⁄¥ƒ§¤'“«‹›ﬁﬂ –†‡· ¶•‚„”»…‰ ¿ `´ˆ˜¯˘˙¨ ˚¸ ˝˛ˇ—                Æ ª    ŁØŒº     æ   ı  łøœß    ";
+/** WinAnsiEncoding from 0x80 to 0x9f; not every Node decodes it */
+const WINDOWS_UPPER = "€•‚ƒ„…†‡ˆ‰Š‹Œ•Ž••‘’“”•–—˜™š›œ•žŸ";
 /** Letters of the Symbol font, A to Z and a to z */
 const SYMBOL_CAPITALS = "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖ";
 const SYMBOL_SMALL = "αβχδεφγηιϕκλμνοπθρστυϖωξψζ";
@@ -64,18 +66,23 @@ function baseEncoding(
   name: string | undefined,
   { font, reader }: { readonly font: PdfDict; readonly reader: PdfReader },
 ): CodeText {
-  if (name === "WinAnsiEncoding") return decoded("windows-1252");
-  if (name === "MacRomanEncoding") return decoded("macintosh");
+  if (name === "WinAnsiEncoding") return winAnsiText;
+  if (name === "MacRomanEncoding") return macRoman();
   const fontName = reader.name(font, "BaseFont") ?? "";
   if (name === undefined && /^(?:[A-Z]{6}\+)?Symbol\b/.test(fontName)) return symbolText;
-  return name === undefined && reader.name(font, "Subtype") === "TrueType" ? decoded("windows-1252") : standardText;
+  return name === undefined && reader.name(font, "Subtype") === "TrueType" ? winAnsiText : standardText;
 }
 
-function decoded(label: string): CodeText {
-  const decoder = new TextDecoder(label);
-  const texts = Array.from({ length: 256 }, (_, code) => decoder.decode(Uint8Array.of(code)));
-  // Codes without a meaning are shown as bullets
-  return (code) => (code < 32 ? undefined : texts[code]?.replace(/[\u007f-\u009f]/, "•"));
+/** Codes without a meaning are shown as bullets. */
+function winAnsiText(code: number): string | undefined {
+  if (code < 32) return undefined;
+  if (code >= 0x80 && code < 0xa0) return WINDOWS_UPPER[code - 0x80];
+  return code === 127 ? "•" : String.fromCharCode(code);
+}
+
+function macRoman(): CodeText {
+  const decoder = new TextDecoder("macintosh");
+  return (code) => (code < 32 ? undefined : decoder.decode(Uint8Array.of(code)));
 }
 
 function standardText(code: number): string | undefined {
