@@ -45,7 +45,7 @@ interface CheckOptions {
 
 async function checkEntries(folder: string, options: CheckOptions): Promise<void> {
   const { workspace, count } = options;
-  const entries = await readdir(folder, { withFileTypes: true });
+  const entries = await readdir(folder, { withFileTypes: true }).catch(unlessGone) ?? [];
   count.entries += entries.length;
   if (count.entries > MAX_ENTRIES) {
     throw new ToolError(
@@ -61,10 +61,18 @@ async function checkEntries(folder: string, options: CheckOptions): Promise<void
       // Through a link to nothing git would make what it leads to
       const real = await realpath(path).catch(() => undefined);
       if (real === undefined || !isWithin(real, workspace)) throw outside(path, workspace, "it is a symbolic link");
-    } else if (!shared && entry.isFile() && (await lstat(path)).nlink > 1) {
+    } else if (!shared && entry.isFile()) {
+      const found = await lstat(path).catch(unlessGone);
+      if (found === undefined || found.nlink <= 1) continue;
       throw outside(path, workspace, "it has more than one hard link, and may be a file");
     }
   }
+}
+
+/** Git itself removes files meanwhile: what it has packed, and its locks. */
+function unlessGone(error: unknown): undefined {
+  if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+  throw error;
 }
 
 /** Object stores that are borrowed from, and those that these borrow from. */

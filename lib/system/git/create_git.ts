@@ -1,5 +1,6 @@
 import { realpath } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
+import { fileError } from "../files/file_error.ts";
 import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
@@ -86,7 +87,9 @@ export function createGit(options: GitOptions): Git {
   return {
     async open(opened) {
       await requireVersion(opened);
-      const place = await findRepository(opened.folder, opened.scope.workspaceRoot);
+      const place = await findRepository(opened.folder, opened.scope.workspaceRoot).catch((error: unknown) => {
+        throw fileError("run git in", opened.folder, error);
+      });
       const { use } = opened;
       const entries = await listConfig(place, opened);
       const overrides = [...configOverrides(entries, { use, ...place })];
