@@ -11,7 +11,8 @@ export function gitTest(name: string, run: () => Promise<void>, alsoNeeds: reado
 
 const known = new Map<string, boolean>();
 
-function isThere(program: string): boolean {
+/** Whether a program is installed that knows `version`. */
+export function isThere(program: string): boolean {
   const there = known.get(program) ?? spawnSync(program, ["version"]).status === 0;
   known.set(program, there);
   return there;

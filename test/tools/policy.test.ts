@@ -16,6 +16,7 @@ import type { ToolServices } from "../../lib/tools/runtime/tool_services.ts";
 import { TOOLS } from "../contract/tools.ts";
 import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
+import { initRepository, isThere } from "../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
 import { toolInputs } from "../support/tool_inputs.ts";
 import { withWorkspace } from "../support/workspace.ts";
@@ -114,11 +115,15 @@ for (const tool of BUILTIN_TOOLS) {
   });
 }
 
+/** What the default configuration has off. */
+const ON: ConfigChanges = { write_file: { enabled: true }, enable_git: true };
+
 const FILES = { "notes.txt": "the gate\n", "src/a.ts": "a\n", "secrets/x": "x\n" };
 
 test("at read_only no input makes a tool change anything, whoever approves", () =>
   withWorkspace(FILES, async ({ root, outside }) => {
-    const { call } = createToolBench({ root, config: { autonomy: { level: "read_only" } } });
+    if (isThere("git")) initRepository(root);
+    const { call } = createToolBench({ root, config: { autonomy: { level: "read_only" }, ...ON } });
     const before = [snapshot(root), snapshot(outside)];
     const approver = () => Promise.resolve({ decision: "approve" as const, reason: "" });
     await eachInput(async (name, input) => {
@@ -133,7 +138,8 @@ test("at read_only no input makes a tool change anything, whoever approves", () 
 test("at every level a call that only reads changes nothing: no file, no record of the agent, no process", async () => {
   for (const level of LEVELS) {
     await withWorkspace(FILES, async ({ root, outside }) => {
-      const changes: ConfigChanges = { autonomy: { level }, write_file: { enabled: true } };
+      if (isThere("git")) initRepository(root);
+      const changes: ConfigChanges = { autonomy: { level }, ...ON };
       const { call, door, processes } = createToolBench({ root, config: changes });
       const records = async () => [
         (await call("memory_recall", { limit: 100 })).result.data,
@@ -153,7 +159,8 @@ test("at every level a call that only reads changes nothing: no file, no record 
 
 test("at supervised nothing in the workspace changes until somebody approves", () =>
   withWorkspace(FILES, async ({ root, outside }) => {
-    const { call } = createToolBench({ root });
+    if (isThere("git")) initRepository(root);
+    const { call } = createToolBench({ root, config: ON });
     const before = [snapshot(root), snapshot(outside)];
     await eachInput(async (name, input) => {
       const { ran, access } = await call(name, input);

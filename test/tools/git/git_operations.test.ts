@@ -109,6 +109,27 @@ test("access follows the operation: read_only looks alone, supervised asks for t
     assert.equal(git(root, "rev-parse", "HEAD"), head);
   }));
 
+test("what a person approves runs, on the files as they were shown", () =>
+  withRepository({ "a.txt": "one\n" }, async ({ bench, root, write }) => {
+    bench.configure({ enable_git: true });
+    const approve = () => Promise.resolve({ decision: "approve" as const, reason: "" });
+    write("a.txt", "two\n");
+    for (const input of [{ op: "add", paths: ["a.txt"] }, { op: "commit", message: "approved" }]) {
+      const { result, ran } = await bench.call("git_operations", input, { approver: approve });
+      assert.deepEqual([ran, result.isError], [true, false], result.output);
+    }
+    assert.match(git(root, "log", "-1", "--format=%s"), /^approved$/m);
+    write("a.txt", "three\n");
+    const { result, ran } = await bench.call("git_operations", { op: "add", paths: ["a.txt"] }, {
+      approver: () => {
+        write("a.txt", "something else\n");
+        return approve();
+      },
+    });
+    assert.equal(ran, false);
+    assert.match(result.output, /is not what it was when the call was approved/);
+  }));
+
 test("the user's own configuration gives the name and e-mail address, and nothing else", () =>
   withTemporaryFolder((home) =>
     withRepository({ "a.txt": "one\n" }, async ({ ok, refused, root, write, path }) => {
