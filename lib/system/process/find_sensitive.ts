@@ -1,6 +1,6 @@
 import type { Dirent } from "node:fs";
 import { opendir } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { isSensitive } from "../files/sensitive_names.ts";
 
 /** Looked at in one search, the shallow ones first */
@@ -24,10 +24,11 @@ export async function findSensitive(root: string): Promise<readonly string[]> {
       const lists = await Promise.all(folders.map((names) => entriesOf(join(root, ...names), left)));
       for (const [index, entries] of lists.entries()) {
         left -= entries.length;
+        const names = folders[index] ?? [];
+        const parent = names.at(-1) ?? basename(root);
         for (const entry of entries) {
-          const names = [...folders[index] ?? [], entry.name];
-          if (isSensitive(names)) found.push(join(root, ...names));
-          else if (entry.isDirectory()) next.push(names);
+          if (isSensitive([entry.name], parent)) found.push(join(root, ...names, entry.name));
+          else if (entry.isDirectory()) next.push([...names, entry.name]);
         }
       }
     }
@@ -40,7 +41,7 @@ export async function findSensitive(root: string): Promise<readonly string[]> {
 async function entriesOf(folder: string, limit: number): Promise<readonly Dirent[]> {
   const entries: Dirent[] = [];
   try {
-    for await (const entry of await opendir(folder, { bufferSize: 256 })) {
+    for await (const entry of await opendir(folder, { bufferSize: 1024 })) {
       if (entries.push(entry) >= limit) break;
     }
   } catch {

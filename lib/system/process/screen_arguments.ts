@@ -27,6 +27,8 @@ export interface ScreenOptions {
 const MAX_PATH_BYTES = 4096;
 /** What one argument may be taken for; a default argument of 128 bytes has fewer */
 const MAX_CANDIDATES = 512;
+/** Letters of one argument that are taken for options */
+const MAX_SHORT_OPTIONS = 8;
 
 /**
  * Refuses arguments that name a sensitive or forbidden file or, with `workspaceOnly`, one outside the workspace; also glued to
@@ -88,10 +90,11 @@ function candidatesOf(arg: string): ReadonlySet<string> {
     if (Buffer.byteLength(text) <= MAX_PATH_BYTES) found.add(text);
   };
   add(arg);
-  // A value glued to one short option, or to several: -f../x, -xvf/etc/passwd
+  // A value glued to one short option, or to several: -f../x, -xvf/etc/passwd, -xvfprivate/x
   const short = /^-[^-]/.test(arg);
   if (short) {
-    add(arg.slice(2));
+    const letters = /^-[a-z0-9]+/i.exec(arg)?.[0].length ?? 0;
+    for (let end = 2; end <= Math.min(Math.max(letters, 2), MAX_SHORT_OPTIONS + 1); end++) add(arg.slice(end));
     const path = arg.slice(1).search(/\/|\.\.|\.[a-z_]/i);
     if (path !== -1) add(arg.slice(path + 1));
   }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { symlinkSync } from "node:fs";
 import { test } from "node:test";
+import fc from "fast-check";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { type ArgumentScope, screenArguments } from "../../../lib/system/process/screen_arguments.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
@@ -67,4 +68,30 @@ test("an argument of countless parts is refused, not searched", () =>
   withWorkspace(FILES, async (workspace) => {
     const arg = Array.from({ length: 2000 }, (_, i) => i).join(",");
     assert.equal(await screen(workspace, arg), "command_too_long");
+  }));
+
+test("whatever a forbidden path is glued to, it is refused", () =>
+  withWorkspace(FILES, async (workspace) => {
+    const word = fc.stringMatching(/^[a-z]{1,8}$/);
+    const glue = fc.oneof(
+      fc.constant(""),
+      word.map((name) => `--${name}=`),
+      fc.stringMatching(/^-[a-zA-Z0-9]{1,4}$/),
+      fc.tuple(word, fc.constantFrom("=", ":", ",", "@")).map(([name, sign]) => `${name}${sign}`),
+      fc.tuple(word, word).map(([option, name]) => `--${option}=${name}=`),
+      fc.constantFrom("@", "file://", "--exclude-from=@", "-o,", "a=b:"),
+    );
+    const path = fc.constantFrom("/etc/passwd", "/etc/../etc/shadow", "/proc/self/environ", "private/c.txt", "data/x");
+    await fc.assert(
+      fc.asyncProperty(glue, path, fc.constantFrom("", "/", ":ro"), async (before, path, after) => {
+        // What follows the slashes is a host
+        if (before === "file://" && !path.startsWith("/")) return;
+        const code = await screen(workspace, `${before}${path}${after}`, {
+          workspaceOnly: false,
+          forbiddenPaths: ["private"],
+        });
+        assert.equal(code, "path_forbidden", `${before}${path}${after}`);
+      }),
+      { numRuns: 200 },
+    );
   }));
