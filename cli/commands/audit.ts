@@ -58,6 +58,8 @@ export const auditVerifyCommand = defineCliCommand({
 });
 
 async function ask(context: CommandContext, path: string): Promise<unknown> {
+  const { config } = await context.loadConfig();
+  if (!config.security.audit.enabled) context.say("Nothing new is recorded: [security.audit] enabled is false");
   const gateway = await reachGateway(context, { agent: false });
   try {
     return await gateway.request({ method: "GET", path });

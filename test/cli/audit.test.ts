@@ -74,3 +74,16 @@ test("a wrong command line is exit 2, a wrong filter is told by the gateway", as
     assert.match((await run(["audit", "show"])).stdout, /No audit record fits/);
   });
 });
+
+test("an audit that is switched off says so, and keeps nothing", async () => {
+  await onMachine(async (machine) => {
+    const env = { POSTERN__SECURITY__AUDIT__ENABLED: "false" };
+    await machine.withGateway([], async ({ address }) => {
+      await fetch(`${address}v1/tools`, { headers: { authorization: "Bearer wrong" } });
+    }, { env });
+    const { code, stdout, stderr } = await machine.run(["audit", "show"], { env });
+    assert.equal(code, 0);
+    assert.match(stdout, /No audit record fits/);
+    assert.match(stderr, /\[security\.audit\] enabled is false/);
+  });
+});
