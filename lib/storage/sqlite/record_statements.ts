@@ -18,33 +18,36 @@ export interface RecordStatements {
 }
 
 const COLUMNS = "key, version, body";
-const UPSERT =
-  "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?1, ?2, 1, ?3, ?4, ?4)";
+const UPSERT = "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?, ?, 1, ?, ?, ?)";
 
-/** @param now milliseconds since the epoch, for `created_at` and `updated_at` */
+/**
+ * Parameters are plain question marks: older versions of Node do not bind numbered ones by position.
+ * @param now milliseconds since the epoch, for `created_at` and `updated_at`
+ */
 export function createRecordStatements(database: DatabaseSync, now: () => number): RecordStatements {
   const sql = (text: string): StatementSync => database.prepare(text);
   const get = sql(`SELECT ${COLUMNS} FROM records WHERE collection = ? AND key = ?`);
   const take = sql(`DELETE FROM records WHERE collection = ? AND key = ? RETURNING id, searchable, ${COLUMNS}`);
   const put = sql(
-    `${UPSERT} ON CONFLICT (collection, key) DO UPDATE SET version = version + 1, body = ?3, updated_at = ?4 RETURNING id, searchable`,
+    `${UPSERT} ON CONFLICT (collection, key)
+     DO UPDATE SET version = version + 1, body = excluded.body, updated_at = excluded.updated_at RETURNING id, searchable`,
   );
   const insert = sql(`${UPSERT} ON CONFLICT (collection, key) DO NOTHING RETURNING id, searchable`);
   const putIf = sql(
-    `UPDATE records SET version = version + 1, body = ?4, updated_at = ?5
-     WHERE collection = ?1 AND key = ?2 AND version = ?3 RETURNING id, searchable`,
+    `UPDATE records SET version = version + 1, body = ?, updated_at = ?
+     WHERE collection = ? AND key = ? AND version = ? RETURNING id, searchable`,
   );
   const mark = sql("UPDATE records SET searchable = ? WHERE id = ?");
   const texts = createTextIndex(database, COLUMNS);
-  const range = "collection = ?1 AND key >= max(?2, ?4) AND key <> ?4 AND key < min(?3, ?5)";
+  const range = "collection = ? AND key >= max(?, ?) AND key <> ? AND key < min(?, ?)";
   const byKey = {
-    forward: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key LIMIT ?6`),
-    reverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?6`),
+    forward: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key LIMIT ?`),
+    reverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?`),
   };
-  const created = "collection = ?1 AND key >= ?2 AND key < ?3 AND id > ?4 AND id < ?5";
-  const inScope = `${created} AND substr(key, 1, instr(key, '/')) = ?7`;
+  const created = "collection = ? AND key >= ? AND key < ? AND id > ? AND id < ?";
+  const inScope = `${created} AND substr(key, 1, instr(key, '/')) = ?`;
   const createdScan = (index: string, where: string, direction: string) =>
-    sql(`SELECT ${COLUMNS} FROM records INDEXED BY ${index} WHERE ${where} ORDER BY id ${direction} LIMIT ?6`);
+    sql(`SELECT ${COLUMNS} FROM records INDEXED BY ${index} WHERE ${where} ORDER BY id ${direction} LIMIT ?`);
   const byCreated = {
     forward: createdScan("records_created", created, "ASC"),
     reverse: createdScan("records_created", created, "DESC"),
@@ -62,8 +65,8 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     const { prefix = "", after, limit } = options;
     const end = prefixEnd(prefix);
     return options.reverse === true
-      ? byKey.reverse.all(collection, prefix, end, "", after ?? NO_END, limit)
-      : byKey.forward.all(collection, prefix, end, after ?? "", NO_END, limit);
+      ? byKey.reverse.all(collection, prefix, "", "", end, after ?? NO_END, limit)
+      : byKey.forward.all(collection, prefix, after ?? "", after ?? "", end, NO_END, limit);
   }
 
   function scanCreated(collection: string, options: ScanOptions): Row[] {
@@ -72,11 +75,17 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     const from = after === undefined ? undefined : idOf.get(collection, after)?.["id"];
     if (after !== undefined && from === undefined) return [];
     const range = options.reverse === true
-      ? [collection, prefix, end, 0, from ?? Number.MAX_SAFE_INTEGER, limit]
-      : [collection, prefix, end, from ?? 0, Number.MAX_SAFE_INTEGER, limit];
+      ? [collection, prefix, end, 0, from ?? Number.MAX_SAFE_INTEGER]
+      : [collection, prefix, end, from ?? 0, Number.MAX_SAFE_INTEGER];
     const scope = prefix.slice(0, prefix.indexOf("/") + 1);
-    if (scope === "") return (options.reverse === true ? byCreated.reverse : byCreated.forward).all(...range);
-    return (options.reverse === true ? byCreated.scopedReverse : byCreated.scopedForward).all(...range, scope);
+    if (scope === "") return (options.reverse === true ? byCreated.reverse : byCreated.forward).all(...range, limit);
+    return (options.reverse === true ? byCreated.scopedReverse : byCreated.scopedForward).all(...range, scope, limit);
+  }
+
+  /** Created and updated */
+  function nowTwice(): readonly [number, number] {
+    const time = now();
+    return [time, time];
   }
 
   /** Keeps the full text in step with a record just written. */
@@ -110,11 +119,11 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     apply(write) {
       switch (write.op) {
         case "put":
-          return index(put.get(write.collection, write.key, write.json, now()), write);
+          return index(put.get(write.collection, write.key, write.json, ...nowTwice()), write);
         case "insert":
-          return index(insert.get(write.collection, write.key, write.json, now()), write);
+          return index(insert.get(write.collection, write.key, write.json, ...nowTwice()), write);
         case "putIf":
-          return index(putIf.get(write.collection, write.key, write.version, write.json, now()), write);
+          return index(putIf.get(write.json, now(), write.collection, write.key, write.version), write);
         case "delete":
           takeRow(write.collection, write.key);
           return true;
