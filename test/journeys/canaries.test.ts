@@ -148,3 +148,34 @@ test("no planted secret reaches a model, a client, a log, the audit, the metrics
     }
   });
 });
+
+test("a provider that cannot be reached, behind a proxy with a password, is told of without any key", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const keyFile = join(folder, "provider.key");
+    writeFileSync(keyFile, FILE_KEY);
+    const provider = { kind: "openai_compatible", model: "m", max_retries: 1, timeout_secs: 5 };
+    const config = {
+      provider: { ...provider, base_url: "https://upstream.invalid/v1", api_key_env: "PROVIDER_KEY" },
+      providers: { file: { ...provider, base_url: "http://127.0.0.1:9/v1", api_key_file: keyFile } },
+      proxy: { https: `http://me:${CANARIES.proxy}@127.0.0.1:9` },
+      logging: { level: "debug" },
+    };
+    await withRunningGateway({ config, environment: ENVIRONMENT }, async (gateway) => {
+      const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
+      for (const model of ["m", "file/m"]) {
+        const messages = [{ role: "user", content: "Hi" }];
+        const ask = (path: string, body: unknown) => gateway.call(path, { headers, body });
+        for (const stream of [false, true]) {
+          const reply = await ask("/v1/chat/completions", { model, messages, stream });
+          assert.equal(reply.status, 502);
+          assertNoCanary("an error", await reply.text(), CANARIES);
+        }
+        assertNoCanary("an error", await (await ask("/api/chat", { message: "Hi", model })).text(), CANARIES);
+      }
+      assertNoCanary("a list", await (await gateway.call("/v1/models", { headers })).text(), CANARIES);
+      assert.ok(gateway.log.length > 0);
+      assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
+      assertNoCanary("data directory", bytesBelow(gateway.dataDir), CANARIES);
+    });
+  });
+});
