@@ -68,12 +68,12 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
 }
 
 async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptions): Promise<CallResult> {
-  const { emit, signal } = options;
+  const { emit, signal, tools } = options;
   const begun = options.clock.monotonic();
   let shown = false;
   const start = (input: unknown) => {
     shown = true;
-    emit({ type: "tool_start", call_id: call.id, tool: call.name, input });
+    emit({ type: "tool_start", call_id: call.id, tool: call.name, input: tools.shown(input) });
   };
   const end = (output: string, isError: boolean, content = output): CallResult => {
     const duration = Math.round(options.clock.monotonic() - begun);

@@ -3,6 +3,7 @@ const MIN_SECRET_BYTES = 8;
 /** Half of a secret of this many characters is masked too: a cut may have taken the rest */
 const MIN_HALVED = 24;
 const MASK = "[redacted]";
+const MAX_DEPTH = 100;
 
 /** Removes known secrets from text in plain, base64, base64url, hexadecimal and URL-encoded form. */
 export interface Redactor {
@@ -130,10 +131,12 @@ function formsOf(secret: string): string[] {
   return forms.filter((form) => form.length >= MIN_SECRET_BYTES);
 }
 
-/** A copy of a JSON value with each text in it redacted, names of properties included. */
-export function redactJson(value: unknown, redact: (text: string) => string): unknown {
+/** A copy of a JSON value with each text in it redacted, names of properties included; what lies deeper than 100 levels is `...` */
+export function redactJson(value: unknown, redact: (text: string) => string, depth = 0): unknown {
   if (typeof value === "string") return redact(value);
-  if (Array.isArray(value)) return value.map((item) => redactJson(item, redact));
   if (value === null || typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [redact(key), redactJson(item, redact)]));
+  if (depth >= MAX_DEPTH) return "...";
+  if (Array.isArray(value)) return value.map((item) => redactJson(item, redact, depth + 1));
+  const entries = Object.entries(value).map(([key, item]) => [redact(key), redactJson(item, redact, depth + 1)]);
+  return Object.fromEntries(entries);
 }

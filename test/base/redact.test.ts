@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createRedactor } from "../../lib/base/redact.ts";
+import { createRedactor, redactJson } from "../../lib/base/redact.ts";
 
 const SECRET = "sk-test+/=?&0123456789";
 
@@ -63,4 +63,12 @@ test("redact() leaves text without a secret alone, and values under 8 bytes are 
 test("redact() masks a secret that contains another one whole", () => {
   const { redact } = createRedactor(["abcdefgh", "abcdefgh-and-more"]);
   assert.equal(redact("x abcdefgh-and-more y"), "x [redacted] y");
+});
+
+test("redactJson() masks values and names, and takes any depth", () => {
+  const { redact } = createRedactor([SECRET]);
+  const masked = redactJson({ [SECRET]: [SECRET, 1, null, { a: `x ${SECRET}` }] }, redact);
+  assert.deepEqual(masked, { "[redacted]": ["[redacted]", 1, null, { a: "x [redacted]" }] });
+  const deep = JSON.parse("[".repeat(50_000) + "]".repeat(50_000));
+  assert.ok(JSON.stringify(redactJson(deep, redact)).length < 300);
 });

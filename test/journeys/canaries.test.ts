@@ -54,7 +54,7 @@ const CALLS: readonly ScriptedToolCall[] = [
   { name: "process_tool", arguments: { op: "output", id: "p1", offset: 12 } },
   { name: "file_edit", arguments: { path: "leak.txt", edits: [{ old_text: "not there", new_text: "x" }] } },
   { name: "memory_recall", arguments: { query: "canary" } },
-  { name: "cli_discovery", arguments: { command: "cat" } },
+  { name: "cli_discovery", arguments: { op: "check_command", command: "cat" } },
 ];
 
 test("no planted secret reaches a model, a client, a log, the audit, the metrics or the disk", { skip }, async () => {
@@ -177,5 +177,24 @@ test("a provider that cannot be reached, behind a proxy with a password, is told
       assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
       assertNoCanary("data directory", bytesBelow(gateway.dataDir), CANARIES);
     });
+  });
+});
+
+test("an argument that is a secret reaches the tool, and is masked in the events, the log and the audit", async () => {
+  const secret = ENVIRONMENT.GITHUB_TOKEN;
+  const script = [{ toolCalls: [{ name: "read_file", arguments: { path: `${secret}.txt` } }] }, "Done"];
+  const options = { environment: ENVIRONMENT, files: { [`${secret}.txt`]: "found" }, script };
+  await withRunningGateway({ ...options, config: { logging: { level: "debug" } } }, async (gateway) => {
+    const headers = { authorization: `Bearer ${ENVIRONMENT.POSTERN_TOKEN}` };
+    const socket = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers });
+    socket.send({ type: "hello", events: true });
+    socket.send("Go");
+    await socket.readReply();
+    socket.socket.close();
+    const outputs = socket.frames.filter(({ type }) => type === "tool_end").map(({ output }) => output);
+    assert.deepEqual(outputs, ["found"]);
+    assertNoCanary("WebSocket", JSON.stringify(socket.frames), CANARIES);
+    assertNoCanary("audit", await (await gateway.call("/v1/audit", { headers })).text(), CANARIES);
+    assertNoCanary("log", JSON.stringify(gateway.log), CANARIES);
   });
 });

@@ -176,6 +176,7 @@ function createFakeTools(): ToolDoor {
     get: (name) => (name === READ_FILE.name ? READ_FILE : undefined),
     enabled: () => [],
     accessOf: () => "read",
+    shown: (input) => input,
     explain: () => undefined,
     async call({ input, approver, caller, runId, callId, signal }) {
       if (input === '{"ask":true}') {

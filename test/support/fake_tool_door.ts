@@ -56,6 +56,7 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
     get: () => undefined,
     enabled: (patterns) => tools.filter((tool) => patterns.includes("*") || patterns.includes(tool.name)).map(toTool),
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
+    shown: (input) => input,
     explain: () => undefined,
     async call(request) {
       calls.push(request);

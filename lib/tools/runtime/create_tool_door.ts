@@ -226,6 +226,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         return undefined;
       }
     },
+    shown: (input) => redactJson(input, options.redact),
     explain(name, input) {
       const tool = registry.get(name);
       return tool === undefined ? undefined : policy.judge(tool, input);

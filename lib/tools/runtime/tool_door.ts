@@ -82,6 +82,8 @@ export interface ToolDoor {
   enabled(patterns: readonly string[]): readonly Tool[];
   /** Access of this call without running it; undefined when it cannot be prepared: decides what may run in parallel */
   accessOf(name: string, input: string): Access | undefined;
+  /** An input as events and people are shown it: known secrets masked */
+  shown(input: unknown): unknown;
   /** What `call` would do with this input, and why; has no effect. undefined for an unknown tool */
   explain(name: string, input: string): Judgement | undefined;
   call(request: ToolCallRequest): Promise<ToolCallOutcome>;
