@@ -65,6 +65,7 @@ export const FIXED_OVERRIDES: readonly Override[] = [
   ["push.recursesubmodules", "no"],
   ["gc.auto", "0"],
   ["maintenance.auto", "false"],
+  ["color.ui", "false"],
   ["user.useconfigonly", "true"],
   ["i18n.logoutputencoding", "UTF-8"],
   ["http.followredirects", "false"],
@@ -98,6 +99,7 @@ export function configOverrides(entries: readonly ConfigEntry[], options: Overri
 function harmlessValue(key: string): string {
   const { section, name } = keyParts(key);
   if (section === "filter" && name === "required") return "false";
+  if (section === "diff" && name === "orderfile") return "/dev/null";
   return section === "submodule" && name === "update" ? "none" : "";
 }
 

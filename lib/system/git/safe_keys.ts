@@ -35,11 +35,27 @@ const PLAIN: Readonly<Record<string, readonly string[]>> = {
   ],
   log: ["date", "decorate", "abbrevcommit", "follow", "graphcolors", "showroot", "excludedecoration", "diffmerges"],
   init: ["defaultbranch"],
+  format: ["filenamemaxlength"],
+  gpg: ["mintrustlevel"],
+  grep: ["patterntype", "extendedregexp"],
   submodule: ["active"],
   extensions: ["noop", "objectformat", "compatobjectformat", "refstorage", "relativeworktrees", "worktreeconfig"],
   safe: ["directory"],
   ...Object.fromEntries(
-    ["advice", "color", "column", "feature", "i18n", "index", "pack", "rerere", "status", "versionsort", "worktree"]
+    [
+      "advice",
+      "column",
+      "commitgraph",
+      "feature",
+      "i18n",
+      "index",
+      "pack",
+      "rerere",
+      "splitindex",
+      "status",
+      "versionsort",
+      "worktree",
+    ]
       .map((section) => [section, ["*"]]),
   ),
 };
@@ -53,7 +69,6 @@ const NAMED: Readonly<Record<string, readonly string[]>> = {
   ],
   diff: ["xfuncname", "funcname", "binary", "wordregex", "algorithm", "cachetextconv"],
   submodule: ["url", "active", "branch", "path", "ignore", "shallow"],
-  color: ["*"],
 };
 
 /** Whether a key of a repository's configuration may be what it is. */

@@ -177,6 +177,41 @@ test("files that a filter of the user's own is meant for are left to the user", 
     )
   ));
 
+test("output is the same whatever a repository has configured about it", () =>
+  withRepository({ "a.txt": "one\n", "ü.txt": "u\n" }, async ({ root, ok, write }) => {
+    write("a.txt", "two\n");
+    write("ü.txt", "ü\n");
+    const inputs = [{ op: "status" }, { op: "diff" }, { op: "show" }, { op: "branch" }];
+    const outputs = () => Promise.all(inputs.map((input) => ok(input)));
+    const before = await outputs();
+    const settings = {
+      ...{ "color.ui": "always", "color.status": "always", "color.diff": "always", "color.diff.new": "red" },
+      ...{ "color.branch": "always", "core.quotePath": "true", "diff.noprefix": "true", "diff.mnemonicPrefix": "true" },
+      ...{
+        "diff.orderFile": "order",
+        "format.pretty": "oneline",
+        "format.filenameMaxLength": "5",
+        "log.date": "relative",
+      },
+      ...{ "diff.renames": "copies", "status.short": "false", "status.branch": "false", "gpg.minTrustLevel": "fully" },
+      ...{
+        "grep.patternType": "perl",
+        "column.ui": "always",
+        "i18n.logOutputEncoding": "latin1",
+        "log.decorate": "full",
+      },
+      ...{
+        "core.pager": "cat -v",
+        "status.showUntrackedFiles": "no",
+        "diff.submodule": "log",
+        "log.showSignature": "true",
+      },
+    };
+    for (const [key, value] of Object.entries(settings)) git(root, "config", key, value);
+    assert.deepEqual(await outputs(), before);
+    await ok({ op: "commit", message: "second", paths: ["."] });
+  }));
+
 test("long output is cut with a notice", () =>
   withRepository({ "long.txt": "0123456789\n".repeat(20_000) }, async ({ ok }) => {
     for (const input of [{ op: "show" }, { op: "show", rev: "HEAD:long.txt" }]) {
