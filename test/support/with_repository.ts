@@ -4,8 +4,10 @@ import { initRepository } from "./git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench, type ToolBenchOptions } from "./tool_bench.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";
 
-/** What allows every operation. */
-export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true };
+/** What allows every operation, without the sandbox: what git is kept from is not its doing, and it costs time. */
+export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true, shell: { sandbox: "off" } };
+/** The same with the sandbox, where it works. */
+export const GIT_CONTAINED: ConfigChanges = { ...GIT_ON, shell: { sandbox: "auto" } };
 
 type Call = (input: Readonly<Record<string, unknown>>, more?: Partial<ToolCallRequest>) => Promise<string>;
 

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync, statSync, utimesSync, writeFileS
 import { join } from "node:path";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
-import { GIT_ON, withRepository } from "../../support/with_repository.ts";
+import { GIT_CONTAINED, GIT_ON, withRepository } from "../../support/with_repository.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -52,7 +52,7 @@ test("looks, adds, commits, switches, restores and stashes", () =>
     assert.equal(await ok({ op: "log", rev: "stash" }), "no stashes");
     assert.equal(await ok({ op: "checkout", paths: ["a.txt"], rev: "HEAD~1" }), "## main\nM  a.txt");
     assert.equal(git(root, "fsck", "--no-dangling"), "");
-  }));
+  }, { config: GIT_CONTAINED }));
 
 test("works in a folder below the top and on a repository below the workspace", () =>
   withWorkspace({ "app/src/a.txt": "a\n", "app/b.txt": "b\n" }, async ({ root, write, path }) => {

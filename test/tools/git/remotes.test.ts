@@ -40,7 +40,7 @@ test("pulls and pushes over HTTP, and merges what has parted", () =>
       await ok({ op: "push" });
       assert.equal(git(server.folder, "rev-parse", "main"), git(root, "rev-parse", "HEAD"));
       assert.match(await ok({ op: "branch" }), /^remote origin http:\/\/127\.0\.0\.1:\d+\/repository\.git$/m);
-    }, { config: LOOPBACK })
+    }, { config: { ...LOOPBACK, shell: { sandbox: "auto" } } })
   ));
 
 test("the first pull fills an empty repository", () =>
