@@ -115,7 +115,7 @@ function checkCheckout({ paths, staged, rev, branch }: GitInput): void {
 }
 
 /** The rules of `git check-ref-format --branch`. */
-function isBranchName(name: string): boolean {
+export function isBranchName(name: string): boolean {
   if (name === "HEAD" || name === "@" || name.startsWith("-")) return false;
   // deno-lint-ignore no-control-regex
   if (/[\x00-\x20\x7f~^:?*[\\]|\.\.|@\{|\.$/.test(name)) return false;

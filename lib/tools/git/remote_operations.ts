@@ -4,6 +4,7 @@ import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { requireOverwritable } from "./checked_names.ts";
 import { failed, type GitCall, succeed, toResult } from "./git_call.ts";
+import { isBranchName } from "./git_input.ts";
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 import { changedUpTo } from "./write_operations.ts";
@@ -28,7 +29,7 @@ export async function pull(call: GitCall): Promise<ToolResult> {
   const remote = call.input.remote ?? "origin";
   const address = await addressOf(call, remote, "fetch");
   const current = await currentBranch(call);
-  const branch = call.input.branch ?? call.repository.upstreamOf(current) ?? current;
+  const branch = call.input.branch ?? upstreamOf(call, current) ?? current;
   const tracking = `refs/remotes/${remote}/${branch}`;
   const args = ["fetch", "--no-progress", "--no-recurse-submodules", "--no-auto-maintenance", "--no-tags", "--refmap="];
   await succeed(call, [...args, "--", remote, `+refs/heads/${branch}:${tracking}`], { remote: address });
@@ -39,6 +40,12 @@ export async function pull(call: GitCall): Promise<ToolResult> {
   if (merged.code !== 0) throw failed("pull", merged);
   const { output } = await status(call);
   return toResult(`${merged.stdout}${output}`, { empty: "up to date" });
+}
+
+/** What the configuration names, unless it is no branch's name: then nothing. */
+function upstreamOf({ repository }: GitCall, branch: string): string | undefined {
+  const upstream = repository.upstreamOf(branch);
+  return upstream !== undefined && isBranchName(upstream) ? upstream : undefined;
 }
 
 async function currentBranch(call: GitCall): Promise<string> {

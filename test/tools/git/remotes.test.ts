@@ -69,6 +69,9 @@ test("a branch of the remote can be checked out, and is followed", () =>
       await ok({ op: "pull", branch: "topic/x" });
       assert.equal(await ok({ op: "checkout", branch: "topic/x" }), "## topic/x...origin/topic/x");
       assert.match(await ok({ op: "pull" }), /up to date/);
+      git(root, "config", "branch.topic/x.merge", "refs/heads/main:refs/heads/evil");
+      assert.match(await ok({ op: "pull" }), /up to date/);
+      assert.equal(git(root, "branch", "--list", "evil"), "");
     }, { config: LOOPBACK })
   ));
 
