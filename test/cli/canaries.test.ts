@@ -94,7 +94,11 @@ test("no command shows a planted secret, with a gateway running and without", { 
       }
     };
     await runAll("without a gateway");
-    const gateway = await machine.withGateway([...flags], () => runAll("beside a gateway"), { env: ENV });
+    const gateway = await machine.withGateway([...flags], async () => {
+      await runAll("beside a gateway");
+      // The control file among them
+      assertNoCanary("data directory of a running gateway", bytesBelow(machine.dataDir), CANARIES);
+    }, { env: ENV });
     assertNoCanary("gateway", `${gateway.stdout}\n${gateway.stderr}`, CANARIES);
     assert.match(gateway.stderr, /Request/);
     assertNoCanary("data directory", bytesBelow(machine.dataDir), CANARIES);
