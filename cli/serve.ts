@@ -4,7 +4,13 @@ import { ROUTES } from "../handlers/routes.ts";
 import type { ResponseClass } from "../handlers/route.ts";
 import { socketsOf } from "../handlers/websocket/sockets.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
-import { hardenNodeServer, nodeServerOptions, readNodeBody, trackSilentConnections } from "./node_server.ts";
+import {
+  hardenNodeServer,
+  nodeServerOptions,
+  readNodeBody,
+  trackSilentConnections,
+  watchNodeClient,
+} from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
 
 export interface ServeOptions {
@@ -61,6 +67,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     routes: ROUTES,
     Response: FastResponse as unknown as ResponseClass, // differs only in what it leaves undone
     readBody: readNodeBody,
+    watchClient: watchNodeClient,
   });
   const sockets = await createSocketServer({
     router,

@@ -47,10 +47,16 @@ async function chat(request: Request, context: RequestContext): Promise<Response
   const durable = request.headers.has("idempotency-key");
   const handle = await agent.runs.start(toChatRequest(
     { message, context: background, conversationId: conversation_id ?? "new", model },
-    { kind: "chat", caller: callerOf(context, "http"), durable, requestId: context.requestId },
+    {
+      kind: "chat",
+      caller: callerOf(context, "http"),
+      durable,
+      controller: durable ? undefined : context.controller,
+      requestId: context.requestId,
+    },
   ));
   try {
-    const reply = await collectReply(handle, durable ? undefined : context.signal);
+    const reply = await collectReply(handle);
     return jsonReply(context, 200, {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,

@@ -69,6 +69,8 @@ async function complete(request: Request, context: RequestContext): Promise<Resp
     caller: callerOf(context, "http"),
     requestId: context.requestId,
     durable,
+    controller: durable ? undefined : context.controller,
+    whole: !input.stream,
     canApprove: false,
     agentTools,
     clientTools: input.clientTools,
@@ -83,7 +85,7 @@ async function complete(request: Request, context: RequestContext): Promise<Resp
   };
   try {
     if (input.stream) return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, durable });
-    const reply = await collectReply(handle, durable ? undefined : context.signal);
+    const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
     return jsonReply(context, 200, toCompletionObject(head, reply));
   } catch (error) {
@@ -101,8 +103,7 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   const leave = () => {
     if (!options.durable) handle.cancel("client_gone");
   };
-  const signal = options.durable ? undefined : context.signal;
-  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS, signal });
+  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
     if (event.type === "notice" && event.param !== undefined) context.ignored.push(event.param);

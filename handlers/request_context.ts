@@ -9,6 +9,9 @@ import { httpError } from "./wire/error_codes.ts";
 /** Reads the whole body of a request. @throws {RangeError} when it is longer than `maxBytes`, anything else when it stops half-way */
 export type BodyReader = (request: Request, maxBytes: number) => Promise<Uint8Array>;
 
+/** Calls `onGone` when the client goes away before its reply is written. @returns what ends the watch */
+export type ClientWatch = (request: Request, onGone: () => void) => () => void;
+
 export interface RequestContextOptions {
   readonly services: Services;
   readonly Response: ResponseClass;
@@ -17,6 +20,7 @@ export interface RequestContextOptions {
   readonly target: RequestTarget;
   readonly path: string;
   readonly readBody: BodyReader;
+  readonly watchClient: ClientWatch;
 }
 
 /** The context of one request, with what the middleware fills in. Lives until the reply is handed over. */
@@ -36,16 +40,21 @@ export class GatewayRequestContext implements RequestContext {
   followers = 0;
   #request: Request;
   #readBody: BodyReader;
+  #watchClient: ClientWatch;
   #query: URLSearchParams | undefined = undefined;
   #body: Promise<Uint8Array> | undefined = undefined;
   #controller: AbortController | undefined = undefined;
+  #unwatch: (() => void) | undefined = undefined;
+  /** One for the body and the work after it */
   #timer: Timer | undefined = undefined;
+  #rejectBody: ((error: Error) => void) | undefined = undefined;
   #clientGone = false;
   #done = false;
 
   constructor(request: Request, options: RequestContextOptions) {
     this.#request = request;
     this.#readBody = options.readBody;
+    this.#watchClient = options.watchClient;
     this.services = options.services;
     this.Response = options.Response;
     this.requestId = options.requestId;
@@ -60,14 +69,16 @@ export class GatewayRequestContext implements RequestContext {
   }
 
   get signal(): AbortSignal {
-    if (this.#controller !== undefined) return this.#controller.signal;
+    return this.controller.signal;
+  }
+
+  get controller(): AbortController {
+    if (this.#controller !== undefined) return this.#controller;
     const controller = (this.#controller = new AbortController());
-    if (this.#done) return controller.signal;
-    const { clock, config } = this.services;
-    this.#timer = clock.after(config().gateway.request_timeout_secs * 1000, () => this.abort("timeout"));
-    if (this.#request.signal.aborted) this.#onClientGone();
-    else this.#request.signal.addEventListener("abort", this.#onClientGone, { once: true });
-    return controller.signal;
+    if (this.#done) return controller;
+    this.#startTimer();
+    this.#unwatch = this.#watchClient(this.#request, () => this.#onClientGone());
+    return controller;
   }
 
   body(): Promise<Uint8Array> {
@@ -88,32 +99,34 @@ export class GatewayRequestContext implements RequestContext {
   /** The reply is handed over: the signal stays as it is from here on, whatever the runtime reports later. */
   detach(): void {
     this.#done = true;
-    if (this.#controller === undefined) return;
     this.#timer?.clear();
-    this.#request.signal.removeEventListener("abort", this.#onClientGone);
+    this.#unwatch?.();
   }
 
-  readonly #onClientGone = () => {
+  #onClientGone(): void {
     this.#clientGone = true;
     if (this.followers === 0) this.abort("client_gone");
-  };
+  }
+
+  #startTimer(): void {
+    if (this.#timer !== undefined || this.#done) return;
+    const { clock, config } = this.services;
+    const seconds = config().gateway.request_timeout_secs;
+    this.#timer = clock.after(seconds * 1000, () => {
+      this.#rejectBody?.(slowBody(seconds));
+      this.abort("timeout");
+    });
+  }
 
   #read(): Promise<Uint8Array> {
-    const { clock, config } = this.services;
-    const { max_request_bytes: maxBytes, request_timeout_secs: seconds } = config().gateway;
+    const maxBytes = this.services.config().gateway.max_request_bytes;
+    this.#startTimer();
     // By hand: Promise.race and its async function cost more than the read
     return new Promise((resolve, reject) => {
-      const timer = clock.after(seconds * 1000, () => reject(slowBody(seconds)));
-      this.#readBody(this.#request, maxBytes).then(
-        (bytes) => {
-          timer.clear();
-          resolve(bytes);
-        },
-        (error: unknown) => {
-          timer.clear();
-          reject(error instanceof RangeError ? tooLarge(maxBytes) : new CancelError("client_gone"));
-        },
-      );
+      this.#rejectBody = reject;
+      this.#readBody(this.#request, maxBytes).then(resolve, (error: unknown) => {
+        reject(error instanceof RangeError ? tooLarge(maxBytes) : new CancelError("client_gone"));
+      });
     });
   }
 }
@@ -130,6 +143,13 @@ function slowBody(seconds: number) {
     headers: { connection: "close" },
   });
 }
+
+/** The watch for any fetch-based server: the request's own signal. */
+export const watchSignal: ClientWatch = ({ signal }, onGone) => {
+  if (signal.aborted) onGone();
+  else signal.addEventListener("abort", onGone, { once: true });
+  return () => signal.removeEventListener("abort", onGone);
+};
 
 /** The reader for any fetch-based server: the body as a web stream. */
 export const readWebBody: BodyReader = async (request, maxBytes) => {

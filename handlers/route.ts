@@ -23,6 +23,8 @@ export interface RequestContext {
    * Made when first read.
    */
   readonly signal: AbortSignal;
+  /** Of `signal`: attached work that takes it as its own ends with the request, without a second one that follows */
+  readonly controller: AbortController;
   /** The path within the gateway, without the mount's base path, and the query */
   readonly path: string;
   readonly query: URLSearchParams;

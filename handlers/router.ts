@@ -12,7 +12,13 @@ import { guardOrigin } from "./middleware/origin_guard.ts";
 import { isProbe, takeSlot } from "./middleware/rate_limit.ts";
 import { requestIdOf } from "./middleware/request_id.ts";
 import { guardUpgrade, isHandshake } from "./middleware/upgrade_guard.ts";
-import { type BodyReader, GatewayRequestContext, readWebBody } from "./request_context.ts";
+import {
+  type BodyReader,
+  type ClientWatch,
+  GatewayRequestContext,
+  readWebBody,
+  watchSignal,
+} from "./request_context.ts";
 import { isCleanPath, parseRequestTarget, type RequestTarget } from "./request_target.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable, notFound, type RouteMatch } from "./route_table.ts";
@@ -29,6 +35,8 @@ export interface RouterOptions {
   readonly basePath?: string;
   /** How this server reads a body fastest. Default: as a web stream */
   readonly readBody?: BodyReader;
+  /** How this server learns soonest that a client has gone. Default: by the request's signal */
+  readonly watchClient?: ClientWatch;
 }
 
 /** What the server beneath knows of a request and the request does not say. */
@@ -49,7 +57,8 @@ export interface GatewayRouter {
  * access, per-identity limit, idempotency, handler; metrics and the access log see every outcome.
  */
 export function createRouter(options: RouterOptions): GatewayRouter {
-  const { services, basePath = "", readBody = readWebBody, Response: ReplyClass = Response } = options;
+  const { services, basePath = "", Response: ReplyClass = Response } = options;
+  const { readBody = readWebBody, watchClient = watchSignal } = options;
   const { random } = services;
   const table = createRouteTable(options.routes);
   const sockets = new Set(options.routes.filter((route) => route.websocket !== undefined).map((route) => route.path));
@@ -68,6 +77,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       target,
       path: pathWithin(basePath, target),
       readBody,
+      watchClient,
     });
   }
 

@@ -134,7 +134,7 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
   const accepted = { accepted: true, channel, run_id: handle.id };
   if (!isWaiting(context)) return jsonReply(context, 202, accepted);
   try {
-    const reply = await waitFor(collectReply(handle, undefined), context.signal);
+    const reply = await waitFor(collectReply(handle), context.signal);
     return reply === undefined
       ? jsonReply(context, 202, accepted)
       : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });

@@ -51,7 +51,9 @@ export function createObserver(
       inFlight.add(-1);
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
-      const fields = {
+      const level = isProbe(route) ? "debug" : "info";
+      if (!log.shows(level)) return;
+      log[level]("Request", {
         request_id: context.requestId,
         method,
         route,
@@ -60,9 +62,7 @@ export function createObserver(
         token_id: context.identity?.tokenId ?? null,
         remote_address: context.remoteAddress ?? null,
         ...traceOf(request),
-      };
-      if (isProbe(route)) log.debug("Request", fields);
-      else log.info("Request", fields);
+      });
     },
   };
 }

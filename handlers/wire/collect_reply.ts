@@ -2,7 +2,6 @@ import type { AgentEvent, FinishReason } from "../../lib/base/records/agent_even
 import type { ToolCall } from "../../lib/base/records/message.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
-import { cancelOnAbort } from "./cancel_on_abort.ts";
 import { endedInSilence, runFailure } from "./run_failure.ts";
 
 /** A run's whole answer, for replies that are not streamed. */
@@ -20,20 +19,14 @@ export interface CollectedReply {
 
 /**
  * Reads a run to its end: the reply without streaming is a collector over the same events (DESIGN.md section 1).
- * @param signal cancels the run with its reason when it aborts; undefined for work that outlives its client
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
-export async function collectReply(handle: RunHandle, signal: AbortSignal | undefined): Promise<CollectedReply> {
-  const unwatch = cancelOnAbort(handle, signal);
-  const collector = createCollector();
-  try {
-    for await (const events of handle.events()) {
-      for (const event of events) collector.add(event);
-    }
-  } finally {
-    unwatch();
+export async function collectReply(handle: RunHandle): Promise<CollectedReply> {
+  const collector = new Collector();
+  for await (const events of handle.events()) {
+    for (const event of events) collector.add(event);
   }
-  const end = collector.end();
+  const { end } = collector;
   if (end?.type === "done") return collector.reply(end);
   throw end === undefined ? endedInSilence() : runFailure(end);
 }
@@ -45,69 +38,84 @@ export function spokenText(reply: CollectedReply): string {
 
 type EndEvent = Extract<AgentEvent, { type: "done" | "error" }>;
 
-interface PartialReply {
-  text: string;
-  reasoning: string;
-  refusal: string;
-  calls: { id: string; name: string; arguments: string }[];
-}
+class Collector {
+  end: EndEvent | undefined;
+  #text = "";
+  #reasoning = "";
+  #refusal = "";
+  #calls: { id: string; name: string; arguments: string }[] = [];
+  #ignored: readonly string[] = NONE;
+  /** Lengths before the running turn: an interrupted turn is asked again from there */
+  #turnStart = NOTHING_SAID;
 
-function createCollector() {
-  let partial: PartialReply = { text: "", reasoning: "", refusal: "", calls: [] };
-  // What stood before the running turn: an interrupted turn is asked again from there
-  let before = copy(partial);
-  let end: EndEvent | undefined;
-  const ignored = new Set<string>();
-  return {
-    add(event: AgentEvent): void {
-      switch (event.type) {
-        case "text_delta":
-          partial.text += event.delta;
-          break;
-        case "reasoning_delta":
-          partial.reasoning += event.delta;
-          break;
-        case "refusal_delta":
-          partial.refusal += event.delta;
-          break;
-        case "client_tool_call_delta": {
-          const call = (partial.calls[event.index] ??= { id: event.call_id, name: "", arguments: "" });
-          if (event.name !== undefined) call.name = event.name;
-          call.arguments += event.arguments_delta;
-          break;
-        }
-        case "notice":
-          if (event.param !== undefined) ignored.add(event.param);
-          break;
-        case "turn_start":
-          before = copy(partial);
-          break;
-        case "turn_restart":
-          partial = copy(before);
-          break;
-        case "done":
-        case "error":
-          end = event;
-          break;
+  add(event: AgentEvent): void {
+    switch (event.type) {
+      case "text_delta":
+        this.#text += event.delta;
+        break;
+      case "reasoning_delta":
+        this.#reasoning += event.delta;
+        break;
+      case "refusal_delta":
+        this.#refusal += event.delta;
+        break;
+      case "client_tool_call_delta": {
+        const call = (this.#calls[event.index] ??= { id: event.call_id, name: "", arguments: "" });
+        if (event.name !== undefined) call.name = event.name;
+        call.arguments += event.arguments_delta;
+        break;
       }
-    },
-    end: () => end,
-    reply: (done: Extract<EndEvent, { type: "done" }>): CollectedReply => ({
-      text: partial.text,
-      reasoning: partial.reasoning,
-      refusal: partial.refusal,
-      toolCalls: partial.calls.filter(Boolean).map((call) => ({
+      case "notice":
+        if (event.param !== undefined && !this.#ignored.includes(event.param)) {
+          this.#ignored = [...this.#ignored, event.param];
+        }
+        break;
+      case "turn_start":
+        if (event.turn > 1) this.#turnStart = this.#lengths();
+        break;
+      case "turn_restart":
+        this.#goBack();
+        break;
+      case "done":
+      case "error":
+        this.end = event;
+        break;
+    }
+  }
+
+  reply(done: Extract<EndEvent, { type: "done" }>): CollectedReply {
+    return {
+      text: this.#text,
+      reasoning: this.#reasoning,
+      refusal: this.#refusal,
+      toolCalls: this.#calls.filter(Boolean).map((call) => ({
         id: call.id,
         type: "function",
         function: { name: call.name, arguments: call.arguments },
       })),
       finishReason: done.finish_reason,
-      ignored: [...ignored],
+      ignored: this.#ignored,
       usage: done.usage,
-    }),
-  };
+    };
+  }
+
+  #lengths() {
+    return {
+      text: this.#text.length,
+      reasoning: this.#reasoning.length,
+      refusal: this.#refusal.length,
+    };
+  }
+
+  /** The calls of a turn end its run, so that those there are belong to the running one. */
+  #goBack(): void {
+    const { text, reasoning, refusal } = this.#turnStart;
+    this.#text = this.#text.slice(0, text);
+    this.#reasoning = this.#reasoning.slice(0, reasoning);
+    this.#refusal = this.#refusal.slice(0, refusal);
+    this.#calls = [];
+  }
 }
 
-function copy(partial: PartialReply): PartialReply {
-  return { ...partial, calls: partial.calls.map((call) => ({ ...call })) };
-}
+const NONE: readonly string[] = [];
+const NOTHING_SAID = { text: 0, reasoning: 0, refusal: 0 };

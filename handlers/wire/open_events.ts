@@ -1,7 +1,6 @@
 import type { Clock } from "../../lib/base/clock.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
-import { cancelOnAbort } from "./cancel_on_abort.ts";
 
 /** A run's events, read as far as the reply's status needs. */
 export interface Opening {
@@ -16,8 +15,6 @@ export interface OpenEventsOptions {
   readonly clock: Clock;
   /** Longest wait for the event that decides the status */
   readonly maxWaitMs: number;
-  /** Cancels the run when it aborts during the wait; undefined for work that outlives its client */
-  readonly signal: AbortSignal | undefined;
 }
 
 /**
@@ -30,7 +27,6 @@ export async function openEvents(handle: RunHandle, options: OpenEventsOptions):
   const held: (readonly AgentEvent[])[] = [];
   let endWait = () => {};
   const late = new Promise<undefined>((resolve) => (endWait = () => resolve(undefined)));
-  const unwatch = cancelOnAbort(handle, options.signal);
   const timer = options.clock.after(options.maxWaitMs, endWait);
   try {
     for (;;) {
@@ -43,7 +39,6 @@ export async function openEvents(handle: RunHandle, options: OpenEventsOptions):
     }
   } finally {
     timer.clear();
-    unwatch();
   }
 }
 

@@ -11,7 +11,7 @@ export interface ChatInput {
 }
 
 type Circumstances =
-  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim">
+  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller">
   & Partial<Pick<RunRequest, "canApprove">>;
 
 /** The run that answers one message with the agent's own tools, recorded under a conversation. */

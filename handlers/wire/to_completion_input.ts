@@ -30,7 +30,7 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
       `Cannot make ${body.n} choices: this gateway makes one a request, so leave "n" out or send 1`,
     );
   }
-  const ignored = new Set<string>();
+  const ignored: string[] = [];
   const parameters: Record<string, unknown> = {};
   for (const key in body) {
     // The key was just listed on this object
@@ -39,13 +39,13 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
     if (PARAMETERS.has(key)) parameters[key] = value;
     else if (key === "functions" || key === "function_call") {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
-    } else ignored.add(key);
+    } else addOnce(ignored, key);
   }
   if (body.stream_options) {
-    if (!body.stream) ignored.add("stream_options");
+    if (!body.stream) addOnce(ignored, "stream_options");
     else nameUnknown(body.stream_options, STREAM_OPTIONS, "stream_options", ignored);
   }
-  const clientTools = toTools(body.tools ?? [], ignored);
+  const clientTools = body.tools ? toTools(body.tools, ignored) : NO_TOOLS;
   return {
     model: body.model ?? undefined,
     messages: body.messages.map((message) => toMessage(message, ignored)),
@@ -56,11 +56,11 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
     parallelToolCalls: body.parallel_tool_calls ?? undefined,
     // Only fields that the schema has checked and ModelParameters names
     parameters: parameters as ModelParameters,
-    ignored: ignored.size === 0 ? NONE : [...ignored],
+    ignored,
   };
 }
 
-const NONE: readonly string[] = [];
+const NO_TOOLS: readonly ToolDeclaration[] = [];
 
 const OWN_FIELDS: ReadonlySet<string> = new Set([
   "model",
@@ -90,7 +90,7 @@ const PARAMETERS: ReadonlySet<string> = new Set([
 
 const STREAM_OPTIONS: ReadonlySet<string> = new Set(["include_usage"]);
 
-function toMessage(message: CompletionMessage, ignored: Set<string>): Message {
+function toMessage(message: CompletionMessage, ignored: string[]): Message {
   switch (message.role) {
     case "system":
     case "developer":
@@ -118,12 +118,20 @@ const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"])
 const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
 const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
 
-function nameUnknown(fields: object, known: ReadonlySet<string>, place: string, ignored: Set<string>): void {
+function nameUnknown(fields: object, known: ReadonlySet<string>, place: string, ignored: string[]): void {
   for (const key in fields) {
     // The key was just listed on this object
-    if (!known.has(key) && (fields as Record<string, unknown>)[key] !== null) ignored.add(`${place}.${key}`);
+    if (!known.has(key) && (fields as Record<string, unknown>)[key] !== null) addOnce(ignored, `${place}.${key}`);
   }
 }
+
+/** A list, not a set: nearly always empty, and short where it is not. */
+function addOnce(names: string[], name: string): void {
+  if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
+}
+
+/** No header tells more */
+const MAX_IGNORED = 100;
 
 function toName(name: string | null | undefined): { name?: string } {
   return typeof name === "string" ? { name } : {};
@@ -131,7 +139,7 @@ function toName(name: string | null | undefined): { name?: string } {
 
 type WireContent = NonNullable<CompletionMessage["content"]>;
 
-function toContent(content: WireContent, ignored: Set<string>): Content {
+function toContent(content: WireContent, ignored: string[]): Content {
   return typeof content === "string" ? content : content.map((part) => toPart(part, ignored));
 }
 
@@ -139,7 +147,7 @@ const TEXT_FIELDS: ReadonlySet<string> = new Set(["type", "text"]);
 const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
 const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
 
-function toPart(part: Exclude<WireContent, string>[number], ignored: Set<string>): ContentPart {
+function toPart(part: Exclude<WireContent, string>[number], ignored: string[]): ContentPart {
   switch (part.type) {
     case "text":
       nameUnknown(part, TEXT_FIELDS, "messages[].content[]", ignored);
@@ -168,7 +176,7 @@ function toToolCall(call: { id: string; function: { name: string; arguments: str
 const TOOL_DECLARATION_FIELDS: ReadonlySet<string> = new Set(["type", "function"]);
 const FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "description", "parameters", "strict"]);
 
-function toTools(tools: readonly CompletionTool[], ignored: Set<string>): readonly ToolDeclaration[] {
+function toTools(tools: readonly CompletionTool[], ignored: string[]): readonly ToolDeclaration[] {
   const seen = new Set<string>();
   return tools.map((declared, index) => {
     const tool = declared.function;

@@ -46,8 +46,8 @@ export interface AgentJournal {
   record?(events: readonly AgentEvent[]): void;
   /** The call's tool_start was recorded and its effect is next: resolves when that is durable */
   beforeEffect(callId: string): Promise<void>;
-  /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here */
-  end(outcome: AgentOutcome): Promise<void>;
+  /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
+  end(outcome: AgentOutcome): void | Promise<void>;
 }
 
 /** Everything one run of the agent needs. */
@@ -63,6 +63,8 @@ export interface AgentRun {
   readonly caller: Caller;
   readonly depth: number;
   readonly requestId: string | undefined;
+  /** Nobody reads along: the provider may answer each turn in one piece */
+  readonly whole: boolean;
   /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
   readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
   /** The agent's own tools the model is told of; empty for a plain model gateway */

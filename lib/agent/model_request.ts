@@ -37,16 +37,16 @@ const MAX_RESERVED_OUTPUT = 4096;
 /** A tool of the client hides one of the agent with the same name; without tools of the agent every call is the client's. */
 export function createModelRequests(run: AgentRun): ModelRequests {
   const budget = run.limits.tokensPerRun > 0 ? createTokenBudget(run.limits.tokensPerRun) : undefined;
-  const clientNames = new Set(run.clientTools.map((tool) => tool.name));
-  const own = run.agentTools.filter((tool) => !clientNames.has(tool.name));
+  const isClients = (name: string) => run.clientTools.some((tool) => tool.name === name);
+  const own = run.agentTools.length === 0 ? NO_TOOLS : run.agentTools.filter((tool) => !isClients(tool.name));
   const tools: readonly ToolDeclaration[] = own.length === 0
     ? run.clientTools
     : [...own.map(toDeclaration), ...run.clientTools];
   return {
     offersTools: own.length > 0,
-    agentTools: own.map((tool) => tool.name),
+    agentTools: own.length === 0 ? NO_NAMES : own.map((tool) => tool.name),
     callPrefix: own.length === 0 ? "call_" : SHARED_CALL_PREFIX,
-    ownerOf: (name) => (own.length === 0 || clientNames.has(name) ? "client" : "agent"),
+    ownerOf: (name) => (own.length === 0 || isClients(name) ? "client" : "agent"),
     next({ messages, first, last }) {
       // A forced tool is forced once, or the loop could not end; "none" holds throughout
       const choice = first || run.toolChoice === "none" ? run.toolChoice : undefined;
@@ -71,6 +71,9 @@ export function createModelRequests(run: AgentRun): ModelRequests {
     },
   };
 }
+
+const NO_TOOLS: readonly Tool[] = [];
+const NO_NAMES: readonly string[] = [];
 
 function toDeclaration(tool: Tool): ToolDeclaration {
   return { name: tool.name, description: tool.description, parameters: tool.inputSchema };

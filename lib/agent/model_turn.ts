@@ -49,7 +49,8 @@ export interface ModelTurn {
 export function createModelTurn(options: ModelTurnOptions): ModelTurn {
   const { stamp } = options;
   const calls: TurnCall[] = [];
-  const byIndex = new Map<number, { readonly call: TurnCall; readonly clientIndex: number }>();
+  /** By the provider's index; made with the first call */
+  let byIndex: Map<number, { readonly call: TurnCall; readonly clientIndex: number }> | undefined;
   let clientCalls = 0;
   let text = "";
   let refusal = "";
@@ -62,7 +63,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
     const call: TurnCall = { id: options.newCallId(), name, arguments: "", owner: options.ownerOf(name) };
     calls.push(call);
     const opened = { call, clientIndex: call.owner === "client" ? clientCalls++ : -1 };
-    byIndex.set(event.index, opened);
+    (byIndex ??= new Map()).set(event.index, opened);
     return opened;
   };
 
@@ -91,7 +92,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
             delta = true;
             break;
           case "tool_call_delta": {
-            const known = byIndex.get(event.index);
+            const known = byIndex?.get(event.index);
             const { call, clientIndex } = known ?? openCall(event);
             call.arguments += event.arguments_delta;
             delta = true;

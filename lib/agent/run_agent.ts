@@ -8,7 +8,7 @@ import type { AgentRun } from "./agent_run.ts";
 import { callTools } from "./call_tools.ts";
 import { createEventQueue } from "./event_queue.ts";
 import { createEventStamp } from "./event_stamp.ts";
-import { createLoopGuard } from "./loop_guard.ts";
+import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { createModelRequests, type FittedRequest } from "./model_request.ts";
 import { createModelTurn, type ModelTurn } from "./model_turn.ts";
 import { createRunEnd, toTerminal } from "./run_end.ts";
@@ -43,7 +43,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     const begun = run.begin();
     const messages = [...(begun instanceof Promise ? await begun : begun)];
     const requests = createModelRequests(run);
-    const guard = createLoopGuard();
+    let guard: LoopGuard | undefined;
+    const call = { signal, requestId: run.requestId, whole: run.whole };
     const newCallId = () => run.random.id(requests.callPrefix);
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
@@ -53,10 +54,11 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     for (let number = 1;; number++) {
       const last = requests.offersTools && (number > limits.maxIterations || callsLeft < 1);
       const fitted = requests.next({ messages, first: number === 1, last });
-      head.push(...note([{ type: "turn_start", turn: number }, ...trimNotice(fitted)]));
+      head.push(...note([{ type: "turn_start", turn: number }]));
+      if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
       turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : requests.ownerOf });
 
-      for await (const batch of run.provider.stream(fitted.request, { signal, requestId: run.requestId })) {
+      for await (const batch of run.provider.stream(fitted.request, call)) {
         if (batch.length === 0) {
           // The provider has begun to answer: what fails from here on fails in the middle of a reply
           spoken = true;
@@ -66,12 +68,13 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         const events: AgentEvent[] = [];
         spoken = turn.take(batch, events) || spoken;
         if (events.length > 0) journal.record?.(events);
-        if (head.length > 0) {
-          head.push(...events);
-          if (events.length === 0) continue;
-          yield head;
-          head = [];
-        } else if (events.length > 0) yield events;
+        if (head.length > 0) head.push(...events);
+        else head = events;
+        // The last array goes out together with the turn's end, which comes at once
+        if (turn.finish() !== undefined) break;
+        if (events.length === 0) continue;
+        yield head;
+        head = [];
       }
       const finish = turn.finish();
       if (finish === undefined) throw brokenReply(run.provider.name);
@@ -80,21 +83,25 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       usage = addUsage(usage, turnUsage);
       const text = turn.text();
       if (text !== "") separator = text.endsWith("\n") ? "" : "\n\n";
-      const agentCalls = turn.calls.filter((call) => call.owner === "agent");
-      const clientCallIds = turn.calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
+      const { calls } = turn;
+      const agentCalls = calls.length === 0 ? calls : calls.filter((call) => call.owner === "agent");
+      const clientCallIds = calls.length === 0
+        ? NO_IDS
+        : calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
       const mayCall = !last && finish.reason !== "content_filter";
       const ending: AgentEventBody[] = [{ type: "turn_end", turn: number, usage: turnUsage }];
-      if (!mayCall && turn.calls.length > 0) ending.push(IGNORED_CALLS);
+      if (!mayCall && calls.length > 0) ending.push(IGNORED_CALLS);
       head.push(...note(ending));
       const reply = turn.message({ provider: run.provider.name, calls: mayCall });
       if (reply !== undefined) added.push(reply);
 
       if (!mayCall || agentCalls.length === 0) {
-        const calls = mayCall ? clientCallIds : [];
-        if (calls.length > 0) suspend(run, calls, added);
-        const reason = finishReason(finish.reason, calls.length > 0);
-        const done = await end.end({ type: "done", finish_reason: reason, usage }, { added });
-        yield [...head, ...done];
+        const goesOn = mayCall && clientCallIds.length > 0;
+        if (goesOn) suspend(run, clientCallIds, added);
+        const reason = finishReason(finish.reason, goesOn);
+        const ended = end.end({ type: "done", finish_reason: reason, usage }, { added });
+        head.push(...(ended instanceof Promise ? await ended : ended));
+        yield head;
         return;
       }
       messages.push(...added.slice(-1));
@@ -123,6 +130,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       toolWork = undefined;
 
       callsLeft -= agentCalls.length;
+      guard ??= createLoopGuard();
       const verdict = guard.observe(
         results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
       );
@@ -162,6 +170,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
   }
 }
 
+const NO_IDS: readonly string[] = [];
+
 const IGNORED_CALLS: AgentEventBody = {
   type: "notice",
   code: "tool_calls_ignored",
@@ -177,11 +187,10 @@ function runStart({ kind, model, conversationId, parentId }: AgentRun): AgentEve
   return { type: "run_start", kind, model, conversation_id: conversationId, parent_id: parentId };
 }
 
-function trimNotice({ shortened, dropped }: FittedRequest): readonly AgentEventBody[] {
-  if (shortened === 0 && dropped === 0) return [];
+function trimNotice({ shortened, dropped }: FittedRequest): AgentEventBody {
   const message =
     `To fit the context window, ${shortened} tool results were shortened and ${dropped} messages left out`;
-  return [{ type: "notice", code: "context_trimmed", message }];
+  return { type: "notice", code: "context_trimmed", message };
 }
 
 /** A cut call stays `length`; some servers say `stop` though they call a tool, or `tool_calls` though they call none. */

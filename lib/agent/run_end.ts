@@ -10,11 +10,11 @@ export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
 /** Ends a run, once. */
 export interface RunEnd {
   ended(): boolean;
-  /** Records the terminal event and waits for it. @returns what the reader is shown; never rejects */
+  /** Records the terminal event, and waits for that where it takes time. @returns what the reader is shown; never throws or rejects */
   end(
     body: TerminalBody,
     more: { readonly added: readonly Message[]; readonly refused?: ProviderError },
-  ): Promise<readonly AgentEvent[]>;
+  ): readonly AgentEvent[] | Promise<readonly AgentEvent[]>;
 }
 
 const INTERNAL = {
@@ -30,17 +30,20 @@ export function createRunEnd(run: AgentRun, note: (bodies: readonly AgentEventBo
     ended() {
       return ended;
     },
-    async end(body, { added, refused }) {
+    end(body, { added, refused }) {
       ended = true;
       const events = note([body]);
       const [terminal] = events as [AgentOutcome["terminal"]]; // one body gives one event of its type
-      try {
-        await run.journal.end({ terminal, added, refused });
-        return events;
-      } catch (error) {
+      const fail = (error: unknown) => {
         // What was not recorded must not be called done
         run.log.error("Run could not be recorded", { run_id: run.id, request_id: run.requestId, error });
         return [{ seq: terminal.seq, time: terminal.time, ...INTERNAL }];
+      };
+      try {
+        const written = run.journal.end({ terminal, added, refused });
+        return written instanceof Promise ? written.then(() => events, fail) : events;
+      } catch (error) {
+        return fail(error);
       }
     },
   };

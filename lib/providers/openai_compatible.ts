@@ -1,7 +1,7 @@
 import { ProviderError } from "../base/errors.ts";
 import { createOpenAiDecoder } from "./openai_decoder.ts";
 import { toOpenAiRequest } from "./openai_request.ts";
-import type { Provider, ProviderRequest } from "./provider.ts";
+import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 import { createTurnStream } from "./turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
 
@@ -12,41 +12,44 @@ export interface OpenAiCompatibleOptions extends UpstreamSettings {
 
 /**
  * A provider that speaks the chat-completions format: OpenAI, OpenRouter, Ollama, LM Studio, llama.cpp, vLLM, SGLang and others.
- * Always streams. A server that refuses `stream_options` is asked again without, and from then on never with it.
+ * Streams unless the reply is wanted whole. A server that refuses `stream_options` is asked again without, and from then on never with it.
  * Source: https://platform.openai.com/docs/api-reference/chat
  */
 export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provider {
   const { upstream, client, nextId, ownApi = false } = options;
   const headers: Record<string, string> = { accept: "text/event-stream", "content-type": "application/json" };
+  const jsonHeaders: Record<string, string> = { accept: "application/json", "content-type": "application/json" };
   const listHeaders: Record<string, string> = { accept: "application/json" };
-  if (upstream.key !== undefined) listHeaders["authorization"] = headers["authorization"] = `Bearer ${upstream.key}`;
+  if (upstream.key !== undefined) {
+    for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
+  }
   let includeUsage = true;
 
-  const open = async (request: ProviderRequest, signal: AbortSignal) => {
-    const asked = includeUsage;
-    const send = (includeUsage: boolean) =>
-      sendUpstream(options, {
-        path: "/chat/completions",
-        headers,
-        body: toOpenAiRequest(request, { includeUsage, ownApi }),
-        signal,
-      });
-    try {
-      return await send(asked);
-    } catch (error) {
-      if (!asked || !refusesStreamOptions(error)) throw error;
-      const exchange = await send(false);
+  const send = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, includeUsage: boolean) =>
+    sendUpstream(options, {
+      path: "/chat/completions",
+      headers: whole ? jsonHeaders : headers,
+      body: toOpenAiRequest(request, { includeUsage, ownApi, whole }),
+      signal,
+      whole,
+    });
+  const open = (request: ProviderRequest, call: ProviderCallOptions) => {
+    if (!includeUsage || call.whole) return send(request, call, false);
+    return send(request, call, true).catch(async (error) => {
+      if (!refusesStreamOptions(error)) throw error;
+      const exchange = await send(request, call, false);
       includeUsage = false;
       return exchange;
-    }
+    });
   };
   return {
     name: upstream.name,
-    stream: (request, { signal }) =>
+    stream: (request, call) =>
       createTurnStream({
         upstream,
-        open: () => open(request, signal),
+        open: () => open(request, call),
         decoder: createOpenAiDecoder({ upstream, nextId }),
+        whole: call.whole,
       }),
     listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),
     close: () => client.close(),

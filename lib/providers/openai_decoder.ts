@@ -1,9 +1,9 @@
 import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
-import { createDeltaTemplate } from "./delta_template.ts";
+import { createDeltaTemplate, type DeltaTemplate } from "./delta_template.ts";
 import { isRecord, type JsonRecord, stringOf, usageOf } from "./json_reading.ts";
-import { createToolCallAssembly } from "./tool_call_assembly.ts";
+import { createToolCallAssembly, type ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
 
@@ -33,7 +33,7 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
  * notices, each once a turn.
  */
 export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenAiDecoderOptions): TurnDecoder {
-  const noticed = new Set<string>();
+  let noticed: Set<string> | undefined;
   let reason: string | undefined;
   let usage: Usage | undefined;
   let model: string | undefined;
@@ -41,12 +41,15 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
   let events = 0;
 
   const notice = (code: string, message: string, out: ProviderEvent[]) => {
-    if (noticed.has(code)) return;
+    if ((noticed ??= new Set()).has(code)) return;
     noticed.add(code);
     out.push({ type: "notice", code, message });
   };
-  const calls = createToolCallAssembly({ nextId, notice });
-  const template = createDeltaTemplate(readSingleDelta);
+  // Made when the first call, or the first chunk of a stream comes: most replies need only one of the two, or none
+  let calls: ToolCallAssembly | undefined;
+  let template: DeltaTemplate | undefined;
+  const addCall = (call: unknown, out: ProviderEvent[]) =>
+    (calls ??= createToolCallAssembly({ nextId, notice })).push(call, out);
 
   const choice = (choices: unknown, out: ProviderEvent[]) => {
     const first = Array.isArray(choices) ? choices[0] : undefined;
@@ -57,8 +60,8 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
       readText(delta, out);
       if (out.some((event, i) => i >= before && event.type !== "reasoning_delta")) empty = false;
       const toolCalls = delta["tool_calls"];
-      if (Array.isArray(toolCalls)) { for (const call of toolCalls) calls.push(call, out); }
-      if (isRecord(delta["function_call"])) calls.push({ index: 0, function: delta["function_call"] }, out);
+      if (Array.isArray(toolCalls)) { for (const call of toolCalls) addCall(call, out); }
+      if (isRecord(delta["function_call"])) addCall({ index: 0, function: delta["function_call"] }, out);
     }
     const given = stringOf(first["finish_reason"]);
     if (given === "error") throw toUpstreamError(upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
@@ -75,7 +78,7 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
     choice(parsed["choices"], out);
   };
   const finish = (out: ProviderEvent[]) => {
-    const count = calls.end(out);
+    const count = calls?.end(out) ?? 0;
     out.push({
       type: "finish",
       finish_reason: finishReason(count, out),
@@ -104,7 +107,7 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
   const decoder: TurnDecoder = {
     push(data, out) {
       events++;
-      const scanned = fastScan ? template.scan(data) : undefined;
+      const scanned = fastScan ? template?.scan(data) : undefined;
       if (scanned !== undefined) {
         if (scanned.type === "text_delta") empty = false;
         out.push(scanned);
@@ -112,7 +115,9 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
       }
       if (data === "") return false;
       if (data.trim() === "[DONE]") {
-        if (reason === undefined && empty && calls.count() === 0) throw brokenReply(upstream, "its stream is empty");
+        if (reason === undefined && empty && (calls?.count() ?? 0) === 0) {
+          throw brokenReply(upstream, "its stream is empty");
+        }
         finish(out);
         return true;
       }
@@ -120,7 +125,9 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
         const before = out.length;
         chunk(parsed, out);
         const only = out.length === before + 1 ? out[before] : undefined;
-        if (fastScan && only !== undefined && readSingleDelta(parsed) !== undefined) template.learn(data, only);
+        if (fastScan && only !== undefined && readSingleDelta(parsed) !== undefined) {
+          (template ??= createDeltaTemplate(readSingleDelta)).learn(data, only);
+        }
       }
       return false;
     },
@@ -139,7 +146,9 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
     whole(body, out) {
       const [parsed] = parseData(body, upstream);
       chunk(parsed, out);
-      if (reason === undefined && empty && calls.count() === 0) throw brokenReply(upstream, "it holds no message");
+      if (reason === undefined && empty && (calls?.count() ?? 0) === 0) {
+        throw brokenReply(upstream, "it holds no message");
+      }
       finish(out);
     },
   };

@@ -6,19 +6,21 @@ export interface OpenAiRequestOptions {
   readonly includeUsage: boolean;
   /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer` */
   readonly ownApi: boolean;
+  /** Ask for the reply in one piece */
+  readonly whole: boolean;
 }
 
-/** The JSON of a streamed chat-completions request. Opaque parts of assistant messages are another vendor's and left out. */
+/** The JSON of a chat-completions request. Opaque parts of assistant messages are another vendor's and left out. */
 export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, ...parameters } = request.parameters;
   const messages = request.messages.some(hasOpaque) ? request.messages.map(withoutOpaque) : request.messages;
   const body: Record<string, unknown> = {
     model: request.model,
     messages: options.ownApi ? messages : withOneSystem(messages),
-    stream: true,
+    stream: !options.whole,
     ...parameters,
   };
-  if (options.includeUsage) body["stream_options"] = { include_usage: true };
+  if (options.includeUsage && !options.whole) body["stream_options"] = { include_usage: true };
   if (max_tokens !== undefined) {
     if (!options.ownApi) body["max_tokens"] = max_tokens;
     else body["max_completion_tokens"] ??= max_tokens;

@@ -42,6 +42,8 @@ export interface ProviderRequest {
 export interface ProviderCallOptions {
   readonly signal: AbortSignal;
   readonly requestId?: string | undefined;
+  /** Nobody reads along, so the reply may come in one piece: cheaper for everyone. A wish. Default false */
+  readonly whole?: boolean | undefined;
 }
 
 /** A source of model turns. */

@@ -62,6 +62,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
 const DONE: Result = { done: true, value: undefined };
+const ENDED = Promise.resolve(DONE);
 
 interface RetryCall {
   readonly request: ProviderRequest;
@@ -71,110 +72,120 @@ interface RetryCall {
 
 class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined> {
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
-  #provider = "";
-  #begun = false;
+  /** Of the attempts; the one at work */
+  #place = 0;
+  #retries = 0;
+  #startedAt = 0;
+  /** Something was given: from here on nothing is tried again */
+  #given = false;
   #ended = false;
   /** The running attempt was counted; true while there is none */
   #counted = true;
-  readonly #attempts: readonly Attempt[];
+  #notices: ProviderEvent[] | undefined;
+  readonly #attempts: readonly [Attempt, ...Attempt[]];
   readonly #call: RetryCall;
 
-  constructor(attempts: readonly Attempt[], call: RetryCall) {
+  constructor(attempts: readonly [Attempt, ...Attempt[]], call: RetryCall) {
     this.#attempts = attempts;
     this.#call = call;
   }
 
-  next(): Promise<Result> {
-    if (this.#ended) return Promise.resolve(DONE);
-    return this.#begun ? this.#step() : this.#first();
+  async next(): Promise<Result> {
+    while (!this.#ended) {
+      try {
+        const result = await (this.#inner ?? this.#begin()).next();
+        if (result.done) return this.#end();
+        return this.#give(result as { readonly done: false; readonly value: readonly ProviderEvent[] });
+      } catch (error) {
+        await this.#goOn(error);
+      }
+    }
+    return DONE;
   }
 
-  async return(): Promise<Result> {
+  return(): Promise<Result> {
+    this.#end();
+    return (this.#inner?.return?.() as Promise<Result> | undefined) ?? ENDED;
+  }
+
+  get #attempt(): Attempt {
+    return this.#attempts[this.#place] as Attempt; // places are counted up to the last
+  }
+
+  #begin(): AsyncIterator<readonly ProviderEvent[]> {
+    const { request, call, options } = this.#call;
+    const { provider, model } = this.#attempt;
+    this.#startedAt = options.clock.monotonic();
+    this.#counted = false;
+    const stream = provider.stream(model === undefined ? request : { ...request, model }, call);
+    return (this.#inner = stream[Symbol.asyncIterator]());
+  }
+
+  #give(result: { readonly done: false; readonly value: readonly ProviderEvent[] }): Result {
+    const { observer, clock } = this.#call.options;
+    const last = result.value.at(-1);
+    if (!this.#given) {
+      this.#given = true;
+      observer.onFirstEvents(this.#attempt.provider.name, clock.monotonic() - this.#startedAt);
+    }
+    if (last?.type === "finish") this.#observe({ finish: last });
+    if (this.#notices === undefined) return result;
+    const value = [...this.#notices, ...result.value];
+    this.#notices = undefined;
+    return { done: false, value };
+  }
+
+  #end(): Result {
     this.#ended = true;
     this.#observe({});
-    await this.#inner?.return?.();
     return DONE;
   }
 
-  async #first(): Promise<Result> {
-    this.#begun = true;
-    const notices: ProviderEvent[] = [];
-    let place = 0;
-    for (const attempt of this.#attempts) {
-      const next = this.#attempts[++place];
-      try {
-        const result = await this.#tryProvider(attempt, notices);
-        return notices.length === 0 || result.done ? result : { done: false, value: [...notices, ...result.value] };
-      } catch (error) {
-        if (next === undefined || !(error instanceof ProviderError) || error.code === "provider_rejected") throw error;
-        this.#report(notices, "provider_fallback", `${error.message}; asking provider "${next.provider.name}" instead`);
-      }
-    }
-    return DONE;
-  }
-
-  async #tryProvider({ provider, model, maxRetries }: Attempt, notices: ProviderEvent[]): Promise<Result> {
-    const { request, call, options } = this.#call;
-    const asked = model === undefined ? request : { ...request, model };
-    this.#provider = provider.name;
-    for (let retry = 0;; retry++) {
-      const start = options.clock.monotonic();
+  /** After a failed attempt: waits for the next try, or chooses the next provider. @throws the error when there is neither */
+  async #goOn(error: unknown): Promise<void> {
+    const { call: { signal }, options } = this.#call;
+    const failure = error instanceof ProviderError ? error : undefined;
+    this.#observe({ error: failure });
+    this.#inner = undefined;
+    const pause = failure === undefined || this.#given ? undefined : this.#pauseOf(failure);
+    this.#ended = true;
+    if (pause !== undefined && failure !== undefined && !signal.aborted) {
+      this.#retries++;
+      this.#report("provider_retry", `${failure.message}; asking again after ${pause} ms`);
+      await options.clock.sleep(pause, signal);
       this.#ended = false;
-      this.#counted = false;
-      this.#inner = provider.stream(asked, call)[Symbol.asyncIterator]();
-      try {
-        const result = await this.#step();
-        options.observer.onFirstEvents(provider.name, options.clock.monotonic() - start);
-        return result;
-      } catch (error) {
-        const pause = error instanceof ProviderError && retry < maxRetries ? this.#pauseOf(error, retry) : undefined;
-        if (pause === undefined || !(error instanceof ProviderError)) throw error;
-        this.#report(notices, "provider_retry", `${error.message}; asking again after ${pause} ms`);
-        await options.clock.sleep(pause, call.signal);
-      }
+      return;
     }
-  }
-
-  async #step(): Promise<Result> {
-    // Set before the first step of each attempt
-    const inner = this.#inner as AsyncIterator<readonly ProviderEvent[], undefined>;
-    try {
-      const result = await inner.next();
-      if (result.done) {
-        this.#ended = true;
-        this.#observe({});
-        return DONE;
-      }
-      const last = result.value.at(-1);
-      if (last?.type === "finish") this.#observe({ finish: last });
-      return result;
-    } catch (error) {
-      this.#ended = true;
-      this.#observe({ error: error instanceof ProviderError ? error : undefined });
-      const { signal } = this.#call.call;
+    const next = this.#attempts[this.#place + 1];
+    const isFinal = this.#given || signal.aborted || failure?.code === "provider_rejected";
+    if (next === undefined || failure === undefined || isFinal) {
       throw signal.aborted && !(error instanceof CancelError) ? cancelError(signal) : error;
     }
+    this.#ended = false;
+    this.#place++;
+    this.#retries = 0;
+    this.#report("provider_fallback", `${failure.message}; asking provider "${next.provider.name}" instead`);
   }
 
   /** Counts the running attempt, once. */
   #observe(end: { readonly finish?: FinishEvent; readonly error?: ProviderError | undefined }): void {
     if (this.#counted) return;
     this.#counted = true;
-    this.#call.options.observer.onEnd(this.#provider, end);
+    this.#call.options.observer.onEnd(this.#attempt.provider.name, end);
   }
 
-  #pauseOf(error: ProviderError, retry: number): number | undefined {
-    if (!error.retryable) return undefined;
-    const { retryAfterSeconds } = error;
+  /** @returns undefined when this provider is not to be asked again */
+  #pauseOf({ retryable, retryAfterSeconds }: ProviderError): number | undefined {
+    if (!retryable || this.#retries >= this.#attempt.maxRetries) return undefined;
     if (retryAfterSeconds !== undefined) {
       return retryAfterSeconds <= MAX_RETRY_AFTER_SECONDS ? retryAfterSeconds * 1000 : undefined;
     }
     const [byte = 0] = this.#call.options.random.bytes(1);
-    return Math.round(Math.min(FIRST_PAUSE_MS * 2 ** retry, MAX_PAUSE_MS) * (1 - byte / 512));
+    return Math.round(Math.min(FIRST_PAUSE_MS * 2 ** this.#retries, MAX_PAUSE_MS) * (1 - byte / 512));
   }
 
-  #report(notices: ProviderEvent[], code: string, message: string): void {
-    notices.push({ type: "notice", code, message });
+  #report(code: string, message: string): void {
+    (this.#notices ??= []).push({ type: "notice", code, message });
     const { call, options } = this.#call;
     options.log.warn(message, { code, ...(call.requestId === undefined ? {} : { request_id: call.requestId }) });
   }

@@ -1,6 +1,6 @@
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { HttpExchange } from "../system/net/http_exchange.ts";
-import { createSseDecoder } from "./sse_decoder.ts";
+import { createSseDecoder, type SseDecoder } from "./sse_decoder.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply } from "./upstream_error.ts";
 
@@ -9,10 +9,12 @@ export interface TurnStreamOptions {
   /** Sends the request; the reply's status is good. Called once, by the first `next()` */
   readonly open: () => Promise<HttpExchange>;
   readonly decoder: TurnDecoder;
+  /** The reply was asked for in one piece: one that is no stream is read to its end. Default false */
+  readonly whole?: boolean | undefined;
 }
 
 /** Longest event of a stream */
-const MAX_EVENT_BYTES = 4 * 1024 * 1024;
+const SSE_LIMITS = { maxBytes: 4 * 1024 * 1024 };
 /** Longest reply that comes whole in place of a stream */
 const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
 const BRACE = 0x7b;
@@ -27,6 +29,7 @@ export function createTurnStream(options: TurnStreamOptions): AsyncIterable<read
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
 const DONE: Result = { done: true, value: undefined };
+const ENDED = Promise.resolve(DONE);
 
 class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined> {
   #exchange: HttpExchange | undefined;
@@ -36,7 +39,8 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
   /** Whether a chunk was understood; `told` once the reader knows */
   #begun: "no" | "yes" | "told" = "no";
   readonly #options: TurnStreamOptions;
-  readonly #sse = createSseDecoder({ maxBytes: MAX_EVENT_BYTES });
+  /** Made with the first bytes of a stream: a reply in one piece needs none */
+  #sse: SseDecoder | undefined;
 
   constructor(options: TurnStreamOptions) {
     this.#options = options;
@@ -47,7 +51,12 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
     if (this.#done) return DONE;
     const events: ProviderEvent[] = [];
     try {
-      const exchange = this.#exchange ?? await this.#open(events);
+      let exchange = this.#exchange;
+      if (exchange === undefined) {
+        exchange = this.#exchange = await this.#options.open();
+        const type = exchange.header("content-type") ?? "";
+        if (!type.startsWith("text/event-stream")) await this.#readOther(exchange, type, events);
+      }
       while (!this.#done && events.length === 0) {
         if (this.#hasBegun()) return { done: false, value: events };
         const bytes = await exchange.read();
@@ -75,7 +84,7 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
   return(): Promise<Result> {
     this.#done = true;
     this.#exchange?.release();
-    return Promise.resolve(DONE);
+    return ENDED;
   }
 
   #throw(): never {
@@ -84,35 +93,29 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
     throw this.#failure;
   }
 
-  async #open(events: ProviderEvent[]): Promise<HttpExchange> {
-    const exchange = this.#exchange = await this.#options.open();
-    const type = exchange.header("content-type") ?? "";
-    if (type.startsWith("text/event-stream")) return exchange;
+  async #readOther(exchange: HttpExchange, type: string, events: ProviderEvent[]): Promise<void> {
     if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
-    const first = await exchange.read();
-    if (first === undefined) this.#end(events);
-    else if (first.find((byte) => byte > 32) === BRACE) await this.#whole(exchange, first, events);
+    const first = this.#options.whole ? undefined : await exchange.read();
+    if (first === undefined || isObject(first)) this.#whole(first, await exchange.whole(MAX_WHOLE_BYTES), events);
     else this.#decode(first, events);
-    return exchange;
   }
 
-  async #whole(exchange: HttpExchange, first: Uint8Array, events: ProviderEvent[]): Promise<void> {
+  #whole(first: Uint8Array | undefined, rest: Uint8Array | undefined, events: ProviderEvent[]): void {
     const { upstream, decoder } = this.#options;
-    const parts = [first];
-    for (let bytes = first.length;;) {
-      const part = await exchange.read();
-      if (part === undefined) break;
-      parts.push(part);
-      if ((bytes += part.length) > MAX_WHOLE_BYTES) {
-        throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
-      }
+    if (rest === undefined) throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
+    const bytes = first === undefined ? rest : Buffer.concat([first, rest]);
+    if (isObject(bytes)) {
+      decoder.whole(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), events);
+      this.#done = true;
+      return;
     }
-    decoder.whole(Buffer.concat(parts).toString("utf8"), events);
-    this.#done = true;
+    // A stream under another name
+    this.#decode(bytes, events);
+    if (!this.#done) this.#end(events);
   }
 
   #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
-    for (const data of this.#sse.push(bytes)) {
+    for (const data of (this.#sse ??= createSseDecoder(SSE_LIMITS)).push(bytes)) {
       const isEnd = this.#options.decoder.push(data, events);
       if (this.#begun === "no") this.#begun = "yes";
       if (!isEnd) continue;
@@ -123,7 +126,12 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
   }
 
   #end(events: ProviderEvent[]): void {
-    this.#options.decoder.end(this.#sse.end(), events);
+    this.#options.decoder.end(this.#sse?.end(), events);
     this.#done = true;
   }
+}
+
+/** Whether the first byte that says something opens a JSON object. */
+function isObject(bytes: Uint8Array): boolean {
+  return bytes.find((byte) => byte > 32) === BRACE;
 }

@@ -22,8 +22,12 @@ export interface UpstreamCall {
   /** JSON of a POST; undefined for a GET */
   readonly body?: string;
   readonly signal: AbortSignal;
+  /** The reply comes in one piece: its head with its last word. Default false */
+  readonly whole?: boolean;
 }
 
+/** A reply in one piece is silent while the model speaks, so its silence says less: it gets this many times as long. */
+const WHOLE_PATIENCE = 5;
 const MAX_ERROR_BYTES = 65_536;
 const MAX_LIST_BYTES = 8 * 1024 * 1024;
 
@@ -35,7 +39,7 @@ export async function sendUpstream(settings: UpstreamSettings, call: UpstreamCal
     headers: call.headers,
     ...(call.body === undefined ? {} : { body: call.body }),
     signal: call.signal,
-    timeoutMs: settings.timeoutMs,
+    timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
   });
   const { status } = exchange;
   if (status >= 200 && status < 300) return exchange;

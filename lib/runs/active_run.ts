@@ -1,4 +1,4 @@
-import { CancelError } from "../base/cancel.ts";
+import { CancelError, type CancelReason } from "../base/cancel.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isTerminal } from "../base/records/agent_event.ts";
@@ -26,45 +26,71 @@ export interface ActiveRun {
   refused: ProviderError | undefined;
 }
 
+type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
+
 /**
  * Handle of attached work: the reader itself drives the agent, with no step between, and leaving ends the run.
  *
  * The abort comes before the generator's own return, which would wait for a read of the provider that is under way.
  */
-export function attachedHandle(
-  entry: ActiveRun,
-  events: AsyncGenerator<readonly AgentEvent[], void, undefined>,
-): RunHandle {
-  type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
-  let started = false;
-  let first: Step | undefined;
-  const stop = (error: CancelError) => {
-    entry.abort(error);
-    if (started) return;
+export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly AgentEvent[], void, undefined> {
+  readonly #entry: ActiveRun;
+  readonly #events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
+  #started = false;
+  #first: Step | undefined;
+
+  constructor(entry: ActiveRun, events: AsyncGenerator<readonly AgentEvent[], void, undefined>) {
+    this.#entry = entry;
+    this.#events = events;
+  }
+
+  get id() {
+    return this.#entry.id;
+  }
+  get model() {
+    return this.#entry.model;
+  }
+  get conversationId() {
+    return this.#entry.conversationId;
+  }
+
+  events(): this {
+    return this;
+  }
+
+  hadEffect(): boolean {
+    return this.#entry.hadEffect;
+  }
+
+  cancel(reason: CancelReason): void {
+    this.#stop(new CancelError(reason));
+  }
+
+  next(): Step {
+    this.#started = true;
+    const step = this.#first;
+    if (step === undefined) return this.#events.next();
+    this.#first = undefined;
+    return step;
+  }
+
+  return(): Step {
+    this.#stop(new CancelError("client_gone"));
+    return this.#events.return();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  #stop(error: CancelError): void {
+    this.#entry.abort(error);
+    if (this.#started) return;
     // A generator that never ran has no end of its own: its first step writes the end, and is kept for a late reader
-    started = true;
-    first = events.next();
-    first.catch(() => {});
-  };
-  const iterator: AsyncIterableIterator<readonly AgentEvent[], void, undefined> = {
-    next(): Step {
-      started = true;
-      if (first === undefined) return events.next();
-      const step = first;
-      first = undefined;
-      return step;
-    },
-    return() {
-      stop(new CancelError("client_gone"));
-      return events.return();
-    },
-    [Symbol.asyncIterator]: () => iterator,
-  };
-  return {
-    ...identityOf(entry),
-    events: () => iterator,
-    cancel: (reason) => stop(new CancelError(reason)),
-  };
+    this.#started = true;
+    this.#first = this.#events.next();
+    this.#first.catch(() => {});
+  }
 }
 
 /** Handle of durable work: it goes on by itself, and readers follow the journal and what is not in it yet. */
@@ -119,19 +145,14 @@ export function durableHandle(entry: ActiveRun, { events, recorder, runs }: Dura
     }
   }
   void work();
+  const { id, model, conversationId } = entry;
   return {
-    ...identityOf(entry),
+    id,
+    model,
+    conversationId,
+    hadEffect: () => entry.hadEffect,
     events: follow,
     cancel: (reason) => entry.abort(new CancelError(reason)),
     changed: () => wake(),
-  };
-}
-
-function identityOf(entry: ActiveRun) {
-  return {
-    id: entry.id,
-    model: entry.model,
-    conversationId: entry.conversationId,
-    hadEffect: () => entry.hadEffect,
   };
 }

@@ -1,4 +1,4 @@
-import type { AgentJournal } from "../agent/agent_run.ts";
+import type { AgentJournal, AgentOutcome } from "../agent/agent_run.ts";
 import type { RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ActiveRun } from "./active_run.ts";
@@ -23,6 +23,21 @@ export interface RunJournalOptions {
 export function createRunJournal(
   { entry, request, recorder, conversations, log, onEnd }: RunJournalOptions,
 ): AgentJournal {
+  const over = (terminal: AgentOutcome["terminal"], status: RunStatus) => {
+    if (terminal.type === "error" && status === "failed") {
+      const { code, message } = terminal;
+      log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+    }
+    onEnd(status);
+  };
+  /** @param said undefined: the conversation gets nothing of it */
+  const write = async (recorder: RunRecorder, said: AgentOutcome | undefined) => {
+    const { id, conversationId } = entry;
+    if (conversationId === null || said === undefined) return await recorder.finish([]);
+    const messages = [...withoutInstructions(request.messages), ...said.added];
+    const { time } = said.terminal;
+    await recorder.finish(await conversations.writes(conversationId, { runId: id, messages, time }));
+  };
   return {
     ...(recorder === undefined ? {} : { record: recorder.record }),
     beforeEffect(callId) {
@@ -32,31 +47,21 @@ export function createRunJournal(
       recorder.effect(callId);
       return recorder.commit();
     },
-    async end({ terminal, added, refused }) {
+    end(outcome) {
+      const { terminal, added, refused } = outcome;
       entry.refused = refused;
       const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-      let status = suspends ? undefined : endStatus(terminal);
-      try {
-        if (suspends || !recorder?.active()) return;
-        const { id, conversationId } = entry;
-        // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
-        const said = refused === undefined && (terminal.type === "done" || added.length > 0);
-        const messages = [...withoutInstructions(request.messages), ...added];
-        await recorder.finish(
-          conversationId === null || !said
-            ? []
-            : await conversations.writes(conversationId, { runId: id, messages, time: terminal.time }),
-        );
-      } catch (error) {
-        status = "failed";
-        throw error;
-      } finally {
-        if (terminal.type === "error" && status === "failed") {
-          const { code, message } = terminal;
-          log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
-        }
-        onEnd(status);
-      }
+      if (suspends) return onEnd(undefined);
+      if (!recorder?.active()) return over(terminal, endStatus(terminal));
+      // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
+      const said = refused === undefined && (terminal.type === "done" || added.length > 0);
+      return write(recorder, said ? outcome : undefined).then(
+        () => over(terminal, endStatus(terminal)),
+        (error) => {
+          over(terminal, "failed");
+          throw error;
+        },
+      );
     },
   };
 }

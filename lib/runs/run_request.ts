@@ -21,6 +21,10 @@ export interface RunRequest {
   readonly durable: boolean;
   /** Durable work only: a record made in the one transaction that accepts the run. An `insert` lets one run of many start */
   readonly claim?: ((runId: string) => Write) | undefined;
+  /** Attached work only: ends the run when it is aborted with a CancelError, and is aborted by the run's own end before its time. Default: one of the run's own */
+  readonly controller?: AbortController | undefined;
+  /** Attached work only: nobody reads along, so the provider may answer in one piece. Default false */
+  readonly whole?: boolean | undefined;
   /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
   readonly canApprove: boolean;
   /** `none`: the model gets no tool of the agent (header x-postern-tools) */

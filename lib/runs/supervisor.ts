@@ -12,7 +12,7 @@ import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
-import { type ActiveRun, attachedHandle, durableHandle } from "./active_run.ts";
+import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
 import type { ApprovableRun } from "./ask_person.ts";
 import { createRunState } from "./apply_event.ts";
@@ -112,7 +112,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const depth = parent === undefined ? 0 : parent.depth + 1;
 
       const id = random.id("run_");
-      const controller = new AbortController();
+      const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
       const place = queue.enter({
         conversationId,
         isChild: parent !== undefined,
@@ -176,6 +176,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         caller: request.caller,
         depth,
         requestId: request.requestId,
+        whole: request.whole === true && !request.durable,
         begin,
         agentTools,
         clientTools: request.clientTools,
@@ -209,7 +210,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         log,
       };
       active.add(entry);
-      if (!request.durable || recorder === undefined) return attachedHandle(entry, runAgent(run));
+      if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
       try {
         await recorder.accept(request.claim?.(id));
       } catch (error) {

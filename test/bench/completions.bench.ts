@@ -1,6 +1,6 @@
 /**
  * What a whole completion costs without sockets, in microseconds of CPU: `node test/bench/completions.bench.ts`. The real services,
- * router, run, retries and decoder work for 32 clients at once; the provider's reply of 20 chunks comes in one read.
+ * router, run, retries and decoder work for 32 clients at once; the provider's reply, whole or in 20 chunks, comes in one read.
  */
 import process from "node:process";
 import { FastResponse } from "srvx";
@@ -36,17 +36,25 @@ const upstreamReply = Buffer.from(
     "data: [DONE]\n\n",
 );
 
+const wholeReply = Buffer.from(JSON.stringify({
+  ...head,
+  object: "chat.completion",
+  choices: [{ index: 0, message: { role: "assistant", content: "token ".repeat(CHUNKS) }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 12, completion_tokens: CHUNKS, total_tokens: 32 },
+}));
+
 /** The upstream's reply, one turn of the event loop after it was asked for. */
-function answer(): HttpExchange {
+function answer(stream: boolean): HttpExchange {
   let unread: Uint8Array | undefined = upstreamReply;
   return {
     status: 200,
-    header: () => "text/event-stream",
+    header: () => (stream ? "text/event-stream" : "application/json"),
     read() {
       const bytes = unread;
       unread = undefined;
       return Promise.resolve(bytes);
     },
+    whole: () => Promise.resolve(wholeReply),
     text: () => Promise.resolve({ text: "", cut: false }),
     release() {},
     drain() {},
@@ -56,7 +64,8 @@ function answer(): HttpExchange {
 function createProviders(): Providers {
   const client: ProviderClient = {
     origin: "http://upstream.test",
-    send: () => new Promise((resolve) => setImmediate(() => resolve(answer()))),
+    send: ({ body = "" }) =>
+      new Promise((resolve) => setImmediate(() => resolve(answer(body.includes('"stream":true'))))),
     close: () => Promise.resolve(),
   };
   const upstream = { name: "bench", keySource: undefined, key: undefined, now: () => 0 };
@@ -136,9 +145,10 @@ async function measure(name: string, fields: object): Promise<void> {
     rounds.push((user + system) / REQUESTS);
   }
   // The first rounds warm up
-  const [, , ...warm] = rounds;
+  const warm = rounds.slice(2);
   const median = warm.sort((a, b) => a - b)[warm.length >> 1] ?? Number.NaN;
-  console.log(`${name.padEnd(20)} ${median.toFixed(1)} us`);
+  const all = rounds.map((us) => us.toFixed(1)).join(" ");
+  console.log(`${name.padEnd(20)} ${median.toFixed(1)} us (from the first round on: ${all})`);
 }
 
 await measure("completion, JSON", {});

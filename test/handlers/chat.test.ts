@@ -108,12 +108,12 @@ test("without an agent it is 503 agent_unavailable", async () => {
 
 test("a client that goes away cancels the run, with an Idempotency-Key it does not", async () => {
   const gone = new AbortController();
-  const attached = chat({ message: "x" }, { script: ["hang"], signal: gone.signal });
+  const attached = chat({ message: "x" }, { script: ["hang"], controller: gone });
   await attached.clock.advance(1);
   gone.abort(new CancelError("client_gone"));
   await attached.response;
   assert.deepEqual(attached.runs.started[0]?.cancelled, ["client_gone"]);
-  const durable = chat({ message: "x" }, { signal: gone.signal, headers: { "idempotency-key": "k" } });
+  const durable = chat({ message: "x" }, { controller: gone, headers: { "idempotency-key": "k" } });
   assert.equal((await durable.response).status, 200);
   assert.equal(durable.runs.started[0]?.request.durable, true);
 });

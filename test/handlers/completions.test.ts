@@ -138,7 +138,7 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     response_format: { type: "json_object" },
   });
   assert.equal((await response).status, 200);
-  const { caller, requestId, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
+  const { caller, requestId, controller: _, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
   assert.deepEqual(caller, { via: "http", tokenId: "tok_1", scopes: ["chat"] });
   assert.equal(requestId, "req_test");
   assert.deepEqual(request, {
@@ -163,6 +163,7 @@ test("the run gets the messages, the parameters and the client's tools; null equ
       { role: "tool", content: "3", tool_call_id: "c1" },
     ],
     durable: false,
+    whole: true,
     canApprove: false,
     agentTools: "configured",
     clientTools: [{ name: "add", description: "", parameters: { type: "object" }, strict: true }],
@@ -425,7 +426,7 @@ test("a client that goes away before the JSON reply cancels the run", async () =
   const gone = new AbortController();
   const { runs, response, clock } = ask(hello, {
     script: [[{ type: "text_delta", delta: "x" }], "hang"],
-    signal: gone.signal,
+    controller: gone,
   });
   await clock.advance(1);
   gone.abort(new CancelError("client_gone"));
@@ -437,7 +438,7 @@ test("a client that goes away before the JSON reply cancels the run", async () =
 test("a durable run is not cancelled by its client's going", async () => {
   const gone = new AbortController();
   gone.abort(new CancelError("client_gone"));
-  const { runs, response } = ask(hello, { signal: gone.signal, headers: { "idempotency-key": "k" } });
+  const { runs, response } = ask(hello, { controller: gone, headers: { "idempotency-key": "k" } });
   assert.equal((await response).status, 200);
   assert.deepEqual(runs.started[0]?.cancelled, []);
 });

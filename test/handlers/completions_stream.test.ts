@@ -15,7 +15,7 @@ interface StreamOptions {
   readonly script: readonly ScriptStep[];
   readonly body?: Record<string, unknown>;
   readonly headers?: Record<string, string>;
-  readonly signal?: AbortSignal;
+  readonly controller?: AbortController;
 }
 
 function stream(options: StreamOptions) {
@@ -26,7 +26,11 @@ function stream(options: StreamOptions) {
     headers: { "content-type": "application/json", ...options.headers },
     body: JSON.stringify({ stream: true, messages: [{ role: "user", content: "hi" }], ...options.body }),
   });
-  const context = createWireContext(request, { runs, clock, ...(options.signal ? { signal: options.signal } : {}) });
+  const context = createWireContext(request, {
+    runs,
+    clock,
+    ...(options.controller ? { controller: options.controller } : {}),
+  });
   return { clock, runs, response: Promise.resolve(completionsRoute.handler(request, context)) };
 }
 
@@ -228,7 +232,7 @@ test("a client that leaves between two reads ends the iteration", async () => {
 
 test("a client that leaves before the reply starts cancels the run", async () => {
   const gone = new AbortController();
-  const { clock, runs, response } = stream({ script: ["hang"], signal: gone.signal });
+  const { clock, runs, response } = stream({ script: ["hang"], controller: gone });
   await clock.advance(1);
   gone.abort(new CancelError("client_gone"));
   await response;

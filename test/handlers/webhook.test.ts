@@ -24,7 +24,7 @@ interface Gateway {
   send(
     channel: string,
     body: unknown,
-    options?: { query?: string; headers?: Record<string, string>; signal?: AbortSignal },
+    options?: { query?: string; headers?: Record<string, string>; controller?: AbortController },
   ): Promise<Response>;
 }
 
@@ -54,7 +54,7 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?:
         params: { channel },
         config: { channels: CHANNELS },
         environment: { HOOK_SECRET: SECRET },
-        ...(options.signal ? { signal: options.signal } : {}),
+        ...(options.controller ? { controller: options.controller } : {}),
       });
       return await webhookRoute.handler(request, context);
     },
@@ -92,7 +92,7 @@ test("wait=1 answers 200 with the reply, a failed run with its error", async () 
 test("a wait that ends first leaves the run at work and says it was accepted", async () => {
   const { send, runs, clock } = gateway(["hang"]);
   const gone = new AbortController();
-  const reply = send("default", { text: "hi" }, { query: "?wait=1", signal: gone.signal });
+  const reply = send("default", { text: "hi" }, { query: "?wait=1", controller: gone });
   await clock.advance(1);
   gone.abort();
   assert.equal((await reply).status, 202);

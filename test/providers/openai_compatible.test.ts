@@ -13,6 +13,7 @@ import {
 import { CancelError } from "../../lib/base/cancel.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
+import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import type { Provider } from "../../lib/providers/provider.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { callsOf, collect, KEY, NEVER, noticesOf, REQUEST, setUp, textOf } from "./support/provider_setup.ts";
@@ -159,6 +160,69 @@ test("a plain JSON reply to a stream request is read as the whole turn", async (
     usage: { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 },
     model: "m",
   });
+});
+
+async function collectWhole(provider: Provider) {
+  const events: ProviderEvent[] = [];
+  for await (const batch of provider.stream(REQUEST, { signal: NEVER, whole: true })) events.push(...batch);
+  return events;
+}
+
+test("a reply nobody reads along is asked for in one piece, and says the same", async (t) => {
+  const { upstream, provider } = await start(t);
+  const whole = await collectWhole(provider);
+  assert.equal(textOf(whole), "Hello from upstream");
+  assert.deepEqual(whole.at(-1), (await collect(provider)).at(-1));
+  const [asked, streamed] = upstream.requests.map(({ json }) => json as Record<string, unknown>);
+  assert.deepEqual([asked?.["stream"], asked?.["stream_options"]], [false, undefined]);
+  assert.deepEqual([streamed?.["stream"], streamed?.["stream_options"]], [true, { include_usage: true }]);
+  assert.equal(upstream.requests[0]?.headers["accept"], "application/json");
+});
+
+test("a server that streams though it was asked for one piece is read all the same, under any name", async (t) => {
+  const chunks = [toDelta({ content: "one " }), toDelta({ content: "two" }), toDelta({}, "stop"), USAGE_CHUNK];
+  const body = `${chunks.map(toSse).join("")}data: [DONE]\n\n`;
+  const { provider } = await start(t, { kind: "chunks", chunks }, {
+    kind: "raw",
+    body,
+    contentType: "application/json",
+  });
+  for (let i = 0; i < 2; i++) assert.equal(textOf(await collectWhole(provider)), "one two");
+});
+
+test("a reply in one piece that is cut off, empty, no message or too long is an honest error", async (t) => {
+  const long = `{"choices":[{"message":{"content":"${"x".repeat(33 * 1024 * 1024)}"}}]}`;
+  const cases: readonly (readonly [UpstreamReply, RegExp])[] = [
+    [{ kind: "raw", body: '{"choices":[{"mess', contentType: "application/json" }, /no JSON/],
+    [{ kind: "raw", body: "", contentType: "application/json" }, /empty/],
+    [{ kind: "json", body: { choices: [] } }, /no message/],
+    [{ kind: "json", body: { error: { message: "Out of memory" } } }, /Out of memory/],
+    [{ kind: "raw", body: long, contentType: "application/json" }, /longer than 33554432 bytes/],
+  ];
+  for (const [reply, message] of cases) {
+    const { provider } = await start(t, reply);
+    await assert.rejects(
+      collectWhole(provider),
+      (error) => error instanceof ProviderError && message.test(error.message),
+    );
+  }
+});
+
+test("a reply in one piece may be silent five times as long, since its head comes last", async (t) => {
+  const clock = createFakeClock();
+  const upstream = await startOpenAiUpstream({ kind: "hang" });
+  t.after(() => upstream.close());
+  const { providers } = await setUp(t, { base_url: upstream.baseUrl, timeout_secs: 30, max_retries: 0 }, { clock });
+  let ended = false;
+  const settled = collectWhole(providers.resolve("").provider).then(() => undefined, (error: unknown) => error)
+    .finally(() => (ended = true));
+  while (upstream.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(149_000);
+  assert.equal(ended, false);
+  await clock.advance(2_000);
+  const told = await settled;
+  assert.ok(told instanceof ProviderError && told.code === "provider_timeout", String(told));
+  assert.equal(clock.pending(), 0);
 });
 
 const tool = (...calls: unknown[]) => toDelta({ tool_calls: calls });

@@ -1,4 +1,4 @@
-import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import { CancelError, type CancelReason, cancelReason } from "../../lib/base/cancel.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../../lib/base/records/agent_event.ts";
@@ -19,7 +19,7 @@ export interface ScriptedRun {
   readonly id: string;
   readonly request: RunRequest;
   readonly conversationId: string | null;
-  /** Reasons `cancel` was called with */
+  /** Reasons it was cancelled with, by its handle or by the controller it was given */
   readonly cancelled: CancelReason[];
   /** Whether its reader left before the end */
   left: boolean;
@@ -131,7 +131,10 @@ type HandleOptions = ScriptedRunsOptions & { readonly over: () => void; readonly
 
 function toHandle(run: ScriptedRun, options: HandleOptions): RunHandle {
   const { clock } = options;
-  const controller = new AbortController();
+  const controller = (run.request.durable ? undefined : run.request.controller) ?? new AbortController();
+  const noteCancel = () => void run.cancelled.push(cancelReason(controller.signal));
+  if (controller.signal.aborted) noteCancel();
+  else controller.signal.addEventListener("abort", noteCancel, { once: true });
   let seq = 0;
   let text = "";
   const stamp = (body: AgentEventBody): AgentEvent => {
@@ -176,7 +179,6 @@ function toHandle(run: ScriptedRun, options: HandleOptions): RunHandle {
     conversationId: run.conversationId,
     events: play,
     cancel(reason) {
-      run.cancelled.push(reason);
       controller.abort(new CancelError(reason));
     },
     hadEffect: () => options.hadEffect ?? false,

@@ -21,8 +21,8 @@ export interface WireContextOptions {
   readonly store?: Store;
   readonly environment?: Readonly<Record<string, string>>;
   readonly params?: Readonly<Record<string, string>>;
-  /** Aborts the request's signal */
-  readonly signal?: AbortSignal;
+  /** Aborted, it stands for a client that has gone */
+  readonly controller?: AbortController;
   readonly Response?: typeof Response;
   readonly scopes?: readonly Scope[];
   readonly state?: GatewayState;
@@ -67,6 +67,7 @@ export function createWireContext(
     state: () => options.state ?? "ok",
   };
   const url = new URL(request.url);
+  const controller = options.controller ?? new AbortController();
   let body: Promise<Uint8Array> | undefined;
   return {
     logged,
@@ -76,7 +77,8 @@ export function createWireContext(
     params: options.params ?? {},
     requestId: "req_test",
     remoteAddress: "127.0.0.1",
-    signal: options.signal ?? new AbortController().signal,
+    controller,
+    signal: controller.signal,
     path: url.pathname,
     query: url.searchParams,
     ignored: [],

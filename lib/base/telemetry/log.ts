@@ -20,6 +20,8 @@ export interface Logger {
   warn(message: string, fields?: Readonly<Record<string, unknown>>): void;
   info(message: string, fields?: Readonly<Record<string, unknown>>): void;
   debug(message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /** Whether lines of this level are written: for callers whose fields cost something */
+  shows(level: LogLevel): boolean;
   /** A logger that adds these fields to each of its lines */
   child(fields: Readonly<Record<string, unknown>>): Logger;
 }
@@ -35,8 +37,9 @@ export interface LoggerOptions {
 /** A logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
 export function createLogger(options: LoggerOptions, fields: Readonly<Record<string, unknown>> = {}): Logger {
   const shown = LOG_LEVELS.indexOf(options.level);
+  const shows = (level: LogLevel) => LOG_LEVELS.indexOf(level) <= shown;
   const write = (level: LogLevel, message: string, extra?: Readonly<Record<string, unknown>>) => {
-    if (LOG_LEVELS.indexOf(level) > shown) return;
+    if (!shows(level)) return;
     const all: Record<string, unknown> = {};
     for (const [key, value] of Object.entries({ ...fields, ...extra })) all[key] = plain(value, options.redact, 0);
     options.sink({ level, time: options.now(), message: options.redact(message), fields: all });
@@ -46,6 +49,7 @@ export function createLogger(options: LoggerOptions, fields: Readonly<Record<str
     warn: (message, extra) => write("warn", message, extra),
     info: (message, extra) => write("info", message, extra),
     debug: (message, extra) => write("debug", message, extra),
+    shows,
     child: (extra) => createLogger(options, { ...fields, ...extra }),
   };
 }

@@ -90,24 +90,50 @@ interface Rendered {
 }
 
 function createFamily<T extends Rendered>(labels: readonly string[], create: (rendered: string) => T) {
-  const series = new Map<string, T>();
+  /** By the first label's value, then by the second's, and so on: joining the values costs more than all else */
+  const root = new Branch<T>();
+  const all: T[] = [];
+  const make = (branch: Branch<T>, values: readonly string[]) => {
+    const made = create(labels.map((label, i) => `${label}="${escapeLabel(values[i] ?? "")}"`).join(","));
+    all.push(made);
+    return (branch.series = made);
+  };
+  const find = (values: readonly string[]) => {
+    let branch: Branch<T> | undefined = root;
+    for (let i = 0; i < values.length && branch !== undefined; i++) branch = branch.by?.get(values[i] as string);
+    return branch?.series;
+  };
+  const grow = (values: readonly string[]) => {
+    let branch = root;
+    for (const value of values) branch = branch.at(value);
+    return branch;
+  };
   return {
-    all: () => series.values(),
+    all: () => all,
     with(...values: readonly string[]): T {
       if (values.length !== labels.length) {
         throw new TypeError(`Expected ${labels.length} label values, got ${values.length}`);
       }
-      const key = values.length === 1 ? (values[0] as string) : values.join("\u0000"); // length was checked
-      const found = series.get(key);
+      const found = find(values);
       if (found !== undefined) return found;
-      const bounded = series.size < MAX_SERIES ? values : labels.map(() => "other");
-      const boundedKey = bounded === values ? key : bounded.join("\u0000");
-      const made = series.get(boundedKey) ??
-        create(labels.map((label, i) => `${label}="${escapeLabel(bounded[i] ?? "")}"`).join(","));
-      series.set(boundedKey, made);
-      return made;
+      const bounded = all.length < MAX_SERIES ? values : labels.map(() => "other");
+      return find(bounded) ?? make(grow(bounded), bounded);
     },
   };
+}
+
+class Branch<T> {
+  series: T | undefined;
+  by: Map<string, Branch<T>> | undefined;
+
+  at(value: string): Branch<T> {
+    this.by ??= new Map();
+    const known = this.by.get(value);
+    if (known !== undefined) return known;
+    const branch = new Branch<T>();
+    this.by.set(value, branch);
+    return branch;
+  }
 }
 
 function createValue(prefix: string): Counter & Gauge & Rendered {

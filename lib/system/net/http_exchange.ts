@@ -16,6 +16,8 @@ export interface HttpExchange {
   read(): Promise<Uint8Array | undefined>;
   /** The rest of the body as text, cut after `maxBytes` (the connection is then given up). Broken UTF-8 becomes U+FFFD */
   text(maxBytes: number): Promise<{ readonly text: string; readonly cut: boolean }>;
+  /** All of the body that was not read yet, once it has ended; undefined (and broken off) when it is longer. Errors as in `read` */
+  whole(maxBytes: number): Promise<Uint8Array | undefined>;
   /** Breaks the reply off at once, unless it has ended. Never throws */
   release(): void;
   /** Nothing of worth follows: lets the body end within a second, so that its connection is kept, else breaks it off. Never throws */
@@ -62,6 +64,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
   #reader: Waiter<Uint8Array | undefined> | undefined;
   #queue: Uint8Array[] = [];
   #queuedBytes = 0;
+  /** Longest body that is wanted in one piece; -1 while it is read in pieces */
+  #maxWhole = -1;
   #failure: Error | undefined;
   #ended = false;
   #released = false;
@@ -92,6 +96,17 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     if (this.#queue.length > 0) return Promise.resolve(this.#take());
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (this.#ended || this.#released) return Promise.resolve(undefined);
+    this.#waitingSince = this.#context.clock.monotonic();
+    return new Promise((resolve, reject) => {
+      this.#reader = { resolve, reject };
+    });
+  }
+
+  whole(maxBytes: number): Promise<Uint8Array | undefined> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    if (this.#controller?.paused) this.#controller.resume();
+    this.#maxWhole = maxBytes;
+    if (this.#ended || this.#queuedBytes > maxBytes) return Promise.resolve(this.#takeWhole());
     this.#waitingSince = this.#context.clock.monotonic();
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
@@ -164,6 +179,13 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     }
     if (this.#failure !== undefined) return;
     const reader = this.#reader;
+    if (this.#maxWhole >= 0) {
+      this.#queue.push(chunk);
+      this.#queuedBytes += chunk.length;
+      if (reader !== undefined && this.#queuedBytes > this.#maxWhole) reader.resolve(this.#takeWhole());
+      else this.#waitingSince = this.#context.clock.monotonic();
+      return;
+    }
     if (reader !== undefined) {
       this.#reader = undefined;
       this.#waitingSince = undefined;
@@ -178,7 +200,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     if (this.#failure !== undefined) return;
     this.#ended = true;
     this.#settle();
-    this.#reader?.resolve(undefined);
+    this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;
   }
 
@@ -193,6 +215,14 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
         cause: error,
       }),
     );
+  }
+
+  /** @returns undefined when it is longer than was asked for */
+  #takeWhole(): Uint8Array | undefined {
+    this.#reader = undefined;
+    if (this.#queuedBytes <= this.#maxWhole) return this.#take();
+    this.release();
+    return undefined;
   }
 
   #take(): Uint8Array {
