@@ -126,6 +126,11 @@ const path = fc.oneof(
   fc.tuple(fc.constant("t2"), fc.constant("u v"), fc.constantFrom(...NAMES)),
 );
 
+/** Comments of a generated text, in order. No line ends so by its value: those end in a quote, a bracket, a digit or `e`. */
+function commentsOf(text: string): readonly string[] {
+  return text.match(/#(?: head| inside| c| why)?(?=\r?\n)/g) ?? [];
+}
+
 test("what was set is what is read, and no other key or comment changes", async () => {
   await fc.assert(
     fc.asyncProperty(tomlText, path, scalar, async (text, key, value) => {
@@ -137,11 +142,11 @@ test("what was set is what is read, and no other key or comment changes", async 
       const lines = new Set(after.split(/\r?\n/));
       const lost = text.split(/\r?\n/).filter((one) => !lines.has(one));
       assert.ok(lost.length <= 1, `lost ${JSON.stringify(lost)}`);
-      assert.equal(after.split("#").length >= text.split("#").length - JSON.stringify(found).split("#").length, true);
+      assert.deepEqual(commentsOf(after), commentsOf(text));
       // Setting the same again changes nothing
       assert.equal(await setConfigValue(after, key, value), after);
     }),
-    { numRuns: 150 },
+    { numRuns: 150, examples: [['# head\n"a b" = ["#","#"]\n', ["a b"], 0]] },
   );
 });
 
