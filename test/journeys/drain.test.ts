@@ -17,7 +17,9 @@ const stream = (gateway: RunningGateway) =>
   gateway.call("/v1/chat/completions", { body: { messages: HI, stream: true } });
 
 test("work under way finishes within the grace by every door, with a clean end", async () => {
-  const script = () => ({ text: ["one ", "two ", "three"], chunkDelayMs: 40 });
+  // Every reply is held half said until the drain has begun, however slow the machine
+  const draining = Promise.withResolvers<void>();
+  const script = () => ({ text: ["one ", "two ", "three"], holdUntil: draining.promise });
   await withRunningGateway({ script }, async (gateway) => {
     const socket = await openSocket(gateway);
     const idle = await openSocket(gateway);
@@ -27,8 +29,9 @@ test("work under way finishes within the grace by every door, with a clean end",
     const chat = gateway.call("/api/chat", { body: { message: "Hi" } });
     await socket.readUntil(({ type }) => type === "delta");
     while (gateway.provider.active < 4) await systemClock.sleep(1);
-    const drained = gateway.drain(5000);
+    const drained = gateway.drain(30_000);
     assert.deepEqual((await idle.closed).code, 1001);
+    draining.resolve();
     const { data } = readSse(await sse.text());
     assert.equal(data.at(-1), "[DONE]");
     assert.equal(JSON.parse(data.at(-2) ?? "").choices[0].finish_reason, "stop");
