@@ -67,8 +67,9 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
   }
   const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField: definition.textField };
   const prepare = (text: string): PreparedCall => {
-    const parsed = v.safeParse(definition.input, parseInput(text, parsing), { abortEarly: true });
-    if (!parsed.success) throw inputError(name, parsed.issues[0], fields);
+    const given = parseInput(text, parsing);
+    const parsed = v.safeParse(definition.input, given, { abortEarly: true });
+    if (!parsed.success) throw inputError(name, parsed.issues[0], { fields, given });
     const input = parsed.output;
     definition.check?.(input);
     return {

@@ -32,8 +32,8 @@ test("a text that is missing or not alone changes nothing", () =>
     assert.match(await output(edit("aaa", "x"), edit("aaa", "d")), /not in the file, after the edits before it/);
     assert.match(await output(edit("b", "x")), /edits\[0\]: its old_text is in the file more than once; add the lines/);
     assert.match(await output(edit("aa", "x")), /more than once/);
-    assert.match(await output(edit("", "x")), /"edits\.0\.old_text" must have a length/);
-    assert.match((await call("file_edit", { path: "a.txt", edits: [] })).result.output, /"edits" must have a length/);
+    assert.match(await output(edit("", "x")), /"edits\.0\.old_text" must not be empty/);
+    assert.match((await call("file_edit", { path: "a.txt", edits: [] })).result.output, /"edits" must not be empty/);
     const dry = await call("file_edit", { path: "a.txt", edits: [edit("aaa", "x")], dry_run: true });
     assert.equal(dry.result.output, "dry_run=true path=a.txt bytes=6 edits=1");
     assert.equal(readFileSync(path("a.txt"), "utf8"), "aaa b b\n");

@@ -53,13 +53,18 @@ test("a message tells what is wrong without repeating the value", () => {
   });
   const tool = defineTool({ ...base, input });
   const cases: readonly (readonly [input: unknown, message: string])[] = [
-    [{ count: "secret-value" }, 'Cannot call "echo": "count" must be number, and is a string'],
-    [{ count: 0 }, 'Cannot call "echo": "count" must be >=1, and is 0'],
+    [{ count: "secret-value" }, 'Cannot call "echo": "count" must be a number, and is a string'],
+    [{ count: 0 }, 'Cannot call "echo": "count" must be at least 1, and is 0'],
     [{ count: 1.5 }, 'Cannot call "echo": "count" must be a whole number'],
-    [{ count: 1, tags: ["a", 2] }, 'Cannot call "echo": "tags.1" must be string, and is 2'],
-    [{ count: 1, tags: ["a", "b", "c"] }, 'Cannot call "echo": "tags" must have a length of <=2, and has 3'],
-    [{ count: 1, tags: {} }, 'Cannot call "echo": "tags" must be Array, and is an object'],
+    [{ count: 1, tags: ["a", 2] }, 'Cannot call "echo": "tags.1" must be a string, and is 2'],
+    [{ count: 1, tags: ["a", "b", "c"] }, 'Cannot call "echo": "tags" must have a length of at most 2, and has 3'],
+    [{ count: 1, tags: {} }, 'Cannot call "echo": "tags" must be an array, and is an object'],
     [{}, 'Cannot call "echo": "count" is missing'],
+    [
+      { many: 1 },
+      'Cannot call "echo": "count" is missing, and "many" is not one of its fields: they are "count", "tags"',
+    ],
+    [{ count: -1 }, 'Cannot call "echo": "count" must be at least 1, and is -1'],
     [
       { count: 1, __proto__x: 1 },
       'Cannot call "echo": "__proto__x" is not one of its fields: they are "count", "tags"',
