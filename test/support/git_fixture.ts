@@ -1,7 +1,10 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdirSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import { type FileTree, readTree, writeTree } from "./file_tree.ts";
 
 /** A test that needs git, and perhaps another program; where one is missing it is skipped. */
 export function gitTest(name: string, run: () => Promise<void>, alsoNeeds: readonly string[] = []): void {
@@ -37,10 +40,37 @@ export function git(folder: string, ...args: readonly string[]): string {
 
 /** A new repository on branch `main`, with an author of its own; all files there are in its first commit. */
 export function initRepository(folder: string): void {
-  mkdirSync(folder, { recursive: true });
-  git(folder, "init", "-q", "-b", "main");
-  git(folder, "config", "user.name", "Ada");
-  git(folder, "config", "user.email", "ada@example.com");
+  writeTree(join(folder, ".git"), madeOnce("work", ["init", "-q", "-b", "main"], AUTHOR));
   git(folder, "add", "-A", "-f");
   git(folder, "commit", "-q", "--allow-empty", "-m", "first");
+}
+
+/** A new bare repository on branch `main`, which takes pushes over HTTP. */
+export function initBareRepository(folder: string): void {
+  writeTree(folder, madeOnce("bare", ["init", "-q", "--bare", "-b", "main"], PUSHES));
+}
+
+const AUTHOR = [["user.name", "Ada"], ["user.email", "ada@example.com"]] as const;
+const PUSHES = [["http.receivepack", "true"]] as const;
+
+const made = new Map<string, FileTree>();
+
+/** The git folder that `git init` makes, which is the same each time: later ones are copies of the first. */
+function madeOnce(
+  kind: "work" | "bare",
+  init: readonly string[],
+  config: readonly (readonly [string, string])[],
+): FileTree {
+  const there = made.get(kind);
+  if (there !== undefined) return there;
+  const folder = mkdtempSync(join(tmpdir(), "postern-git-"));
+  try {
+    git(folder, ...init);
+    for (const entry of config) git(folder, "config", ...entry);
+    const tree = readTree(kind === "bare" ? folder : join(folder, ".git"));
+    made.set(kind, tree);
+    return tree;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }

@@ -6,7 +6,8 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { git } from "./git_fixture.ts";
+import { type FileTree, writeTree } from "./file_tree.ts";
+import { git, initBareRepository } from "./git_fixture.ts";
 
 /** A repository that git reaches over HTTP on 127.0.0.1. */
 export interface GitServer {
@@ -23,6 +24,8 @@ export interface GitServer {
 }
 
 export interface GitServerOptions {
+  /** The bare repository. Default: an empty one */
+  readonly repository?: FileTree;
   /** `user:password` that every request needs */
   readonly credentials?: string;
   /** Answers each request with a redirect to there */
@@ -40,8 +43,8 @@ export async function withGitServer(
 ): Promise<void> {
   const parent = mkdtempSync(join(tmpdir(), "postern-git-"));
   const folder = join(parent, "repository.git");
-  git(parent, "init", "-q", "--bare", "-b", "main", folder);
-  git(folder, "config", "http.receivepack", "true");
+  if (options.repository === undefined) initBareRepository(folder);
+  else writeTree(folder, options.repository);
   const requests: string[] = [];
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
     const { authorization } = request.headers;

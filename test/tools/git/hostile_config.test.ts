@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { type FileTree, readTree, writeTree } from "../../support/file_tree.ts";
 import { git, gitTest as test, initRepository } from "../../support/git_fixture.ts";
 import { withGitServer } from "../../support/git_server.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
@@ -294,18 +295,12 @@ async function withHostile(
   use: (at: Arranged) => Promise<void>,
   sandbox: "off" | "auto" = "off",
 ): Promise<void> {
-  await withWorkspace({ "a.txt": "one\n", "b.txt": "b\n" }, (workspace) =>
+  const { local, remote } = await history();
+  await withWorkspace({}, (workspace) =>
     withGitServer(async (server) => {
       const { root, write } = workspace;
-      initRepository(root);
+      writeTree(root, local);
       git(root, "remote", "add", "origin", server.url);
-      server.push(root);
-      server.commit({ "remote.txt": "from afar\n" });
-      git(root, "branch", "side");
-      write("b.txt", "b2\n");
-      git(root, "commit", "-qam", "second");
-      write("b.txt", "b3\n");
-      git(root, "stash");
       const attributes = hostiles.flatMap((hostile) => hostile.attributes ?? []);
       const runs = hostiles.map(({ name }, index) => {
         const script = workspace.path("..", `run-${index}.sh`);
@@ -345,7 +340,33 @@ async function withHostile(
           return result;
         },
       });
-    }));
+    }, { repository: remote }));
+}
+
+interface History {
+  readonly local: FileTree;
+  readonly remote: FileTree;
+}
+
+let made: Promise<History> | undefined;
+
+/** Both repositories before anything hostile is in them: made once, and copied for each test. */
+function history(): Promise<History> {
+  made ??= new Promise((resolve, reject) => {
+    withWorkspace({ "a.txt": "one\n", "b.txt": "b\n" }, ({ root, write }) =>
+      withGitServer((server) => {
+        initRepository(root);
+        server.push(root);
+        server.commit({ "remote.txt": "from afar\n" });
+        git(root, "branch", "side");
+        write("b.txt", "b2\n");
+        git(root, "commit", "-qam", "second");
+        write("b.txt", "b3\n");
+        git(root, "stash");
+        return Promise.resolve(resolve({ local: readTree(root), remote: readTree(server.folder) }));
+      })).catch(reject);
+  });
+  return made;
 }
 
 function hooksIn(folder: string) {

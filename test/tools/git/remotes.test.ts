@@ -250,7 +250,8 @@ test("a remote that never answers ends with the call's signal", () =>
       git(root, "remote", "add", "origin", server.url);
       const controller = new AbortController();
       const pulling = bench.call("git_operations", { op: "pull" }, { signal: controller.signal });
-      systemClock.after(500, () => controller.abort(new CancelError("client_gone")));
+      while (server.requests.length === 0) await systemClock.sleep(10);
+      controller.abort(new CancelError("client_gone"));
       await assert.rejects(pulling, CancelError);
       assert.equal(existsSync(path(".git/index.lock")), false);
     }, { config: LOOPBACK }), { silent: true }));
@@ -261,20 +262,8 @@ test(
     withTemporaryFolder(async (folder) => {
       const [key, cert] = [join(folder, "key"), join(folder, "cert")];
       const subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"];
-      const args = [
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        ...subject,
-        "-keyout",
-        key,
-        "-out",
-        cert,
-      ];
+      const keyType = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+      const args = ["req", "-x509", ...keyType, "-days", "2", ...subject, "-keyout", key, "-out", cert];
       execFileSync("openssl", args, { stdio: "ignore" });
       await withGitServer((server) =>
         withRepository({ "a.txt": "one\n" }, async ({ root, refused, bench }) => {
