@@ -68,9 +68,11 @@ export const callToolRoute: Route = {
   reply: { status: 200, type: "application/json", schema: resultSchema },
   idempotency: "honoured",
   async handler(request, context) {
-    const { name } = findTool(context);
-    const { input = {}, approved = false, approval_id: given } =
-      (await readJson(request, context, callSchema, { optional: true })) ?? {};
+    const { name, input_schema: schema } = findTool(context);
+    const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+    const { input = {}, approved = false, approval_id: given } = body;
+    const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
+    if (body.input === undefined && stray !== undefined) throw misplaced(stray);
     const { services, signal } = context;
     const caller = callerOf(context, "http");
     const { result, approvalId } = await services.tools.call({
@@ -97,6 +99,15 @@ export const callToolRoute: Route = {
     });
   },
 };
+
+/** The tool's fields beside `input` instead of in it. */
+function misplaced(field: string) {
+  return httpError(
+    "invalid_request",
+    `Cannot accept "${field}": the tool's input goes into "input", as {"input": {...}}`,
+    { param: field },
+  );
+}
 
 function findTool({ services, params }: RequestContext) {
   const tool = services.tools.get(params["name"] ?? "");

@@ -123,6 +123,13 @@ test("tools are listed and called through the door; an unknown one is 404", asyn
   assert.deepEqual((await call({ input: "plain" }))["output"], "plain");
   assert.deepEqual((await call())["output"], "{}");
   assert.equal((await send("POST", "/v1/tools/read_file/call", { body: { input: 5 } })).status, 400);
+  const bare = await send("POST", "/v1/tools/read_file/call", { body: { path: "a" } });
+  assert.equal(bare.status, 400);
+  const { param, message } = await errorOf(bare);
+  assert.deepEqual([param, message], [
+    "path",
+    'Cannot accept "path": the tool\'s input goes into "input", as {"input": {...}}',
+  ]);
 });
 
 test("a call that must be asked for is denied with an approval_id, unless a token with approve brings the approval", async () => {
