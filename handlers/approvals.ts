@@ -6,10 +6,13 @@ import {
   type ApprovalStatus,
   REMEMBER,
 } from "../lib/base/records/approval.ts";
+import { unknownApproval } from "../lib/guard/approval_refusals.ts";
+import { unknownApproval } from "../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
+import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -23,9 +26,6 @@ const answerSchema = v.object({
 
 const answeredSchema = v.object({ ...approvalSchema.entries, stored_rule: v.nullable(approvalRuleSchema) });
 
-const DEFAULT_LIMIT = 20;
-const MAX_LIMIT = 100;
-
 /** GET /v1/approvals: questions to a person, the newest first. */
 export const approvalsRoute: Route = {
   method: "GET",
@@ -34,14 +34,14 @@ export const approvalsRoute: Route = {
   summary: "Questions to a person about tool calls, newest first",
   query: {
     status: `Only those that are ${APPROVAL_STATUSES.join(", ")}`,
-    limit: `1-${MAX_LIMIT}, default ${DEFAULT_LIMIT}`,
+    limit: LIMIT_QUERY,
     after: "Only those older than this id",
   },
   reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
   async handler(_request, context) {
     const { approvals, hasMore } = await context.services.approvals.list({
       status: readStatus(context),
-      limit: readLimit(context),
+      limit: limitOf(context),
       after: context.query.get("after") ?? undefined,
     });
     return listReply(context, approvals, { hasMore, lastId: approvals.at(-1)?.id ?? null });
@@ -57,9 +57,7 @@ export const approvalRoute: Route = {
   reply: { status: 200, type: "application/json", schema: approvalSchema },
   async handler(_request, context) {
     const approval = await context.services.approvals.get(context.params["id"] ?? "");
-    if (approval === undefined) {
-      throw httpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist");
-    }
+    if (approval === undefined) throw unknownApproval();
     return jsonReply(context, 200, approval);
   },
 };
@@ -90,16 +88,7 @@ function readStatus({ query }: RequestContext): ApprovalStatus | undefined {
   const asked = query.get("status");
   const status = APPROVAL_STATUSES.find((known) => known === asked);
   if (asked === null || status !== undefined) return status;
-  throw httpError("invalid_request", `Cannot list by this "status": it is one of ${APPROVAL_STATUSES.join(", ")}`, {
+  throw httpError("invalid_request", `Cannot use this "status": it must be one of ${APPROVAL_STATUSES.join(", ")}`, {
     param: "status",
-  });
-}
-
-function readLimit({ query }: RequestContext): number {
-  const asked = query.get("limit") ?? String(DEFAULT_LIMIT);
-  const limit = /^\d{1,3}$/.test(asked) ? Number(asked) : 0;
-  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
-  throw httpError("invalid_request", `Cannot list so many: "limit" is a whole number of 1-${MAX_LIMIT}`, {
-    param: "limit",
   });
 }

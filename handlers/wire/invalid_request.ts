@@ -26,7 +26,10 @@ function reasonOf(issue: BaseIssue<unknown>): string {
   }
   // A message of our own schemas
   if (!issue.message.startsWith("Invalid")) return issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
-  return issue.type === "integer" ? "expected a whole number" : `expected ${expected}`;
+  if (issue.type === "integer") return "expected a whole number";
+  return issue.type === "min_length" || issue.type === "max_length"
+    ? `expected a length of ${expected}`
+    : `expected ${expected}`;
 }
 
 /** As "string or array", "\"auto\" or \"none\"", ">=1". valibot writes the names of classes. */

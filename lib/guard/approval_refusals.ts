@@ -4,7 +4,9 @@ import { APPROVAL_LIMITS } from "./approvals.ts";
 
 /** 404: there is no such approval. */
 export function unknownApproval(): HttpError {
-  return new HttpError("not_found", "Cannot find this approval: see /v1/approvals for those that exist", {
+  const message =
+    'Cannot find this approval: "postern approvals list --status any" and GET /v1/approvals show those that exist';
+  return new HttpError("not_found", message, {
     status: 404,
     type: "invalid_request_error",
   });
