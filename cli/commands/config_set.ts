@@ -2,6 +2,7 @@ import { writeConfigValue } from "../../lib/config/edit_config.ts";
 import { userConfigFile } from "../../lib/config/folders.ts";
 import { locateConfig } from "../../lib/config/load_config.ts";
 import { parseValue } from "../../lib/config/parse_value.ts";
+import { readControlFile } from "../../lib/host/control_file.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { defineCliCommand } from "../command.ts";
@@ -26,6 +27,10 @@ export const configSetCommand = defineCliCommand({
     const text = await writeConfigValue(target, path, parsed);
     if (file?.trusted === true) await acceptFile(trustDir, { path: file.path, text }, { now: systemClock.now() });
     context.print({ file: target, key }, `Set ${key} in ${target}`);
+    // Whatever else is wrong with the environment, the value is set
+    const loaded = await context.loadConfig().catch(() => undefined);
+    const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
+    if (running !== undefined) context.say("The gateway that runs goes by it after a restart");
     return EXIT.ok;
   },
 });

@@ -25,7 +25,7 @@ export const policyExplainCommand = defineCliCommand({
     input: INPUT_ARG,
   },
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
-  async run(context, { tool: name, input = "{}" }) {
+  async run(context, { tool: name, input }) {
     const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
     const tool = findTool(BUILTIN_TOOLS, name);
     const running = context.flags.workspace === undefined ? await readControlFile(dataDir) : undefined;
@@ -35,10 +35,11 @@ export const policyExplainCommand = defineCliCommand({
       home: context.io.home,
       ownPaths,
     });
-    const judged = policy.judge(tool, await readInput(input, context.io));
+    const judged = policy.judge(tool, await readInput(input ?? "{}", context.io));
     if (judged.kind === "bad_input") {
       const { error } = judged;
-      if (error instanceof ToolError) throw new CommandError(error.message, { cause: error });
+      const hint = input === undefined ? "; give the call's input with --input" : "";
+      if (error instanceof ToolError) throw new CommandError(error.message + hint, { cause: error });
       throw error;
     }
     const { decision: { kind, reason, rule, path, change }, access, prepared } = judged;
@@ -51,6 +52,9 @@ export const policyExplainCommand = defineCliCommand({
     );
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent is not offered "${name}": [agent] tools does not name it; add it there`);
+    }
+    if (kind === "ask" && !rule.startsWith("always_ask:")) {
+      context.say("An answer that is remembered goes before asking: see postern approvals rules");
     }
     return EXIT.ok;
   },

@@ -30,7 +30,8 @@ export const toolsInfoCommand = defineCliCommand({
     const tool = findTool(await readTools(context), name);
     const properties = Object.entries(tool.input_schema?.properties ?? {}).map(([key, schema]) => {
       const needed = tool.input_schema?.required?.includes(key) ? "required" : "optional";
-      return [`  ${key}`, String(schema["type"] ?? "any"), needed, String(schema["description"] ?? "")];
+      const about = String(schema["description"] ?? "") + oneOf(schema["enum"]);
+      return [`  ${key}`, String(schema["type"] ?? "any"), needed, about];
     });
     const state = tool.enabled ? "on" : `off: ${tool.reason}`;
     const input = properties.length === 0 ? "" : `\n\nInput\n${toTable(["  FIELD", "TYPE", "", "ABOUT"], properties)}`;
@@ -72,6 +73,10 @@ async function readTools(context: CommandContext): Promise<readonly ToolInfo[]> 
   } finally {
     await gateway.close();
   }
+}
+
+function oneOf(values: unknown): string {
+  return Array.isArray(values) ? `: one of ${values.join(", ")}` : "";
 }
 
 function firstSentence(text: string): string {

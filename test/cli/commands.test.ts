@@ -20,6 +20,10 @@ for (const [way, within] of WAYS) {
       await within(machine, async () => {
         assert.match((await run(["tools", "list"])).stdout, /^read_file +read +on/m);
         assert.match((await run(["tools", "info", "read_file"])).stdout, /path +string +required/);
+        assert.match(
+          (await run(["tools", "info", "cli_discovery"])).stdout,
+          /op +string +required .*: one of \w+, \w+/,
+        );
         assert.equal(JSON.parse((await run(["tools", "schema", "read_file"])).stdout).type, "object");
         for (
           const [input, stdin] of [['{"path":"notes.md"}', undefined], ["@input.json", undefined], [

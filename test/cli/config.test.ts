@@ -62,6 +62,13 @@ test("config set without a file makes the user's own", () =>
     );
   }));
 
+test("config set says when a gateway runs that goes by the old value", () =>
+  onMachine(async ({ run, withGateway }) => {
+    const set = async () => (await run(["config", "set", "enable_git", "true"])).stderr;
+    assert.equal(await set(), "");
+    await withGateway([], async () => assert.equal(await set(), "The gateway that runs goes by it after a restart\n"));
+  }));
+
 test("config check tells all problems with exit 78", () =>
   onMachine(async ({ run, cwd }) => {
     write(join(cwd, "own.toml"), "[gateway]\nprot = 1\nport = -1\n");

@@ -100,6 +100,10 @@ test("the input may be text, a file or standard input; one that cannot be prepar
     const bad = await run(["policy", "explain", "read_file", "--input", '{"colour":1}']);
     assert.deepEqual([bad.code, bad.stdout], [1, ""]);
     assert.match(bad.stderr, /^Cannot call "read_file": "path" is missing/);
+    assert.match(
+      (await run(["policy", "explain", "shell"])).stderr,
+      /"command" is missing; give the call's input with --input\n$/,
+    );
     assert.equal((await run(["policy", "explain", "read_file", "--input", "@nowhere"])).code, 1);
     assert.equal((await run(["policy", "explain", "read_file", "--input", "-"])).code, 2);
     assert.equal((await run(["policy", "explain"])).code, 2);
@@ -149,6 +153,17 @@ test("a command is told to be contained or not, and what runs any program is war
           "Allowed commands that can run any program: bash, python3; remove them from allowed_commands\n$",
       ),
     );
+  }));
+
+test("where a remembered answer may go before asking, policy explain says so", () =>
+  onMachine(async ({ run }) => {
+    const messages = async (env: Readonly<Record<string, string>>) =>
+      (await run(["policy", "explain", "shell", "--input", "ls"], { env })).stderr;
+    assert.match(
+      await messages({}),
+      /^An answer that is remembered goes before asking: see postern approvals rules\n$/,
+    );
+    assert.equal(await messages({ POSTERN__AUTONOMY__ALWAYS_ASK: '["shell"]' }), "");
   }));
 
 test("policy explain says when the agent is not offered the tool", () =>
