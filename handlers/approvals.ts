@@ -7,7 +7,6 @@ import {
   REMEMBER,
 } from "../lib/base/records/approval.ts";
 import { unknownApproval } from "../lib/guard/approval_refusals.ts";
-import { unknownApproval } from "../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";

@@ -88,7 +88,7 @@ test("bad questions and answers name the field", async () => {
       ["GET", "/v1/approvals/apr_unknown", undefined, 404, null],
       ["GET", "/v1/approvals?status=open", undefined, 400, "status"],
       ["GET", "/v1/approvals?limit=0", undefined, 400, "limit"],
-      ["GET", "/v1/approvals?limit=101", undefined, 400, "limit"],
+      ["GET", "/v1/approvals?limit=1001", undefined, 400, "limit"],
       ["GET", "/v1/approvals?limit=x", undefined, 400, "limit"],
     ];
   for (const [method, path, body, status, param] of rows) {
