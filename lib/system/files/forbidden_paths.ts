@@ -1,3 +1,4 @@
+import { realpath } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
 import { foldName } from "./sensitive_names.ts";
 
@@ -44,6 +45,27 @@ export function expandForbidden(
   if (path === "~") return options.home;
   if (path.startsWith("~/")) return join(options.home, path.slice(2));
   return resolve(options.workspaceRoot, path);
+}
+
+/** Every forbidden path by its configured name, absolute: the built-in ones, the user's and Postern's own. */
+export function forbiddenNames(
+  scope: { readonly workspaceRoot: string; readonly forbiddenPaths: readonly string[] },
+  options: { readonly home: string; readonly ownPaths: readonly string[] },
+): readonly string[] {
+  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
+  return [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
+}
+
+/** Decides by the names forbidden paths are configured with, and by where these lead; one that is not there counts by its name. */
+export async function loadForbiddenBy(
+  scope: Parameters<typeof forbiddenNames>[0],
+  options: Parameters<typeof forbiddenNames>[1],
+): Promise<ForbiddenBy> {
+  const named = forbiddenNames(scope, options);
+  const [workspaceRoot = scope.workspaceRoot, ...real] = await Promise.all(
+    [scope.workspaceRoot, ...named].map((path) => realpath(path).catch(() => path)),
+  );
+  return createForbiddenBy({ workspaceRoot, forbidden: [...new Set([...named, ...real])] });
 }
 
 /** Whether `path` is `folder` or lies below it; both absolute. */

@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises";
 import { basename, join, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import type { FileScope } from "./files.ts";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, isWithin } from "./forbidden_paths.ts";
+import { isWithin, loadForbiddenBy } from "./forbidden_paths.ts";
 import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
 import { isProtected } from "./protected_names.ts";
@@ -30,17 +30,13 @@ export interface PathRulesOptions {
 /** @throws {ToolError} when the allowed root cannot be resolved */
 export async function loadPathRules(scope: FileScope, options: PathRulesOptions): Promise<PathRules> {
   const namedRoot = resolve(scope.workspaceRoot, scope.allowedRoot);
-  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
-  const named = [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
-  const [root, workspaceRoot, ...forbiddenReal] = await Promise.all([
+  const [root, workspaceRoot, forbiddenBy] = await Promise.all([
     realpath(namedRoot).catch((error: unknown) => {
       throw fileError("open the allowed root", namedRoot, error);
     }),
     realpath(scope.workspaceRoot).catch(() => scope.workspaceRoot),
-    // A forbidden path that does not exist is still forbidden by its name
-    ...named.map((path) => realpath(path).catch(() => path)),
+    loadForbiddenBy(scope, options),
   ]);
-  const forbiddenBy = createForbiddenBy({ workspaceRoot, forbidden: [...new Set([...named, ...forbiddenReal])] });
   const rootName = basename(root);
   const aboveRoot = isWithin(root, workspaceRoot) ? root.slice(workspaceRoot.length).split(sep) : [];
   const [verb, setting] = options.writing

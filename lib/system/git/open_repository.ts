@@ -1,7 +1,7 @@
 import { lstat, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, type ForbiddenBy } from "../files/forbidden_paths.ts";
+import { loadForbiddenBy } from "../files/forbidden_paths.ts";
 import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, keyParts } from "./config_entries.ts";
@@ -30,7 +30,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
   const { processes, home, place, entries, overrides, userEntries, opened } = checked;
   const { scope, writes, signal } = opened;
   const workspace = await realpath(scope.workspaceRoot);
-  const forbiddenBy = await forbiddenOf(checked, workspace);
+  const forbiddenBy = await loadForbiddenBy(scope, checked);
   const identity = identityOf(entries, userEntries);
   return {
     prefix: place.prefix,
@@ -68,18 +68,6 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       });
     },
   };
-}
-
-/** Forbidden paths under the names they are configured with, and where these lead. */
-async function forbiddenOf(
-  { opened, home, ownPaths }: CheckedRepository,
-  workspace: string,
-): Promise<ForbiddenBy> {
-  const { workspaceRoot, forbiddenPaths } = opened.scope;
-  const expand = (path: string) => expandForbidden(path, { home, workspaceRoot });
-  const named = [...[...FORBIDDEN_PATHS, ...forbiddenPaths].map(expand), ...ownPaths];
-  const real = await Promise.all(named.map((path) => realpath(path).catch(() => path)));
-  return createForbiddenBy({ workspaceRoot: workspace, forbidden: [...new Set([...named, ...real])] });
 }
 
 function noSandbox(): ToolError {

@@ -4,6 +4,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import { forbiddenNames } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
 import { findSensitive } from "./find_sensitive.ts";
@@ -13,7 +14,7 @@ import { createProcessTable } from "./process_table.ts";
 import type { ComposedCommand, Processes, ProcessRequest } from "./processes.ts";
 import { runCommand } from "./run_command.ts";
 import { contain, type Containment, findContainment } from "./sandbox.ts";
-import { type ArgumentScope, forbiddenOf, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
+import { type ArgumentScope, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
 
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -143,7 +144,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
 /** What a contained command must not read: what is forbidden, and what holds credentials unless they are allowed. */
 async function hiddenBy(scope: ArgumentScope, options: ScreenOptions): Promise<readonly string[]> {
   const sensitive = scope.allowSensitive ? [] : await findSensitive(await realpath(scope.workspaceRoot));
-  return [...forbiddenOf(scope, options), ...sensitive];
+  return [...forbiddenNames(scope, options), ...sensitive];
 }
 
 /** What ends a command when the gateway is killed: `setpriv` with a parent-death signal, where it knows one; else nothing. */

@@ -1,7 +1,7 @@
 import { realpath } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS, isWithin } from "../files/forbidden_paths.ts";
+import { isWithin, loadForbiddenBy } from "../files/forbidden_paths.ts";
 import { isSensitive } from "../files/sensitive_names.ts";
 
 /** What the arguments of a command may name. */
@@ -44,9 +44,7 @@ export async function screenArguments(
   options: ScreenOptions,
 ): Promise<void> {
   const workspace = await realpath(scope.workspaceRoot);
-  const named = forbiddenOf(scope, options);
-  const real = await Promise.all(named.map((path) => realpath(path).catch(() => path)));
-  const forbiddenBy = createForbiddenBy({ workspaceRoot: workspace, forbidden: [...new Set([...named, ...real])] });
+  const forbiddenBy = await loadForbiddenBy(scope, options);
   for (const arg of args) {
     const candidates = candidatesOf(arg);
     if (candidates.size > MAX_CANDIDATES) {
@@ -74,12 +72,6 @@ export async function screenArguments(
       }
     }
   }
-}
-
-/** Every forbidden path by its configured name, absolute. */
-export function forbiddenOf(scope: Omit<ArgumentScope, "workspaceOnly">, options: ScreenOptions): readonly string[] {
-  const expand = (path: string) => expandForbidden(path, { home: options.home, workspaceRoot: scope.workspaceRoot });
-  return [...[...FORBIDDEN_PATHS, ...scope.forbiddenPaths].map(expand), ...options.ownPaths];
 }
 
 /** What in an argument a program could take for a path. */
