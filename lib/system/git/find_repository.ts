@@ -55,9 +55,9 @@ export async function gitFolderOf(top: string, workspace: string): Promise<strin
   const path = join(top, ".git");
   const kind = await lstat(path).catch(() => undefined);
   if (kind === undefined) return undefined;
-  const target = kind.isFile() ? resolve(top, await readPointer(path)) : path;
-  const real = await realpath(target).catch(() => undefined);
   const display = relative(workspace, path);
+  const target = kind.isFile() ? resolve(top, await readPointer(path, display)) : path;
+  const real = await realpath(target).catch(() => undefined);
   if (real === undefined || !(await lstat(real)).isDirectory()) {
     throw new ToolError("not_a_repository", `Cannot run git: ${shown(display)} leads to no git folder`);
   }
@@ -68,11 +68,11 @@ export async function gitFolderOf(top: string, workspace: string): Promise<strin
 }
 
 /** What a file `.git` says: `gitdir: <path>`. */
-async function readPointer(path: string): Promise<string> {
+async function readPointer(path: string, display: string): Promise<string> {
   const text = await readStart(path, MAX_POINTER_BYTES);
   const pointer = /^gitdir: ([^\n\0]+)\n?$/.exec(text)?.[1];
   if (pointer === undefined) {
-    throw new ToolError("not_a_repository", `Cannot run git: ${shown(path)} is a file that names no git folder`);
+    throw new ToolError("not_a_repository", `Cannot run git: ${shown(display)} is a file that names no git folder`);
   }
   return pointer;
 }
