@@ -2,6 +2,7 @@ import { ToolError } from "../../base/errors.ts";
 import { cancelError } from "../../base/cancel.ts";
 import type { OpenFile } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
+import { workerModule } from "../../system/process/worker_module.ts";
 import { WorkerError } from "../../system/process/workers.ts";
 import { readScope } from "../files/read_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
@@ -58,7 +59,7 @@ export async function readDocument<R extends DocumentRequest>(
   try {
     // document_worker.ts answers exactly this
     answer = await context.services.workers.run({
-      module: workerModule(),
+      module: workerModule(import.meta.url, "document_worker"),
       input: job,
       maxHeapMb: MAX_HEAP_MB,
       signal: context.signal,
@@ -104,9 +105,4 @@ async function readAll(file: OpenFile, signal: AbortSignal): Promise<SharedArray
     bytes.set(part.subarray(0, length), at);
   }
   return shared;
-}
-
-/** As source it is TypeScript, as a package JavaScript. */
-function workerModule(): URL {
-  return new URL(`./document_worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
 }

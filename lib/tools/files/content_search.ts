@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import type { FileScope, FilesSetup } from "../../system/files/files.ts";
+import { workerModule } from "../../system/process/worker_module.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./limit_field.ts";
 import { readScope } from "./read_scope.ts";
@@ -60,7 +61,7 @@ export const contentSearch = defineTool({
     const job: SearchJob = { setup: files.setup, scope: readScope(context), search };
     // content_search_worker.ts answers exactly this
     const answer = await workers.run({
-      module: workerModule(),
+      module: workerModule(import.meta.url, "content_search_worker"),
       input: job,
       maxHeapMb: MAX_HEAP_MB,
       signal: context.signal,
@@ -89,8 +90,3 @@ export const contentSearch = defineTool({
     };
   },
 });
-
-/** As source it is TypeScript, as a package JavaScript. */
-function workerModule(): URL {
-  return new URL(`./content_search_worker.${import.meta.url.endsWith(".ts") ? "ts" : "js"}`, import.meta.url);
-}
