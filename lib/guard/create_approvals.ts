@@ -38,9 +38,9 @@ interface Found extends KeptApproval {
 
 const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 const PAGE = 200;
-/** A timer holds at most 24 days; a question may wait longer */
-const MAX_TIMER_MS = 24 * 60 * 60 * 1000;
 const DAY_MS = 24 * 60 * 60 * 1000;
+/** A timer holds less than 25 days; a question may wait longer, and is looked at once a day */
+const MAX_TIMER_MS = DAY_MS;
 
 /** The approvals over a store. */
 export function createApprovals(options: CreateApprovalsOptions): Approvals {
