@@ -1,30 +1,21 @@
-import { CancelError, cancelError } from "../../base/cancel.ts";
+import { type CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
 import type { Config } from "../../config/config.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
-import type { Approvals } from "../../guard/approvals.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
-import { asksAlways, type Decision } from "../../guard/decision.ts";
-import { auditCall, type CallAudit } from "./audit_call.ts";
-import { bindCall, type CallBinding } from "./bind_call.ts";
+import { auditCall } from "./audit_call.ts";
+import type { CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
+import { createPermit, type Refusal, type RememberedAnswers } from "./create_permit.ts";
 import { createToolRegistry, matchesPatterns } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
 import type { PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
-import type {
-  ApprovalAnswer,
-  ApprovalRequest,
-  ToolCallOutcome,
-  ToolCallRequest,
-  ToolDoor,
-  ToolInfo,
-} from "./tool_door.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "./tool_door.ts";
 import { createToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
@@ -32,7 +23,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 /** Names shown to a model that asked for a tool there is not */
 const MAX_NAMES_SHOWN = 40;
 
-export interface ToolDoorOptions extends ToolPolicyOptions {
+export interface ToolDoorOptions extends ToolPolicyOptions, RememberedAnswers {
   readonly tools: readonly Tool[];
   readonly services: ToolServices;
   readonly clock: Clock;
@@ -41,10 +32,6 @@ export interface ToolDoorOptions extends ToolPolicyOptions {
   readonly redact: (text: string) => string;
   /** Told of every decision before the call runs, and of its end */
   readonly audit: AuditAppend;
-  /** Answers that stand for good or for a run. Default: none */
-  readonly remembered?: (
-    ...call: Parameters<Approvals["remembered"]>
-  ) => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
   /** Milliseconds one call may take, where its tool does not say. Default 120,000 */
   readonly timeoutMs?: number;
 }
@@ -90,75 +77,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     services: pickServices(services, tool.needs),
   });
 
-  const bind = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
-    const { services, workspaceRoot } = options;
-    const config = options.config();
-    // Nobody is asked about a call that cannot run
-    await prepared.screen?.(surroundings(tool, services, config));
-    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal: request.signal });
-  };
-
-  /** A rule's answer, else the approver's; one that fails has approved nothing. */
-  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
-    try {
-      return await rememberedAnswer(question) ?? await request.approver(question, request.signal);
-    } catch (error) {
-      if (error instanceof CancelError) throw error;
-      return { decision: "deny", reason: reportBug(tool, request, error) };
-    }
-  };
-
-  const rememberedAnswer = async (question: ApprovalRequest): Promise<Answer | undefined> => {
-    if (asksAlways(question.rule)) return undefined;
-    const { tool, prepared, workspaceRoot: workspace, runId } = question;
-    const rule = await options.remembered?.({ tool, workspace, inputDigest: prepared.digest }, runId);
-    if (rule === undefined) return undefined;
-    const reason = `Cannot call "${tool}": a person denied this very call before; ` +
-      `"postern approvals revoke ${rule.id}" lifts that`;
-    return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
-  };
-
-  /** Whether the call may run, and what it is then bound to. A deny counts before and after the question. */
-  const permit = async (
-    tool: Tool,
-    { prepared, decision }: { readonly prepared: PreparedCall; readonly decision: Decision },
-    { request, audit }: { readonly request: ToolCallRequest; readonly audit: CallAudit },
-  ): Promise<Permit> => {
-    const { kind, reason, rule } = decision;
-    if (kind === "allow") return { ok: true, rule, binding: undefined };
-    if (kind === "deny") return { ok: false, rule, reason };
-    await audit.decided({ prepared, kind, rule, reason });
-    const { runId, callId, caller } = request;
-    try {
-      const binding = await bind(tool, prepared, request);
-      if (request.signal.aborted) throw cancelError(request.signal);
-      const answer = await askFirst(tool, request, {
-        tool: tool.name,
-        prepared,
-        input: redactJson(prepared.input, options.redact),
-        binding,
-        workspaceRoot: options.workspaceRoot,
-        reason,
-        rule,
-        caller,
-        runId,
-        callId,
-      });
-      const { approvalId } = answer;
-      const answered = { rule: answer.rule ?? "approval", ...(approvalId === undefined ? {} : { approvalId }) };
-      if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-      const again = policy.decide(tool, prepared);
-      if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
-      const now = await bind(tool, prepared, request);
-      return now.digest === binding.digest
-        ? { ok: true, binding: now, ...answered }
-        : { ok: false, rule: "binding", reason: changed(tool.name) };
-    } catch (error) {
-      if (error instanceof CancelError) throw error;
-      const why = error instanceof ToolError ? error.message : reportBug(tool, request, error);
-      return { ok: false, rule: "binding", reason: why };
-    }
-  };
+  const permit = createPermit({ ...options, policy, surroundings, reportBug });
 
   const run = async (
     tool: Tool,
@@ -281,30 +200,10 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
   };
 }
 
-/** `rule`: the policy's, or `approval`, `remembered:<id>`, `binding`, as the audit has it */
-interface Word {
-  readonly rule: string;
-  readonly approvalId?: string;
-}
-/** `binding`: undefined for a call that nobody was asked about */
-type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
-interface Refusal extends Word {
-  readonly ok: false;
-  readonly reason: string;
-}
-
-/** An answer with the rule it comes from, where one was remembered. */
-type Answer = ApprovalAnswer & { readonly rule?: string };
-
 type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
   readonly outcome: Outcome;
   readonly error: CancelError;
 };
-
-function changed(tool: string): string {
-  return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
-    "look again and ask anew";
-}
 
 function unaudited(tool: string): string {
   return `Cannot call "${tool}": the audit cannot be written, and nothing runs without it; see the gateway's log`;

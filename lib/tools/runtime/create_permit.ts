@@ -1,0 +1,136 @@
+import { CancelError, cancelError } from "../../base/cancel.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { ApprovalRule } from "../../base/records/approval.ts";
+import { redactJson } from "../../base/redact.ts";
+import type { Config } from "../../config/config.ts";
+import type { Approvals } from "../../guard/approvals.ts";
+import { asksAlways, type Decision } from "../../guard/decision.ts";
+import type { CallAudit } from "./audit_call.ts";
+import { bindCall, type CallBinding } from "./bind_call.ts";
+import type { PreparedCall, ScreenContext, Tool } from "./tool.ts";
+import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_door.ts";
+import type { ToolPolicy } from "./tool_policy.ts";
+import type { ToolServices } from "./tool_services.ts";
+
+/** Where remembered answers are looked up. */
+export interface RememberedAnswers {
+  /** Answers that stand for good or for a run. Default: none */
+  readonly remembered?: (
+    ...call: Parameters<Approvals["remembered"]>
+  ) => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
+}
+
+export interface PermitOptions extends RememberedAnswers {
+  readonly services: ToolServices;
+  readonly workspaceRoot: string;
+  readonly config: () => Config;
+  readonly redact: (text: string) => string;
+  readonly policy: Pick<ToolPolicy, "decide">;
+  /** What a tool sees before it runs */
+  readonly surroundings: (tool: Tool, services: ToolServices, config: Config) => ScreenContext;
+  /** Logs what is nobody's mistake but ours. @returns the sentence for the model */
+  readonly reportBug: (tool: Tool, request: ToolCallRequest, error: unknown) => string;
+}
+
+interface Word {
+  /** The policy's, or `approval`, `remembered:<id>`, `binding`, as the audit has it */
+  readonly rule: string;
+  readonly approvalId?: string;
+}
+
+/** The call must not run; `reason` is for the model. */
+export interface Refusal extends Word {
+  readonly ok: false;
+  readonly reason: string;
+}
+
+/** `binding`: undefined for a call that nobody was asked about. */
+export type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
+
+/**
+ * Whether the call may run, and what it is then bound to. A deny counts before and after the question.
+ * @throws {CancelError} when the request's signal aborts
+ */
+export type PermitCall = (
+  tool: Tool,
+  judged: { readonly prepared: PreparedCall; readonly decision: Decision },
+  call: { readonly request: ToolCallRequest; readonly audit: CallAudit },
+) => Promise<Permit>;
+
+/** An answer with the rule it comes from, where one was remembered. */
+type Answer = ApprovalAnswer & { readonly rule?: string };
+
+/** Asks about a call where the policy says so: a remembered answer first, then the request's approver. */
+export function createPermit(options: PermitOptions): PermitCall {
+  const { policy, surroundings, reportBug } = options;
+
+  const bind = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
+    const { services, workspaceRoot } = options;
+    const config = options.config();
+    // Nobody is asked about a call that cannot run
+    await prepared.screen?.(surroundings(tool, services, config));
+    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal: request.signal });
+  };
+
+  /** A rule's answer, else the approver's; one that fails has approved nothing. */
+  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
+    try {
+      return await rememberedAnswer(question) ?? await request.approver(question, request.signal);
+    } catch (error) {
+      if (error instanceof CancelError) throw error;
+      return { decision: "deny", reason: reportBug(tool, request, error) };
+    }
+  };
+
+  const rememberedAnswer = async (question: ApprovalRequest): Promise<Answer | undefined> => {
+    if (asksAlways(question.rule)) return undefined;
+    const { tool, prepared, workspaceRoot: workspace, runId } = question;
+    const rule = await options.remembered?.({ tool, workspace, inputDigest: prepared.digest }, runId);
+    if (rule === undefined) return undefined;
+    const reason = `Cannot call "${tool}": a person denied this very call before; ` +
+      `"postern approvals revoke ${rule.id}" lifts that`;
+    return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
+  };
+
+  return async (tool, { prepared, decision }, { request, audit }) => {
+    const { kind, reason, rule } = decision;
+    if (kind === "allow") return { ok: true, rule, binding: undefined };
+    if (kind === "deny") return { ok: false, rule, reason };
+    await audit.decided({ prepared, kind, rule, reason });
+    const { runId, callId, caller } = request;
+    try {
+      const binding = await bind(tool, prepared, request);
+      if (request.signal.aborted) throw cancelError(request.signal);
+      const answer = await askFirst(tool, request, {
+        tool: tool.name,
+        prepared,
+        input: redactJson(prepared.input, options.redact),
+        binding,
+        workspaceRoot: options.workspaceRoot,
+        reason,
+        rule,
+        caller,
+        runId,
+        callId,
+      });
+      const { approvalId } = answer;
+      const answered = { rule: answer.rule ?? "approval", ...(approvalId === undefined ? {} : { approvalId }) };
+      if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
+      const again = policy.decide(tool, prepared);
+      if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
+      const now = await bind(tool, prepared, request);
+      return now.digest === binding.digest
+        ? { ok: true, binding: now, ...answered }
+        : { ok: false, rule: "binding", reason: changed(tool.name) };
+    } catch (error) {
+      if (error instanceof CancelError) throw error;
+      const why = error instanceof ToolError ? error.message : reportBug(tool, request, error);
+      return { ok: false, rule: "binding", reason: why };
+    }
+  };
+}
+
+function changed(tool: string): string {
+  return `Cannot call "${tool}": what it would change, or the tool itself, is not what it was when the call was approved; ` +
+    "look again and ask anew";
+}
