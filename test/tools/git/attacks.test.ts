@@ -94,7 +94,7 @@ for (const [name, escape] of Object.entries(ESCAPES)) {
 }
 
 test("a linked working tree and a git folder elsewhere in the workspace are fine", () =>
-  withRepository({ "a.txt": "one\n" }, async ({ root, ok, path, write }) => {
+  withRepository({ "a.txt": "one\n" }, async ({ root, ok, refused, path, write }) => {
     git(root, "worktree", "add", "-q", "-b", "side", "tree");
     assert.equal(await ok({ op: "status", path: "tree" }), "## side");
     write("tree/b.txt", "b\n");
@@ -103,6 +103,11 @@ test("a linked working tree and a git folder elsewhere in the workspace are fine
     renameSync(path(".git"), path("elsewhere"));
     write(".git", "gitdir: elsewhere\n");
     assert.match(await ok({ op: "status" }), /^## main/);
+    write("tree/.git", "nothing of git's\n");
+    assert.match(
+      await refused({ op: "status", path: "tree" }),
+      /^Cannot run git: "tree\/\.git" is a file that names no/,
+    );
     git(root, "config", "core.worktree", "..");
     assert.match(await ok({ op: "status" }), /^## main/);
   }));
