@@ -6,6 +6,7 @@ import {
   type ApprovalStatus,
   REMEMBER,
 } from "../lib/base/records/approval.ts";
+import { runStatusSchema } from "../lib/base/records/run.ts";
 import { unknownApproval } from "../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
@@ -23,7 +24,12 @@ const answerSchema = v.object({
   note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
 });
 
-const answeredSchema = v.object({ ...approvalSchema.entries, stored_rule: v.nullable(approvalRuleSchema) });
+const answeredSchema = v.object({
+  ...approvalSchema.entries,
+  stored_rule: v.nullable(approvalRuleSchema),
+  /** Of the run that asked; null where none is kept. One that ended, as a crash ends it, makes no call any more */
+  run_status: v.nullable(runStatusSchema),
+});
 
 /** GET /v1/approvals: questions to a person, the newest first. */
 export const approvalsRoute: Route = {
@@ -73,13 +79,15 @@ export const answerApprovalRoute: Route = {
   async handler(request, context) {
     const { decision, remember, note } = await readJson(request, context, answerSchema);
     const by = callerOf(context, "http");
-    const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
+    const { approvals, agent } = context.services;
+    const { approval, rule } = await approvals.answer(context.params["id"] ?? "", {
       decision,
       remember,
       note,
       by,
     });
-    return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null });
+    const run = await agent?.runs.get(approval.run_id);
+    return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
   },
 };
 

@@ -1,4 +1,5 @@
 import { type Approval, APPROVAL_STATUSES, type ApprovalRule, REMEMBER } from "../../lib/base/records/approval.ts";
+import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
 import { describeApproval } from "../ask_person.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { harmless } from "../terminal_text.ts";
@@ -103,10 +104,14 @@ function answer(context: CommandContext, id: string, body: Answer): Promise<numb
   return withGateway(context, async (gateway) => {
     const reply = await gateway.request({ method: "POST", path: pathOf(id), body }) as Approval & {
       readonly stored_rule: ApprovalRule | null;
+      readonly run_status: RunStatus | null;
     };
-    const { status, stored_rule: rule } = reply;
+    const { status, stored_rule: rule, run_status: run } = reply;
     const stored = rule === null ? "" : `\nStored ${rule.id}: ${rule.text}`;
     context.print(reply, harmless(`${id}: ${status}${stored}`));
+    if (status === "approved" && run !== null && isEnded(run)) {
+      context.say("The run that asked has ended meanwhile, so its call is not made: send its message again");
+    }
   });
 }
 

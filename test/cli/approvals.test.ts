@@ -104,6 +104,28 @@ for (const [name, way] of WAYS) {
     }));
 }
 
+test("who approves the call of a run that a stop ended is told so", () =>
+  onWritingMachine((_machine, use) => use(), async ({ run, withGateway }) => {
+    let id = "";
+    await withGateway([], async ({ address }) => {
+      const token = (await run(["token", "create"])).stdout.trim();
+      await fetch(`${address}v1/webhook/default`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+        body: JSON.stringify({ message: `/write_file ${INPUT}` }),
+      });
+      while (id === "") id = /^apr_\w+/m.exec((await run(["approvals", "list"])).stdout)?.[0] ?? "";
+    });
+    await withGateway([], async () => {
+      const { code, stdout, stderr } = await run(["approvals", "approve", id]);
+      assert.deepEqual([code, stdout], [0, `${id}: approved\n`]);
+      assert.match(
+        stderr,
+        /^The run that asked has ended meanwhile, so its call is not made: send its message again\n$/,
+      );
+    });
+  }));
+
 test("an approval that is not there is told so", () =>
   onMachine(async ({ run }) => {
     for (const verb of ["show", "approve", "deny"]) {

@@ -218,7 +218,9 @@ test("a durable run's question outlives a restart", () =>
       });
       await withGateway(options, async (gateway) => {
         assert.equal(await waitingId(gateway), id);
-        assert.equal((await answer(gateway, id, { decision: "deny" })).status, 200);
+        const answered = await answer(gateway, id, { decision: "deny" });
+        assert.equal(answered.status, 200);
+        assert.equal((await jsonOf(answered)).run_status, "failed", "the answer says that nobody makes the call");
       });
     })
   ));
