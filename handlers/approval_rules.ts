@@ -29,7 +29,10 @@ export const revokeApprovalRuleRoute: Route = {
   async handler(_request, context) {
     const id = context.params["id"] ?? "";
     if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
-      throw httpError("not_found", "Cannot find a rule with this id: see /v1/approval-rules for those that exist");
+      throw httpError(
+        "not_found",
+        'Cannot find a rule with this id: "postern approvals rules" and GET /v1/approval-rules show those that exist',
+      );
     }
     return jsonReply(context, 200, { id, deleted: true });
   },
