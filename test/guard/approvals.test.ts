@@ -8,6 +8,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
+import { approvalQuestion } from "../support/approval_question.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
@@ -15,23 +16,6 @@ import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const BY = { via: "http", tokenId: "tok_1" } as const;
 const MINUTE = 60_000;
-
-const question = (more: Partial<ApprovalQuestion> = {}): ApprovalQuestion => ({
-  tool: "shell",
-  access: "write",
-  workspace: "/work",
-  input: { command: "ls" },
-  inputDigest: "input-1",
-  reason: "asked",
-  rule: "level:supervised/write",
-  files: [],
-  digest: "digest-1",
-  runId: "run_1",
-  callId: "call_1",
-  requestedBy: BY,
-  timeoutMs: MINUTE,
-  ...more,
-});
 
 function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
@@ -46,7 +30,7 @@ function setUp(store: Store = createMemoryStore()) {
     audit: audit.append,
   });
   const ask = async (more: Partial<ApprovalQuestion> = {}) => {
-    const asked = await approvals.ask(question(more));
+    const asked = await approvals.ask(approvalQuestion(more));
     assert.ok(asked !== undefined);
     return asked;
   };
@@ -227,7 +211,7 @@ test("lists go from the newest on, by state, in pages", async () => {
 test("as many questions wait as may; those that expired make room", async () => {
   const { approvals, clock, ask } = setUp();
   for (let i = 0; i < APPROVAL_LIMITS.pending; i++) await ask();
-  assert.equal(await approvals.ask(question()), undefined);
+  assert.equal(await approvals.ask(approvalQuestion()), undefined);
   await clock.advance(MINUTE);
   await ask();
 });

@@ -1,27 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApprovalQuestion } from "../../lib/guard/approvals.ts";
+import { approvalQuestion } from "../support/approval_question.ts";
 import { createTestRouter, type SendInit } from "../support/test_router.ts";
 
 function setUp() {
   const { services, send } = createTestRouter();
   const ask = async (more: Partial<ApprovalQuestion> = {}) => {
-    const asked = await services.approvals.ask({
-      tool: "shell",
-      access: "write",
-      workspace: "/work",
-      input: { command: "ls" },
-      inputDigest: "input-1",
-      reason: "asked",
-      rule: "level:supervised/write",
-      files: [{ path: "a.txt", sha256: null }],
-      digest: "digest-1",
-      runId: "run_1",
-      callId: "call_1",
-      requestedBy: { via: "http", tokenId: "tok_1" },
-      timeoutMs: 60_000,
-      ...more,
-    });
+    const files = [{ path: "a.txt", sha256: null }];
+    const asked = await services.approvals.ask(approvalQuestion({ files, ...more }));
     return asked?.id ?? assert.fail("not asked");
   };
   // deno-lint-ignore no-explicit-any -- replies are asserted, not used

@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import { createAudit } from "../../../lib/guard/audit/create_audit.ts";
-import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
-import { createFakeClock } from "../../support/fake_clock.ts";
+import { openAudit } from "../../support/open_audit.ts";
 import { runFixture } from "../../support/run_fixture.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
@@ -24,16 +21,7 @@ test("after SIGKILL the chain is whole, with every event that was acknowledged a
       }
       await killed;
 
-      const clock = createFakeClock();
-      const store = await openSqliteStore({ path, clock });
-      const audit = await createAudit({
-        store,
-        clock,
-        log: SILENT,
-        redact: (text) => text,
-        enabled: () => true,
-        retentionDays: () => 365,
-      });
+      const { store, audit, close } = await openAudit(path);
       assert.deepEqual((await audit.verify()).problems, []);
       const counts = new Map<string, number>();
       for (let before = audit.head().seq + 1, more = true; more;) {
@@ -51,8 +39,7 @@ test("after SIGKILL the chain is whole, with every event that was acknowledged a
         // Odd events come with a fact
         assert.equal((await store.get("facts", name))?.body, count % 2 === 0 ? count - 1 : count);
       }
-      await audit.close();
-      await store.close();
+      await close();
     });
   }
 });

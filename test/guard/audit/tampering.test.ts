@@ -3,13 +3,11 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { canonicalDigest } from "../../../lib/base/canonical_json.ts";
-import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { type AuditHead, auditKey } from "../../../lib/guard/audit/audit_chain.ts";
-import { createAudit } from "../../../lib/guard/audit/create_audit.ts";
 import type { AuditReport } from "../../../lib/guard/audit/verify_audit.ts";
-import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { auditedCall } from "../../support/audited_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
+import { openAudit } from "../../support/open_audit.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const RECORDS = 7;
@@ -31,19 +29,7 @@ async function verifyAfter(
   await withTemporaryFolder(async (folder) => {
     const path = join(folder, "postern.db");
     const clock = createFakeClock();
-    const open = async () => {
-      const store = await openSqliteStore({ path, clock });
-      const audit = await createAudit({
-        store,
-        clock,
-        log: SILENT,
-        redact: (text) => text,
-        enabled: () => true,
-        retentionDays: () => 365,
-      });
-      return { store, audit, close: () => audit.close().then(() => store.close()) };
-    };
-    const first = await open();
+    const first = await openAudit(path, clock);
     for (const seq of positions) await first.audit.append(auditedCall(`tool_${seq}`));
     await first.close();
 
@@ -58,7 +44,7 @@ async function verifyAfter(
     });
     database.close();
 
-    const second = await open();
+    const second = await openAudit(path, clock);
     for (let count = 0; count < (options.more ?? 0); count++) await second.audit.append(auditedCall("later"));
     report = await second.audit.verify({ head: options.given });
     await second.close();

@@ -1,0 +1,21 @@
+import type { ApprovalQuestion } from "../../lib/guard/approvals.ts";
+
+/** A question about a call of `shell`, which waits for a minute. */
+export function approvalQuestion(more: Partial<ApprovalQuestion> = {}): ApprovalQuestion {
+  return {
+    tool: "shell",
+    access: "write",
+    workspace: "/work",
+    input: { command: "ls" },
+    inputDigest: "input-1",
+    reason: "asked",
+    rule: "level:supervised/write",
+    files: [],
+    digest: "digest-1",
+    runId: "run_1",
+    callId: "call_1",
+    requestedBy: { via: "http", tokenId: "tok_1" },
+    timeoutMs: 60_000,
+    ...more,
+  };
+}
