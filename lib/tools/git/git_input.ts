@@ -68,7 +68,7 @@ export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; reado
 };
 
 /** A stash as its own list names it. */
-export const STASH = /^stash@\{\d{1,4}\}$/;
+const STASH = /^stash@\{\d{1,4}\}$/;
 
 /**
  * What the schema cannot say. No disk.

@@ -70,7 +70,7 @@ function partText(name: string): string | undefined {
 }
 
 /** A character by its number; the replacement character for a number that is none. */
-export function fromCode(code: number): string {
+function fromCode(code: number): string {
   return code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff) ? "\ufffd" : String.fromCodePoint(code);
 }
 
