@@ -138,7 +138,8 @@ test("the run gets the messages, the parameters and the client's tools; null equ
     response_format: { type: "json_object" },
   });
   assert.equal((await response).status, 200);
-  const { caller, requestId, controller: _, ...request } = runs.started[0]?.request ?? assert.fail("no run was started");
+  const { caller, requestId, controller: _, ...request } = runs.started[0]?.request ??
+    assert.fail("no run was started");
   assert.deepEqual(caller, { via: "http", tokenId: "tok_1", scopes: ["chat"] });
   assert.equal(requestId, "req_test");
   assert.deepEqual(request, {
