@@ -139,7 +139,14 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       if (match === undefined) return finish(request, context, new ReplyClass(null, { status: 204 }), seen);
       const reply = idempotency.run(request, context, match.route);
       if (!(reply instanceof Promise)) return finish(request, context, reply, seen);
-      return reply.then((done) => finish(request, context, done, seen)).catch(fail);
+      const conclude = (done: Response) => {
+        try {
+          return finish(request, context, done, seen);
+        } catch (error) {
+          return fail(error);
+        }
+      };
+      return reply.then(conclude, fail);
     } catch (error) {
       return fail(error);
     }

@@ -11,26 +11,20 @@ export interface CompletionHead {
 
 /** The JSON reply of a completion (DESIGN.md section 3). `content` is null beside tool calls or a refusal without text. */
 export function toCompletionObject(head: CompletionHead, reply: CollectedReply): unknown {
-  const silent = reply.text === "" && (reply.toolCalls.length > 0 || reply.refusal !== "");
+  const { text, reasoning, refusal, toolCalls } = reply;
+  const message: Record<string, unknown> = {
+    role: "assistant",
+    content: text === "" && (toolCalls.length > 0 || refusal !== "") ? null : text,
+    refusal: refusal === "" ? null : refusal,
+  };
+  if (reasoning !== "") message["reasoning_content"] = reasoning;
+  if (toolCalls.length > 0) message["tool_calls"] = toolCalls;
   return {
     id: head.id,
     object: "chat.completion",
     created: head.created,
     model: head.model,
-    choices: [
-      {
-        index: 0,
-        message: {
-          role: "assistant",
-          content: silent ? null : reply.text,
-          ...(reply.reasoning === "" ? {} : { reasoning_content: reply.reasoning }),
-          refusal: reply.refusal === "" ? null : reply.refusal,
-          ...(reply.toolCalls.length === 0 ? {} : { tool_calls: reply.toolCalls }),
-        },
-        logprobs: null,
-        finish_reason: reply.finishReason,
-      },
-    ],
+    choices: [{ index: 0, message, logprobs: null, finish_reason: reply.finishReason }],
     usage: reply.usage,
   };
 }

@@ -42,8 +42,8 @@ export interface AgentOutcome {
 
 /** Where a run is written down. */
 export interface AgentJournal {
-  /** Takes every event in order, before the reader gets it; must be cheap. Absent: nothing is kept */
-  record?(events: readonly AgentEvent[]): void;
+  /** Takes every event in order, before the reader gets it; must be cheap. undefined: nothing is kept */
+  readonly record: ((events: readonly AgentEvent[]) => void) | undefined;
   /** The call's tool_start was recorded and its effect is next: resolves when that is durable */
   beforeEffect(callId: string): Promise<void>;
   /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */

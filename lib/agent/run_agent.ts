@@ -30,6 +30,11 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     journal.record?.(events);
     return events;
   };
+  /** For what every run says: an event made in one piece costs a third of a body with its stamp */
+  const keep = (event: AgentEvent) => {
+    journal.record?.([event]);
+    head.push(event);
+  };
   const end = createRunEnd(run, note);
   /** What the run adds to the history */
   const added: Message[] = [];
@@ -49,12 +54,20 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";
-    head = note([runStart(run)]);
+    keep({
+      seq: stamp.next(),
+      time: stamp.time(),
+      type: "run_start",
+      kind: run.kind,
+      model: run.model,
+      conversation_id: run.conversationId,
+      parent_id: run.parentId,
+    });
 
     for (let number = 1;; number++) {
       const last = requests.offersTools && (number > limits.maxIterations || callsLeft < 1);
       const fitted = requests.next({ messages, first: number === 1, last });
-      head.push(...note([{ type: "turn_start", turn: number }]));
+      keep({ seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number });
       if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
       turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : requests.ownerOf });
 
@@ -89,9 +102,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         ? NO_IDS
         : calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
       const mayCall = !last && finish.reason !== "content_filter";
-      const ending: AgentEventBody[] = [{ type: "turn_end", turn: number, usage: turnUsage }];
-      if (!mayCall && calls.length > 0) ending.push(IGNORED_CALLS);
-      head.push(...note(ending));
+      keep({ seq: stamp.next(), time: stamp.time(), type: "turn_end", turn: number, usage: turnUsage });
+      if (!mayCall && calls.length > 0) head.push(...note([IGNORED_CALLS]));
       const reply = turn.message({ provider: run.provider.name, calls: mayCall });
       if (reply !== undefined) added.push(reply);
 
@@ -181,10 +193,6 @@ const IGNORED_CALLS: AgentEventBody = {
 function loopMessage(what: string): string {
   return `The run was ended: the model was warned and still repeats itself (${what}); say more about what it should do, or ` +
     "ask another model";
-}
-
-function runStart({ kind, model, conversationId, parentId }: AgentRun): AgentEventBody {
-  return { type: "run_start", kind, model, conversation_id: conversationId, parent_id: parentId };
 }
 
 function trimNotice({ shortened, dropped }: FittedRequest): AgentEventBody {

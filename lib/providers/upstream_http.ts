@@ -20,7 +20,7 @@ export interface UpstreamCall {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   /** JSON of a POST; undefined for a GET */
-  readonly body?: string;
+  readonly body?: string | undefined;
   readonly signal: AbortSignal;
   /** The reply comes in one piece: its head with its last word. Default false */
   readonly whole?: boolean;
@@ -37,7 +37,7 @@ export async function sendUpstream(settings: UpstreamSettings, call: UpstreamCal
     method: call.body === undefined ? "GET" : "POST",
     path: `${settings.basePath}${call.path}`,
     headers: call.headers,
-    ...(call.body === undefined ? {} : { body: call.body }),
+    body: call.body,
     signal: call.signal,
     timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
   });

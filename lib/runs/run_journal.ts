@@ -39,7 +39,7 @@ export function createRunJournal(
     await recorder.finish(await conversations.writes(conversationId, { runId: id, messages, time }));
   };
   return {
-    ...(recorder === undefined ? {} : { record: recorder.record }),
+    record: recorder?.record,
     beforeEffect(callId) {
       entry.hadEffect = true;
       if (recorder === undefined) return Promise.resolve();

@@ -118,14 +118,16 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         isChild: parent !== undefined,
         isPlain: !request.durable && conversationId === null && request.agentTools === "none",
       });
-      const state = createRunState({
-        id,
-        kind: request.kind,
-        created_at: time(),
-        model,
-        conversation_id: conversationId,
-        parent_id: parentId,
-      });
+      const createdAt = time();
+      const accepted = () =>
+        createRunState({
+          id,
+          kind: request.kind,
+          created_at: createdAt,
+          model,
+          conversation_id: conversationId,
+          parent_id: parentId,
+        });
       let startedAt: string | null = null;
       const entry: ActiveRun = {
         id,
@@ -138,14 +140,17 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         abort: (error) => controller.abort(error),
         signal: controller.signal,
         isPaused: place.isPaused,
-        view: () => (startedAt === null ? state.run : { ...state.run, status: "running", started_at: startedAt }),
+        view: () => {
+          const { run } = accepted();
+          return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
+        },
       };
       const keeps = request.durable || conversationId !== null;
       let changed = () => {};
       const recorder = keeps || agentTools.length > 0
         ? createRunRecorder({
           runs,
-          state,
+          state: accepted(),
           input: () => toRunInput(request, { prompt, agentTools, depth }),
           ...(request.durable ? { onChange: () => changed() } : {}),
         })

@@ -9,7 +9,7 @@ export interface ProviderHttpRequest {
   /** Path and query, as `/v1/chat/completions` */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string;
+  readonly body?: string | undefined;
   /** Ends the request at once, in whatever state it is; the reply then throws CancelError */
   readonly signal: AbortSignal;
   /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
