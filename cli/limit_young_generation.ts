@@ -1,9 +1,29 @@
-import { setFlagsFromString } from "node:v8";
+import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
+
+/** Where V8's space for new objects may grow no further, both halves of it. Bytes */
+const ENOUGH_BYTES = 12 * 1024 * 1024;
+/** The space is looked at once in so many requests: it costs 3 us, and V8 doubles the space at most */
+const EVERY = 32;
 
 /**
- * Keeps V8's space for new objects from growing with the load: a gateway's objects live for one request, so a small space is as
- * fast and stays in the processor's cache. Halves the resident memory under load; does nothing on Deno.
+ * Keeps V8's space for new objects small under load: a gateway's objects live for one request, so a small space is as fast and
+ * stays in the processor's cache. Halves the resident memory. Idle, V8 shrinks the space to a sixteenth, from which it must be let
+ * grow again: left there, each request costs half as much again. Does nothing on Deno.
+ * @returns to be called at each request
  */
-export function limitYoungGeneration(): void {
-  if (!("deno" in process.versions)) setFlagsFromString("--semi-space-growth-factor=1");
+export function limitYoungGeneration(): () => void {
+  if ("deno" in process.versions) return () => {};
+  let requests = 0;
+  let grows: boolean | undefined;
+  const look = () => {
+    const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === "new_space");
+    const growing = (space?.space_size ?? 0) < ENOUGH_BYTES;
+    if (growing === grows) return;
+    grows = growing;
+    setFlagsFromString(`--semi-space-growth-factor=${growing ? 2 : 1}`);
+  };
+  look();
+  return () => {
+    if (++requests % EVERY === 0) look();
+  };
 }

@@ -21,6 +21,8 @@ export interface ServeOptions {
   readonly port: number;
   /** Milliseconds for the headers of a request to arrive (Node). Default 30,000 */
   readonly headersTimeoutMs?: number;
+  /** Called at the beginning of each request; must be cheap and not throw */
+  readonly onRequest?: () => void;
 }
 
 /** A gateway with an open port. */
@@ -81,7 +83,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     manual: true,
     silent: true,
     gracefulShutdown: false,
-    fetch: fetchOf(router, sockets),
+    fetch: fetchOf(router, sockets, options.onRequest ?? (() => {})),
     node: nodeServerOptions({
       headersTimeoutMs: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
       requestTimeoutMs: gateway.request_timeout_secs * 1000,
@@ -100,9 +102,11 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
   };
 }
 
-function fetchOf(router: GatewayRouter, sockets: SocketServer) {
-  return (request: ServerRequest): Response | Promise<Response> =>
-    sockets.upgradeInFetch(request) ?? router.fetch(request, { remoteAddress: request.ip });
+function fetchOf(router: GatewayRouter, sockets: SocketServer, onRequest: () => void) {
+  return (request: ServerRequest): Response | Promise<Response> => {
+    onRequest();
+    return sockets.upgradeInFetch(request) ?? router.fetch(request, { remoteAddress: request.ip });
+  };
 }
 
 async function listen(server: Server, host: string, port: number): Promise<void> {

@@ -24,14 +24,19 @@ export const gatewayCommand = defineCliCommand({
   async run(context, args) {
     const loaded = await context.loadConfig(keysOf(args));
     const { config } = loaded;
-    limitYoungGeneration();
+    const onRequest = limitYoungGeneration();
     checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
     const token = randomControlToken();
     const services = await startAlone(context, { loaded, agent: args.agent, controlToken: token });
     try {
       // Before the port opens: an old token must not work even for a moment
       if (args["new-pairing"] === true) await services.tokens.revokeAll();
-      const server = await serveGateway({ services, host: config.gateway.host, port: config.gateway.port });
+      const server = await serveGateway({
+        services,
+        host: config.gateway.host,
+        port: config.gateway.port,
+        onRequest,
+      });
       const stopped = waitForStop(context, { server, graceSeconds: config.gateway.shutdown_grace_secs });
       const wantsCode = config.gateway.require_pairing && await services.tokens.count() === 0;
       const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
