@@ -22,6 +22,23 @@ test("with the default configuration exactly the tools that are always enabled a
   assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled === "always").sort());
 });
 
+test("paths in the effects of a tool that reads or writes files are relative to that tool's own root", () => {
+  const roots = { read_file: [] as string[], write_file: [] as string[] };
+  for (const tool of BUILTIN_TOOLS) {
+    const { effects } = tool.prepare(JSON.stringify(TOOLS[tool.name]?.sample ?? {}));
+    if (effects.root !== undefined && effects.paths !== undefined) roots[effects.root].push(tool.name);
+  }
+  assert.deepEqual(roots.read_file.sort(), [
+    "content_search",
+    "docx_read",
+    "glob_search",
+    "image_info",
+    "pdf_read",
+    "read_file",
+  ]);
+  assert.deepEqual(roots.write_file.sort(), ["apply_patch", "file_edit", "write_file"]);
+});
+
 test("bad input comes back from the door as an error result, and nobody is asked", () =>
   withWorkspace({}, async ({ root }) => {
     const { call } = createToolBench({ root, config: { write_file: { enabled: true } } });

@@ -15,7 +15,7 @@ export const docxRead = defineTool({
     path: v.pipe(v.string(), v.minLength(1), v.description("Path of the document, relative to the allowed root")),
   }),
   textField: "path",
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path }, context) {
     const { content, size } = await readDocument(path, { kind: "docx" }, context);
     const { text, title, author, paragraphs, tables, notes, hiddenText, truncated } = content;

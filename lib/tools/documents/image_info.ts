@@ -19,7 +19,7 @@ export const imageInfo = defineTool({
     path: v.pipe(v.string(), v.minLength(1), v.description("Path of the image, relative to the allowed root")),
   }),
   textField: "path",
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path }, context) {
     const file = await context.services.files.open(path, readScope(context));
     try {

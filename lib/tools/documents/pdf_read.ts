@@ -24,7 +24,7 @@ export const pdfRead = defineTool({
     if (end === undefined || end >= start) return;
     throw new ToolError("invalid_input", `Cannot read pages ${start} to ${end}: "page_end" is before "page_start"`);
   },
-  effects: ({ path }) => ({ paths: [path] }),
+  effects: ({ path }) => ({ root: "read_file", paths: [path] }),
   async run({ path, page_start: start = 1, page_end: end }, context) {
     const { content, size } = await readDocument(path, { kind: "pdf", pages: { start, end } }, context);
     const { text, title, author, pages, lastPage, nextPage, truncated, unknownCharacters } = content;
