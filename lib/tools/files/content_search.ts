@@ -5,7 +5,8 @@ import { workerModule } from "../../system/process/worker_module.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./limit_field.ts";
 import { readScope } from "./read_scope.ts";
-import { type FileSearch, type FilesSearched, SEARCH_LIMITS } from "./search_files.ts";
+import type { FileSearch, FilesSearched } from "./search_files.ts";
+import { SEARCH_LIMITS } from "./search_limits.ts";
 import { pathLine } from "./search_pattern.ts";
 
 const DEFAULT_LIMIT = 100;

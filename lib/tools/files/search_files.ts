@@ -4,6 +4,7 @@ import { ToolError } from "../../base/errors.ts";
 import { createSlices } from "../../base/slices.ts";
 import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
 import { compileLinePattern } from "./line_pattern.ts";
+import { SEARCH_LIMITS, type SearchLimits } from "./search_limits.ts";
 import { searchBytes } from "./search_bytes.ts";
 import { matching, searchPattern } from "./search_pattern.ts";
 
@@ -36,17 +37,6 @@ export interface FileMatch {
   readonly line: number;
   readonly text: string;
 }
-
-/** Bounds of one search, and of each file in it. */
-export interface SearchLimits {
-  /** Files and folders met */
-  readonly entries: number;
-  /** Bytes of one file that are looked at */
-  readonly fileBytes: number;
-  readonly totalBytes: number;
-}
-
-export const SEARCH_LIMITS: SearchLimits = { entries: 100_000, fileBytes: 4_194_304, totalBytes: 1_073_741_824 };
 
 const BINARY_PROBE_BYTES = 8192;
 const LARGE_BYTES = 262_144;
