@@ -106,7 +106,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (this.#controller?.paused) this.#controller.resume();
     this.#maxWhole = maxBytes;
-    if (this.#ended || this.#queuedBytes > maxBytes) return Promise.resolve(this.#takeWhole());
+    if (this.#ended || this.#released || this.#queuedBytes > maxBytes) return Promise.resolve(this.#takeWhole());
     this.#waitingSince = this.#context.clock.monotonic();
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
