@@ -47,7 +47,9 @@ export function afterTools({ results, verdict, goesOn, turn, callsLeft, limits }
   }
   const answers = results.map((result, i): Message => {
     const lines = i === results.length - 1 ? advice.map((line) => `[Postern] ${line}`) : [];
-    return { role: "tool", tool_call_id: result.call.id, content: [result.content, ...lines].join("\n\n") };
+    const content = [result.content, ...lines].join("\n\n");
+    const message: Message = { role: "tool", tool_call_id: result.call.id, content };
+    return result.isError ? { ...message, is_error: true } : message;
   });
   return { answers, notices };
 }

@@ -69,6 +69,8 @@ export interface AgentRun {
   readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
   /** The agent's own tools the model is told of; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
+  /** One call asked for by no model: its input may be in the tool's plain-text form, and its output goes on as it is */
+  readonly isCall: boolean;
   readonly clientTools: readonly ToolDeclaration[];
   readonly toolChoice: ToolChoice | undefined;
   readonly parallelToolCalls: boolean | undefined;

@@ -19,6 +19,8 @@ export interface CallToolsOptions {
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
   readonly parallel: boolean;
+  /** See AgentRun */
+  readonly isCall: boolean;
   readonly runId: string;
   readonly requestId: string | undefined;
   readonly conversationId: string | null;
@@ -81,7 +83,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     return { call, output, content, isError };
   };
 
-  const parsed = parseInput(call);
+  const parsed = options.isCall ? { input: call.arguments } : parseInput(call);
   if (signal.aborted) throw cancelError(signal);
   if (!mayRun || parsed.problem !== undefined) {
     start(parsed.input);
@@ -121,7 +123,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     if (journalFailure !== undefined) throw journalFailure.error;
     if (!shown) start(parsed.input);
     const { output, isError } = outcome.result;
-    const outside = outcome.ran && outcome.access === "network";
+    const outside = outcome.ran && outcome.access === "network" && !options.isCall;
     return end(output, isError, outside ? wrapUntrusted(call.name, output, options.random) : output);
   } catch (error) {
     if (!shown) start(parsed.input);

@@ -3,6 +3,7 @@ import { ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
 import type { AgentOutcome, AgentRun } from "./agent_run.ts";
+import { CallFailed } from "./call_provider.ts";
 
 /** The event a run ends with, before its stamp. */
 export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
@@ -53,6 +54,7 @@ export function createRunEnd(run: AgentRun, note: (bodies: readonly AgentEventBo
 export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
   if (error instanceof CancelError) return { type: "error", code: error.reason, message: error.message };
   if (error instanceof ProviderError) return { type: "error", code: error.code, message: error.message };
+  if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
   run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
   return INTERNAL;
 }

@@ -122,7 +122,8 @@ function blocksOf(message: Exclude<Message, { role: "system" | "developer" }>, p
   if (message.role === "user") return toBlocks(message.content, provider);
   if (message.role === "tool") {
     const content = typeof message.content === "string" ? message.content : toBlocks(message.content, provider);
-    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content }];
+    const failed = message.is_error === true ? { is_error: true } : {};
+    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
   }
   return [
     ...opaqueOf(message, provider),

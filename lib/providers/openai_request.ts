@@ -10,10 +10,10 @@ export interface OpenAiRequestOptions {
   readonly whole: boolean;
 }
 
-/** The JSON of a chat-completions request. Opaque parts of assistant messages are another vendor's and left out. */
+/** The JSON of a chat-completions request. Left out is what the format has no place for: opaque parts, which are another vendor's, and `is_error`. */
 export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
   const { max_tokens, ...parameters } = request.parameters;
-  const messages = request.messages.some(hasOpaque) ? request.messages.map(withoutOpaque) : request.messages;
+  const messages = request.messages.some(isForeign) ? request.messages.map(withoutForeign) : request.messages;
   const body: Record<string, unknown> = {
     model: request.model,
     messages: options.ownApi ? messages : withOneSystem(messages),
@@ -35,13 +35,18 @@ export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequest
   return JSON.stringify(body);
 }
 
-function hasOpaque(message: Message): boolean {
-  return message.role === "assistant" && message.opaque !== undefined;
+function isForeign(message: Message): boolean {
+  if (message.role === "assistant") return message.opaque !== undefined;
+  return message.role === "tool" && message.is_error !== undefined;
 }
 
-function withoutOpaque(message: Message): Message {
-  if (message.role !== "assistant") return message;
-  const { opaque: _, ...rest } = message;
+function withoutForeign(message: Message): Message {
+  if (message.role === "assistant") {
+    const { opaque: _, ...rest } = message;
+    return rest;
+  }
+  if (message.role !== "tool") return message;
+  const { is_error: _, ...rest } = message;
   return rest;
 }
 

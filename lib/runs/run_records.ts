@@ -34,6 +34,16 @@ const runInputSchema = v.object({
   durable: v.boolean(),
   caller: v.object({ via: v.string(), token_id: v.nullable(v.string()), scopes: v.array(v.string()) }),
   depth: v.number(),
+  /** Bounds of its own */
+  limits: v.optional(
+    v.object({
+      max_iterations: v.optional(v.number()),
+      max_tool_calls: v.optional(v.number()),
+      tokens_per_run: v.optional(v.number()),
+    }),
+  ),
+  /** One tool call in place of a model */
+  call: v.optional(v.object({ tool: v.string(), input: v.string() })),
   request_id: v.nullable(v.string()),
 });
 export type RunInput = v.InferOutput<typeof runInputSchema>;

@@ -1,3 +1,5 @@
+import type { AgentLimits } from "../agent/agent_run.ts";
+import type { SingleCall } from "../agent/call_provider.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import type { CancelReason } from "../base/cancel.ts";
 import type { Caller } from "../base/records/caller.ts";
@@ -5,6 +7,9 @@ import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
+
+/** Bounds of one run, where it has its own; 0 tokens: as configured. */
+export type NarrowerLimits = Partial<Pick<AgentLimits, "maxIterations" | "maxToolCalls" | "tokensPerRun">>;
 
 /** What starts a run. */
 export interface RunRequest {
@@ -27,6 +32,17 @@ export interface RunRequest {
   readonly whole?: boolean | undefined;
   /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
   readonly canApprove: boolean;
+  /** Which of the configured tools the run gets: `*`, names, `prefix*`; empty: none. Default: all of them */
+  readonly tools?: readonly string[] | undefined;
+  /** Bounds below the configured ones; a higher value changes nothing */
+  readonly limits?: NarrowerLimits | undefined;
+  /** Said to the model after the system prompt. Default: nothing */
+  readonly instructions?: string | undefined;
+  /**
+   * In place of a model: one call through the same door, policy, approvals and journal. `messages` and `model` are not used; the
+   * run's result is the tool's output, and the tool's error ends it with `tool_failed`
+   */
+  readonly call?: SingleCall | undefined;
   /** `none`: the model gets no tool of the agent (header x-postern-tools) */
   readonly agentTools: "configured" | "none";
   /** Tools of the client: a call to one ends the reply with `tool_calls` */

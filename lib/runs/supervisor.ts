@@ -1,8 +1,7 @@
-import type { AgentApprover, AgentLimits, AgentRun } from "../agent/agent_run.ts";
+import type { AgentApprover, AgentRun } from "../agent/agent_run.ts";
 import { createIsoTime } from "../agent/event_stamp.ts";
 import { runAgent } from "../agent/run_agent.ts";
 import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
-import { systemPrompt } from "../agent/system_prompt.ts";
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
@@ -25,16 +24,9 @@ import { createRunJournal } from "./run_journal.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import { createRunRecorder } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
+import { type AgentSettings, runSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
 import { toRunInput } from "./to_run_input.ts";
-
-/** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
-export interface AgentSettings extends AgentLimits {
-  /** Empty: none */
-  readonly systemPrompt: string;
-  /** Patterns of tool names: `*`, names, `prefix*`; empty: none */
-  readonly tools: readonly string[];
-}
 
 export interface SupervisorOptions {
   readonly store: Store;
@@ -96,17 +88,12 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           type: "api_error",
         });
       }
-      const settings = options.agent();
-      const resolved = providers.resolve(request.model);
-      const asked = request.model ?? "";
-      const model = asked === "" ? `${resolved.provider.name}/${resolved.model}` : asked;
+      const { provider, providerModel, model, limits, agentTools, prompt } = runSettings(request, {
+        settings: options.agent(),
+        providers,
+        tools,
+      });
       const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
-      const agentTools = request.agentTools === "none" || settings.maxToolCalls === 0
-        ? []
-        : tools.enabled(settings.tools);
-      const prompt = request.agentTools === "none"
-        ? null
-        : systemPrompt({ hasTools: agentTools.length > 0, extra: settings.systemPrompt });
       const parentId = request.parentId ?? null;
       const parent = parentId === null ? undefined : active.find(parentId);
       const depth = parent === undefined ? 0 : parent.depth + 1;
@@ -174,8 +161,8 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         id,
         kind: request.kind,
         model,
-        provider: resolved.provider,
-        providerModel: resolved.model,
+        provider,
+        providerModel,
         conversationId,
         parentId,
         caller: request.caller,
@@ -184,11 +171,12 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         whole: request.whole === true && !request.durable,
         begin,
         agentTools,
+        isCall: request.call !== undefined,
         clientTools: request.clientTools,
         toolChoice: request.toolChoice,
         parallelToolCalls: request.parallelToolCalls,
         parameters: request.parameters,
-        limits: settings,
+        limits,
         signal: controller.signal,
         abort: entry.abort,
         tools,

@@ -1,7 +1,7 @@
 import { canonicalDigest } from "../base/canonical_json.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { RunInput } from "./run_records.ts";
-import type { RunRequest } from "./run_request.ts";
+import type { NarrowerLimits, RunRequest } from "./run_request.ts";
 
 /** What a run was started with, pinned for its journal (DESIGN.md section 7). */
 export function toRunInput(
@@ -22,6 +22,12 @@ export function toRunInput(
     durable: request.durable,
     caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
     depth: pinned.depth,
+    ...(request.limits === undefined ? {} : { limits: toLimits(request.limits) }),
+    ...(request.call === undefined ? {} : { call: request.call }),
     request_id: request.requestId ?? null,
   };
+}
+
+function toLimits({ maxIterations, maxToolCalls, tokensPerRun }: NarrowerLimits): RunInput["limits"] {
+  return { max_iterations: maxIterations, max_tool_calls: maxToolCalls, tokens_per_run: tokensPerRun };
 }

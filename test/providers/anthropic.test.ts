@@ -65,7 +65,7 @@ test("a conversation with tools is sent in the vendor's blocks", async (t) => {
         ],
       },
       { role: "tool", tool_call_id: "call:1", content: "one" },
-      { role: "tool", tool_call_id: "call_2", content: "two" },
+      { role: "tool", tool_call_id: "call_2", content: "two", is_error: true },
       { role: "user", content: "Go on" },
     ],
     tools: [{ name: "look", description: "Looks", parameters: undefined }],
@@ -104,7 +104,7 @@ test("a conversation with tools is sent in the vendor's blocks", async (t) => {
         role: "user",
         content: [
           { type: "tool_result", tool_use_id: "call_1", content: "one" },
-          { type: "tool_result", tool_use_id: "call_2", content: "two" },
+          { type: "tool_result", tool_use_id: "call_2", content: "two", is_error: true },
           { type: "text", text: "Go on" },
         ],
       },

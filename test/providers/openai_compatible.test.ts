@@ -56,10 +56,14 @@ test("a regular stream becomes text, usage and one finish at the end", async (t)
   assert.equal(upstream.requests[0]?.headers["authorization"], `Bearer ${KEY}`);
 });
 
-test("the request carries messages, tools, choice and parameters, and no opaque parts", async (t) => {
+test("the request carries messages, tools, choice and parameters, and nothing of another vendor", async (t) => {
   const { upstream, provider } = await start(t);
   await collect(provider, {
-    messages: [{ role: "user", content: "a" }, { role: "assistant", content: "b", opaque: { anthropic: [1] } }],
+    messages: [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b", opaque: { anthropic: [1] } },
+      { role: "tool", tool_call_id: "call_1", content: "No room", is_error: true },
+    ],
     tools: [{ name: "look", description: "Looks", parameters: { type: "object" }, strict: true }],
     toolChoice: { name: "look" },
     parallelToolCalls: false,
@@ -67,7 +71,11 @@ test("the request carries messages, tools, choice and parameters, and no opaque 
   });
   assert.deepEqual(upstream.requests[0]?.json, {
     model: "upstream-model",
-    messages: [{ role: "user", content: "a" }, { role: "assistant", content: "b" }],
+    messages: [
+      { role: "user", content: "a" },
+      { role: "assistant", content: "b" },
+      { role: "tool", tool_call_id: "call_1", content: "No room" },
+    ],
     stream: true,
     temperature: 0.5,
     stop: ["x"],

@@ -1,7 +1,7 @@
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import { canonicalDigest } from "../../lib/base/canonical_json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
 
 /** A tool of the fake door as data. */
 export interface FakeTool {
@@ -53,7 +53,10 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
       return widest;
     },
     list: () => [],
-    get: () => undefined,
+    get(name) {
+      const tool = byName.get(name);
+      return tool === undefined ? undefined : toInfo(tool);
+    },
     enabled: (patterns) => tools.filter((tool) => patterns.includes("*") || patterns.includes(tool.name)).map(toTool),
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
@@ -110,4 +113,8 @@ function toTool(tool: FakeTool): Tool {
     prepare: (input) => toPrepared(tool, input),
     execute: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
   };
+}
+
+function toInfo({ name, access = "read" }: FakeTool): ToolInfo {
+  return { name, description: "", access, enabled: true, reason: null, source: "builtin", input_schema: undefined };
 }

@@ -38,7 +38,13 @@ export const messageSchema = v.variant("role", [
     /** Parts of the vendor's reply that must go back unchanged (signed reasoning), by provider name */
     opaque: v.optional(v.record(v.string(), v.unknown())),
   }),
-  v.object({ role: v.literal("tool"), content: contentSchema, tool_call_id: v.string() }),
+  v.object({
+    role: v.literal("tool"),
+    content: contentSchema,
+    tool_call_id: v.string(),
+    /** Only where the call failed; chat-completions has no place for it */
+    is_error: v.optional(v.literal(true)),
+  }),
 ]);
 export type Message = v.InferOutput<typeof messageSchema>;
 export type AssistantMessage = Extract<Message, { role: "assistant" }>;

@@ -1,0 +1,90 @@
+import type { AgentLimits } from "../agent/agent_run.ts";
+import { CALL_MODEL, createCallProvider, type SingleCall } from "../agent/call_provider.ts";
+import { systemPrompt } from "../agent/system_prompt.ts";
+import type { Provider, Providers } from "../providers/provider.ts";
+import { matchesPatterns } from "../tools/runtime/registry.ts";
+import type { Tool } from "../tools/runtime/tool.ts";
+import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { NarrowerLimits, RunRequest } from "./run_request.ts";
+
+/** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
+export interface AgentSettings extends AgentLimits {
+  /** Empty: none */
+  readonly systemPrompt: string;
+  /** Patterns of tool names: `*`, names, `prefix*`; empty: none */
+  readonly tools: readonly string[];
+}
+
+/** Who answers a run's turns. */
+export interface RunModel {
+  readonly provider: Provider;
+  /** As the provider knows it */
+  readonly providerModel: string;
+  /** As the reply names it */
+  readonly model: string;
+}
+
+/** What one run works with. */
+export interface RunSettings extends RunModel {
+  readonly limits: AgentLimits;
+  readonly agentTools: readonly Tool[];
+  /** null: none */
+  readonly prompt: string | null;
+}
+
+/** A turn that calls and one that answers: a limit reached by the call itself would put advice under its output. */
+const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
+
+/** @param settings those of now: a run keeps them to its end */
+export function runSettings(
+  request: RunRequest,
+  { settings, providers, tools }: {
+    readonly settings: AgentSettings;
+    readonly providers: Providers;
+    readonly tools: ToolDoor;
+  },
+): RunSettings {
+  const { call } = request;
+  const limits = request.limits === undefined ? settings : narrow(settings, request.limits);
+  const none = request.agentTools === "none" || limits.maxToolCalls === 0;
+  const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), request);
+  if (call !== undefined) {
+    const model = callModel(call, { isOffered: agentTools.length > 0, reason: tools.get(call.tool)?.reason });
+    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, prompt: null };
+  }
+  const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
+  const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
+  return { ...modelOf(providers, request.model), limits, agentTools, prompt };
+}
+
+function toolsOf(enabled: readonly Tool[], { tools, call }: RunRequest): readonly Tool[] {
+  if (call !== undefined) return enabled.filter((tool) => tool.name === call.tool);
+  return tools === undefined ? enabled : enabled.filter((tool) => matchesPatterns(tool.name, tools));
+}
+
+function modelOf(providers: Providers, asked = ""): RunModel {
+  const { provider, model } = providers.resolve(asked);
+  return { provider, providerModel: model, model: asked === "" ? `${provider.name}/${model}` : asked };
+}
+
+function callModel(
+  call: SingleCall,
+  { isOffered, reason }: { readonly isOffered: boolean; readonly reason: string | null | undefined },
+): RunModel {
+  const missing = reason === undefined ? "there is no such tool" : "[agent] does not give it to this run";
+  const refusal = isOffered ? undefined : `Cannot call ${JSON.stringify(call.tool)}: ${reason ?? missing}`;
+  return { provider: createCallProvider(call, refusal), providerModel: call.tool, model: CALL_MODEL };
+}
+
+function narrow(settings: AgentSettings, limits: NarrowerLimits): AgentSettings {
+  const lower = (configured: number, own = configured) => Math.min(configured, own);
+  const { tokensPerRun = 0 } = limits;
+  return {
+    ...settings,
+    maxIterations: lower(settings.maxIterations, limits.maxIterations),
+    maxToolCalls: lower(settings.maxToolCalls, limits.maxToolCalls),
+    tokensPerRun: settings.tokensPerRun === 0
+      ? tokensPerRun
+      : lower(settings.tokensPerRun, tokensPerRun === 0 ? undefined : tokensPerRun),
+  };
+}
