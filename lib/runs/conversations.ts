@@ -1,24 +1,20 @@
 import * as v from "valibot";
 import type { Random } from "../base/random.ts";
 import { HttpError } from "../base/errors.ts";
-import { type Message, messageSchema } from "../base/records/message.ts";
+import type { Message } from "../base/records/message.ts";
 import type { Store, Write } from "../storage/store.ts";
+import {
+  conversationEntrySchema,
+  conversationRecordSchema,
+  CONVERSATIONS,
+  conversationStream,
+} from "./conversation_records.ts";
 
-const CONVERSATIONS = "conversations";
 const ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** The newest part of a conversation that is read for the model; what is older stays stored. */
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
-
-const conversationSchema = v.object({
-  v: v.literal(1),
-  created_at: v.string(),
-  updated_at: v.string(),
-  /** Number of its messages, which is the length of its stream */
-  messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
-});
-const entrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
 
 /** What was said under one conversation id, in order, once (DESIGN.md section 7). */
 export interface Conversations {
@@ -40,7 +36,7 @@ export function createConversations(options: { readonly store: Store; readonly r
   const { store, random } = options;
   const load = async (id: string) => {
     const stored = await store.get(CONVERSATIONS, id);
-    return stored === undefined ? undefined : v.parse(conversationSchema, stored.body);
+    return stored === undefined ? undefined : v.parse(conversationRecordSchema, stored.body);
   };
   return {
     open(id) {
@@ -60,9 +56,9 @@ export function createConversations(options: { readonly store: Store; readonly r
       let afterSeq = Math.max(0, conversation.messages - MAX_MESSAGES);
       let cut = afterSeq > 0;
       for (;;) {
-        const page = await store.read(streamOf(id), { afterSeq, limit: PAGE });
+        const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
         for (const { body, seq } of page) {
-          const { message } = v.parse(entrySchema, body);
+          const { message } = v.parse(conversationEntrySchema, body);
           const entry = { message, bytes: JSON.stringify(message).length };
           kept.push(entry);
           bytes += entry.bytes;
@@ -92,15 +88,11 @@ export function createConversations(options: { readonly store: Store; readonly r
         { op: "put", collection: CONVERSATIONS, key: id, body },
         {
           op: "append",
-          stream: streamOf(id),
+          stream: conversationStream(id),
           expectedSeq: length,
           records: messages.map((message) => ({ v: 1, run_id: runId, message })),
         },
       ];
     },
   };
-}
-
-function streamOf(id: string): string {
-  return `conversation/${id}`;
 }

@@ -1,0 +1,20 @@
+import * as v from "valibot";
+import { messageSchema } from "../base/records/message.ts";
+
+/** Collection `conversations`, by conversation id. */
+export const CONVERSATIONS = "conversations";
+
+export const conversationRecordSchema = v.object({
+  v: v.literal(1),
+  created_at: v.string(),
+  updated_at: v.string(),
+  /** Number of its messages, which is the length of its stream */
+  messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
+});
+
+/** Stream `conversation/<id>`: one record for each message, in the order they were said. */
+export const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
+
+export function conversationStream(id: string): string {
+  return `conversation/${id}`;
+}
