@@ -4,6 +4,12 @@ import { approvalRulesRoute, revokeApprovalRuleRoute } from "./approval_rules.ts
 import { chatRoute, legacyWebhookRoute } from "./chat.ts";
 import { chatSocketRoute } from "./chat_socket.ts";
 import { completionsRoute } from "./completions.ts";
+import {
+  conversationRoute,
+  conversationsRoute,
+  deleteConversationRoute,
+  deleteConversationsRoute,
+} from "./conversations.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
@@ -32,6 +38,10 @@ export const ROUTES: readonly Route[] = [
   modelsRoute,
   modelRoute,
   legacyWebhookRoute,
+  conversationsRoute,
+  conversationRoute,
+  deleteConversationsRoute,
+  deleteConversationRoute,
   toolsRoute,
   toolRoute,
   callToolRoute,

@@ -24,6 +24,7 @@ import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
 import { askPerson } from "./runs/ask_person.ts";
+import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
@@ -64,6 +65,7 @@ export interface Services {
   readonly audit: Audit;
   readonly approvals: Approvals;
   readonly tools: ToolDoor;
+  readonly conversations: ConversationArchive;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
   /** Milliseconds since the epoch */
@@ -217,6 +219,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       audit,
       approvals,
       tools,
+      conversations: createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false }),
       agent,
       startedAt: clock.now(),
       workspaceRoot,

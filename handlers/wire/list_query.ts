@@ -20,3 +20,11 @@ export function wholeNumber(name: string, text: string, max: number): number {
     param: name,
   });
 }
+
+/** A place in a numbered sequence, 0 for its start. @throws {HttpError} 400 invalid_request naming the parameter */
+export function positionOf(name: string, text: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw httpError("invalid_request", `Cannot use this "${name}": it must be a whole number, 0 for the start`, {
+    param: name,
+  });
+}

@@ -87,6 +87,8 @@ export interface RunSupervisor {
   cancel(id: string, reason: CancelReason): Promise<boolean>;
   /** Runs at work now */
   active(): number;
+  /** Whether a run of this conversation is at work or waits for its turn */
+  worksIn(conversationId: string): boolean;
   /** Ends what a crash left open: `failed`, or `needs_review` where an effect was in flight. Call once at start */
   recover(): Promise<void>;
   /** Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work is left for the next start */

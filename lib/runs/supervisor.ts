@@ -228,6 +228,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       return Promise.resolve(true);
     },
     active: active.size,
+    worksIn: (conversationId) => active.all().some((entry) => entry.conversationId === conversationId),
     async recover() {
       await recoverRuns({ runs, log, time });
       await prune();

@@ -6,6 +6,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { createConversationArchive } from "../../lib/runs/conversation_archive.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -85,6 +86,10 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     audit,
     approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
     tools: options.tools ?? createFakeTools(),
+    conversations: createConversationArchive({
+      store,
+      isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
+    }),
     agent: options.agent,
     startedAt: clock.now(),
     workspaceRoot: "/workspace",

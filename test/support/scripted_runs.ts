@@ -104,6 +104,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
     cancel: () => Promise.resolve(false),
     active: () => active,
+    worksIn: (id) => started.some((run) => run.conversationId === id && !run.over),
     recover: () => Promise.resolve(),
     drain: () => Promise.resolve(),
   };

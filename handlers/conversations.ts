@@ -1,0 +1,128 @@
+import * as v from "valibot";
+import { contentSchema, toolCallSchema } from "../lib/base/records/message.ts";
+import type { SaidMessage } from "../lib/runs/conversation_archive.ts";
+import type { Route } from "./route.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { LIMIT_QUERY, limitOf, positionOf } from "./wire/list_query.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { jsonReply } from "./wire/reply.ts";
+
+const conversationSchema = v.object({
+  id: v.string(),
+  object: v.literal("conversation"),
+  created_at: v.string(),
+  updated_at: v.string(),
+  message_count: v.number(),
+});
+
+const messageSchema = v.object({
+  /** Its place in the conversation, from 1 */
+  seq: v.number(),
+  run_id: v.string(),
+  role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
+  content: v.nullable(contentSchema),
+  name: v.optional(v.string()),
+  refusal: v.optional(v.nullable(v.string())),
+  tool_calls: v.optional(v.array(toolCallSchema)),
+  tool_call_id: v.optional(v.string()),
+});
+
+/** GET /v1/conversations: those that are kept, the last one made first. */
+export const conversationsRoute: Route = {
+  method: "GET",
+  path: "/v1/conversations",
+  access: "runs",
+  summary: "Conversations, newest first",
+  query: { limit: LIMIT_QUERY, after: "Only those made before the one with this id" },
+  reply: { status: 200, type: "application/json", schema: listSchema(conversationSchema) },
+  async handler(_request, context) {
+    const { conversations, hasMore } = await context.services.conversations.list({
+      limit: limitOf(context),
+      after: context.query.get("after") ?? undefined,
+    });
+    return listReply(context, conversations, { hasMore, lastId: conversations.at(-1)?.id ?? null });
+  },
+};
+
+/** GET /v1/conversations/:id: a page of what was said, in its order. */
+export const conversationRoute: Route = {
+  method: "GET",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "One conversation with a page of its messages, in the order they were said",
+  query: { limit: LIMIT_QUERY, after: "Only messages after this seq" },
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ ...conversationSchema.entries, messages: listSchema(messageSchema) }),
+  },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    const limit = limitOf(context);
+    const afterSeq = positionOf("after", context.query.get("after") ?? "0");
+    const { conversations } = context.services;
+    const conversation = await conversations.get(id);
+    if (conversation === undefined) throw unknownConversation();
+    const messages = await conversations.messages(id, { afterSeq, limit });
+    const last = messages.at(-1);
+    return jsonReply(context, 200, {
+      ...conversation,
+      messages: {
+        object: "list",
+        data: messages.map(toWire),
+        has_more: last !== undefined && last.seq < conversation.message_count,
+        last_id: last === undefined ? null : String(last.seq),
+      },
+    });
+  },
+};
+
+/** DELETE /v1/conversations/:id: the model and everybody else forget it; its runs stay. */
+export const deleteConversationRoute: Route = {
+  method: "DELETE",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "Forget a conversation; one that is at work is 409",
+  reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    switch (await context.services.conversations.delete(id)) {
+      case "unknown":
+        throw unknownConversation();
+      case "at_work":
+        throw httpError(
+          "conflict",
+          "Cannot delete this conversation: a run of it is at work; wait for its end, or cancel it first",
+        );
+      case "deleted":
+        return jsonReply(context, 200, { id, deleted: true });
+    }
+  },
+};
+
+/** DELETE /v1/conversations: all of them, save those at work. */
+export const deleteConversationsRoute: Route = {
+  method: "DELETE",
+  path: "/v1/conversations",
+  access: "runs",
+  summary: "Forget every conversation that is not at work",
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ deleted: v.number(), at_work: v.number() }),
+  },
+  async handler(_request, context) {
+    const { deleted, atWork } = await context.services.conversations.deleteAll();
+    return jsonReply(context, 200, { deleted, at_work: atWork });
+  },
+};
+
+/** The vendor's opaque parts of a turn are between the model and its provider. */
+function toWire({ seq, runId, message }: SaidMessage) {
+  const { opaque: _, ...said } = { opaque: undefined, ...message };
+  return { seq, run_id: runId, ...said };
+}
+
+function unknownConversation() {
+  return httpError("not_found", "Cannot find this conversation: see /v1/conversations for those that are kept");
+}

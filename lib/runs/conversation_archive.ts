@@ -1,0 +1,108 @@
+import * as v from "valibot";
+import type { Message } from "../base/records/message.ts";
+import type { Store } from "../storage/store.ts";
+import {
+  conversationEntrySchema,
+  conversationRecordSchema,
+  CONVERSATIONS,
+  conversationStream,
+} from "./conversation_records.ts";
+
+/** A conversation as `/v1/conversations` shows it. Times are ISO 8601. */
+export interface Conversation {
+  readonly id: string;
+  readonly object: "conversation";
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly message_count: number;
+}
+
+/** One message of a conversation; `seq` counts from 1 in the order they were said. */
+export interface SaidMessage {
+  readonly seq: number;
+  readonly runId: string;
+  readonly message: Message;
+}
+
+/** The conversations that are kept, for people to read and to forget. */
+export interface ConversationArchive {
+  /** The last one made comes first. @param options.after id of the last one seen. @param options.limit 1-1000 */
+  list(
+    options: { readonly after?: string | undefined; readonly limit: number },
+  ): Promise<{ readonly conversations: readonly Conversation[]; readonly hasMore: boolean }>;
+  get(id: string): Promise<Conversation | undefined>;
+  /** Its messages after `afterSeq`, in the order they were said. @param options.limit 1-1000 */
+  messages(
+    id: string,
+    options: { readonly afterSeq: number; readonly limit: number },
+  ): Promise<readonly SaidMessage[]>;
+  /** Forgets it with its messages; its runs stay. `at_work`: a run of it is, and nothing was done */
+  delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
+  /** Forgets all but those at work. @returns how many of each */
+  deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
+}
+
+const PAGE = 200;
+
+/** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
+export function createConversationArchive(
+  { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
+): ConversationArchive {
+  const remove = async (id: string) => {
+    if (isAtWork(id)) return false;
+    await store.batch([
+      { op: "delete", collection: CONVERSATIONS, key: id },
+      { op: "drop", stream: conversationStream(id) },
+    ]);
+    return true;
+  };
+  const get = async (id: string) => {
+    const stored = await store.get(CONVERSATIONS, id);
+    return stored === undefined ? undefined : toConversation(id, stored.body);
+  };
+  return {
+    async list({ after, limit }) {
+      const scan = (limit: number, after: string | undefined) =>
+        store.scan(CONVERSATIONS, {
+          order: "created",
+          reverse: true,
+          limit,
+          ...(after === undefined ? {} : { after }),
+        });
+      const page = await scan(limit, after);
+      const conversations = page.map(({ key, body }) => toConversation(key, body));
+      const hasMore = page.length === limit && (await scan(1, page.at(-1)?.key)).length > 0;
+      return { conversations, hasMore };
+    },
+    get,
+    async messages(id, options) {
+      const page = await store.read(conversationStream(id), options);
+      return page.map(({ seq, body }) => {
+        const { run_id, message } = v.parse(conversationEntrySchema, body);
+        return { seq, runId: run_id, message };
+      });
+    },
+    async delete(id) {
+      if (await get(id) === undefined) return "unknown";
+      return await remove(id) ? "deleted" : "at_work";
+    },
+    async deleteAll() {
+      let deleted = 0;
+      let atWork = 0;
+      for (let after: string | undefined;;) {
+        const page = await store.scan(CONVERSATIONS, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+        for (const { key } of page) {
+          after = key;
+          if (await remove(key)) deleted++;
+          else atWork++;
+        }
+        if (page.length < PAGE) return { deleted, atWork };
+      }
+    },
+  };
+}
+
+function toConversation(id: string, body: unknown): Conversation {
+  const { created_at, updated_at, messages } = v.parse(conversationRecordSchema, body);
+  return { id, object: "conversation", created_at, updated_at, message_count: messages };
+}
