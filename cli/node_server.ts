@@ -49,7 +49,10 @@ interface Incoming {
 
 interface Reply {
   writeHead(status: number, headers: Readonly<Record<string, string | number>>): unknown;
-  end(text: string): unknown;
+  write(...values: unknown[]): boolean;
+  end(...values: unknown[]): unknown;
+  /** A text that waits for the end */
+  text?: string | undefined;
 }
 
 export interface HardenOptions {
@@ -72,7 +75,11 @@ export function hardenNodeServer(server: Server, { sockets, newRequestId }: Hard
   const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
   node.removeAllListeners("request");
   on("request", (request: Incoming, reply: Reply) => {
-    if (isSound(request)) return answer?.(request, reply);
+    if (isSound(request)) {
+      reply.write = writeAtEnd;
+      reply.end = endWithText;
+      return answer?.(request, reply);
+    }
     const { status, headers, body } = refusal("invalid_request", UNSOUND, newRequestId());
     reply.writeHead(status, headers);
     reply.end(body);
@@ -90,6 +97,33 @@ export function hardenNodeServer(server: Server, { sockets, newRequestId }: Hard
     else if (isWebSocket(request.headers.upgrade)) sockets.upgradeOnNode?.(request, socket, head);
     else refuse(socket, "invalid_request", "the only upgrade here is to a WebSocket");
   });
+}
+
+/**
+ * srvx writes a text and ends at once, which Node sends as two parts, at two microseconds more than one: the first text waits for
+ * what follows it.
+ */
+function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
+  const [chunk] = values;
+  const node = Object.getPrototypeOf(this) as Reply;
+  if (this.text === undefined) {
+    if (typeof chunk !== "string" || values.length > 1) return node.write.apply(this, values);
+    this.text = chunk;
+    return true;
+  }
+  node.write.call(this, this.text);
+  this.text = undefined;
+  return node.write.apply(this, values);
+}
+
+function endWithText(this: Reply, ...values: unknown[]): unknown {
+  const node = Object.getPrototypeOf(this) as Reply;
+  const { text } = this;
+  if (text === undefined) return node.end.apply(this, values);
+  this.text = undefined;
+  if (values.length === 0) return node.end.call(this, text);
+  node.write.call(this, text);
+  return node.end.apply(this, values);
 }
 
 /**
