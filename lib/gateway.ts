@@ -18,6 +18,7 @@ import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
 import { keepTidy } from "./guard/keep_tidy.ts";
+import { createMailbox } from "./memory/mailbox.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
@@ -30,7 +31,9 @@ import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
 import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";
+import { KEY_BYTES, loadKeyFile } from "./storage/key_file.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
+import { createRecordCipher } from "./storage/record_cipher.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { createGit } from "./system/git/create_git.ts";
@@ -183,6 +186,12 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         files: createFiles({ clock, home, ownPaths }),
         memory: createMemory({ store, clock }),
         plans: createPlans({ store, clock }),
+        mailbox: createMailbox({
+          store,
+          clock,
+          random,
+          cipher: async () => createRecordCipher(await mailboxKey({ ...options, random }), random),
+        }),
         commands,
         processes,
         workers,
@@ -238,6 +247,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     await close();
     throw error;
   }
+}
+
+/** What the mailboxes are encrypted with; those in memory need no key that lasts. */
+function mailboxKey(
+  { config, dataDir, random }: Pick<ServicesOptions, "config" | "dataDir"> & { readonly random: Random },
+): Promise<Uint8Array> {
+  if (config.storage.driver === "memory") return Promise.resolve(random.bytes(KEY_BYTES));
+  return loadKeyFile(join(dataDir, "agents_ipc.key"), random);
 }
 
 interface StoreOptions {

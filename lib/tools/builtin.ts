@@ -1,3 +1,4 @@
+import { agentsIpc } from "./agents/agents_ipc.ts";
 import { docxRead } from "./documents/docx_read.ts";
 import { imageInfo } from "./documents/image_info.ts";
 import { pdfRead } from "./documents/pdf_read.ts";
@@ -36,4 +37,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   shell,
   processTool,
   gitOperations,
+  agentsIpc,
 ];

@@ -5,7 +5,7 @@ export interface ToolRow {
   readonly access: Access;
   /** Of the sample, where access depends on the input: `access` is then the widest */
   readonly sampleAccess?: Access;
-  readonly enabled: "always" | "when configured";
+  readonly enabled: "always" | "by default" | "when configured";
   /** Input fields in the order of the table; a name with `?` is optional */
   readonly fields: readonly string[];
   /** The field that a plain text is, where the tool has a text form */
@@ -130,5 +130,11 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     enabled: "when configured",
     fields: ["op", "path?", "paths?", "staged?", "limit?", "rev?", "message?", "branch?", "remote?"],
     sample: { op: "diff", path: "src", paths: ["a.ts"], staged: true, rev: "HEAD" },
+  },
+  agents_ipc: {
+    access: "state",
+    enabled: "by default",
+    fields: ["op", "from?", "to?", "payload?", "limit?"],
+    sample: { op: "send", from: "planner", to: "writer", payload: "Begin" },
   },
 };

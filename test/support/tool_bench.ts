@@ -5,9 +5,11 @@ import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
+import { createMailbox } from "../../lib/memory/mailbox.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { FilesVariant } from "../../lib/system/files/files.ts";
 import { createGit } from "../../lib/system/git/create_git.ts";
@@ -21,6 +23,7 @@ import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
+import { createSeededRandom } from "./seeded_random.ts";
 
 /** Changes to the default configuration, section by section. */
 export interface ConfigChanges {
@@ -73,6 +76,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   const redactor = createRedactor();
   const logged: LogRecord[] = [];
   const store = createMemoryStore();
+  const random = createSeededRandom();
   const audit = createFakeAudit();
   let config = changed(options.config ?? {});
   const commands = createCommandLookup();
@@ -95,6 +99,12 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       }),
       memory: createMemory({ store, clock }),
       plans: createPlans({ store, clock }),
+      mailbox: createMailbox({
+        store,
+        clock,
+        random,
+        cipher: () => Promise.resolve(createRecordCipher(random.bytes(32), random)),
+      }),
       commands,
       processes,
       workers: createWorkers({ maxWorkers: 2 }),

@@ -16,10 +16,10 @@ test("the tools are those of the table", () => {
   assert.deepEqual(BUILTIN_TOOLS.map((tool) => tool.name).sort(), Object.keys(TOOLS).sort());
 });
 
-test("with the default configuration exactly the tools that are always enabled are on", () => {
+test("with the default configuration exactly the tools that are enabled always or by default are on", () => {
   const config = defaultConfig();
   const on = BUILTIN_TOOLS.filter((tool) => tool.enabled === "always" || tool.enabled(config)).map((tool) => tool.name);
-  assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled === "always").sort());
+  assert.deepEqual(on.sort(), Object.keys(TOOLS).filter((name) => TOOLS[name]?.enabled !== "when configured").sort());
 });
 
 test("paths in the effects of a tool that reads or writes files are relative to that tool's own root", () => {

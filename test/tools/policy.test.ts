@@ -47,10 +47,12 @@ test("with the default configuration exactly the specification's tools are on", 
 test("what a tool that is off says to set, is an edit that turns it on, and nothing else", () => {
   const on = (table: ConfigTable) =>
     doorOf(BUILTIN_TOOLS, table).list().filter(({ enabled }) => enabled).map(({ name }) => name);
-  const before = on({});
   for (const { name, enabled, enabledBy } of BUILTIN_TOOLS) {
     if (enabled === "always" || enabledBy === undefined) continue;
-    const after = on(applyEdit({}, `set ${enabledBy}`));
+    const off = ON_BY_DEFAULT.has(name) ? applyEdit({}, `set ${enabledBy.replace("true", "false")}`) : {};
+    const before = on(off);
+    assert.ok(!before.includes(name), `${name} is on`);
+    const after = on(applyEdit(off, `set ${enabledBy}`));
     assert.ok(after.includes(name), `${enabledBy} does not turn on ${name}`);
     const others = after.filter((other) => !before.includes(other));
     assert.deepEqual(

@@ -1,4 +1,5 @@
 import type { Files } from "../../system/files/files.ts";
+import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";
 import type { Plans } from "../../memory/plans.ts";
 import type { Git } from "../../system/git/git.ts";
@@ -12,6 +13,7 @@ export interface ToolServices {
   readonly files: Files;
   readonly memory: Memory;
   readonly plans: Plans;
+  readonly mailbox: Mailbox;
   readonly commands: CommandLookup;
   readonly processes: Processes;
   readonly workers: Workers;

@@ -1,0 +1,266 @@
+import { Buffer } from "node:buffer";
+import type { Clock } from "../base/clock.ts";
+import { ConfigError, ToolError } from "../base/errors.ts";
+import type { Random } from "../base/random.ts";
+import { type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import type { Store, Stored, Write } from "../storage/store.ts";
+import { type MailboxContent, type MailboxEntry, parseContent, parseMailbox, toMailboxBody } from "./mailbox_record.ts";
+
+/** Bounds of a mailbox and of all of them. */
+export const MAILBOX_LIMITS = {
+  nameCharacters: 128,
+  payloadBytes: 64 * 1024,
+  /** Of one mailbox */
+  messages: 1_000,
+  /** Of one mailbox as JSON, so that all of it fits into one answer of a tool */
+  bytes: 240 * 1024,
+  mailboxes: 1_000,
+  /** Messages of one list */
+  list: 1_000,
+} as const;
+
+/** A message between agents. */
+export interface MailboxMessage {
+  readonly from: string;
+  readonly to: string;
+  readonly payload: string;
+  /** ISO 8601 */
+  readonly timestamp: string;
+  /** Who really sent it, as the gateway knows: `subagent:<id>`, `http:<token id>`, `cli` ... */
+  readonly sender: string;
+}
+
+/** Which messages; a field that is not given matches all. */
+export interface MailboxFilter {
+  readonly to?: string | undefined;
+  readonly from?: string | undefined;
+}
+
+/**
+ * Mailboxes between agents, one per receiver, encrypted in the store.
+ *
+ * Every method throws ToolError: `invalid_input` for a value out of bounds, naming the field; `mailbox_key` when the key cannot be
+ * used; `mailbox_altered` for a message that does not open, which no method passes on.
+ */
+export interface Mailbox {
+  /** @throws {ToolError} `mailbox_full` */
+  send(message: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage>;
+  /** Removes and returns all that wait for `to`, in order; of two callers at once each message goes to one. Removes nothing when it throws */
+  receive(to: string): Promise<readonly MailboxMessage[]>;
+  /** By receiver, in order, as much as one answer holds; nothing is removed. @param limit 1-1000. Default 100 */
+  list(filter: MailboxFilter & { readonly limit?: number | undefined }): Promise<readonly MailboxMessage[]>;
+  /** Removes without opening, altered ones too. @returns how many there were */
+  clear(filter: MailboxFilter): Promise<number>;
+}
+
+export interface MailboxOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Opened at the first use. @throws {ConfigError} a key that cannot be used */
+  readonly cipher: () => Promise<RecordCipher>;
+}
+
+const COLLECTION = "mailboxes";
+const DEFAULT_LIST = 100;
+const MAX_ATTEMPTS = 50;
+const PAGE = 100;
+
+/** The mailboxes over a store, one record per receiver. */
+export function createMailbox({ store, clock, random, cipher }: MailboxOptions): Mailbox {
+  let opened: RecordCipher | undefined;
+  const openCipher = async (): Promise<RecordCipher> => {
+    try {
+      return opened ??= await cipher();
+    } catch (cause) {
+      if (cause instanceof ConfigError) throw new ToolError("mailbox_key", cause.message, { cause });
+      throw cause;
+    }
+  };
+
+  /** Reads, changes and writes back; a concurrent change makes it start again. An empty mailbox is removed. */
+  async function change<T>(
+    to: string,
+    apply: (entries: readonly MailboxEntry[]) => { readonly entries: readonly MailboxEntry[]; readonly value: T },
+  ): Promise<T> {
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const stored = await store.get(COLLECTION, to);
+      const before = entriesOf(stored);
+      const { entries, value } = apply(before);
+      if (entries.length === before.length) return value;
+      if (stored === undefined) await requireRoom(to);
+      if (await store.batch(writesOf(to, { stored, entries }))) return value;
+    }
+    throw new ToolError("mailbox_busy", `Cannot use the mailbox "${to}": it is being changed by others; try again`);
+  }
+
+  async function requireRoom(to: string): Promise<void> {
+    if (await store.count(COLLECTION) < MAILBOX_LIMITS.mailboxes) return;
+    const most = `${MAILBOX_LIMITS.mailboxes} mailboxes hold messages already`;
+    throw new ToolError("mailbox_full", `Cannot send to "${to}": ${most}; receive or clear some first`);
+  }
+
+  async function* mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
+    if (to !== undefined) {
+      const stored = await store.get(COLLECTION, checkName("to", to));
+      if (stored !== undefined) yield stored;
+      return;
+    }
+    let after: string | undefined;
+    for (;;) {
+      const page = await store.scan(COLLECTION, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+      yield* page;
+      if (page.length < PAGE) return;
+      after = page.at(-1)?.key;
+    }
+  }
+
+  return {
+    async send({ from, to, payload, sender }) {
+      checkName("from", from);
+      checkName("to", to);
+      checkPayload(payload);
+      const opened = await openCipher();
+      const timestamp = new Date(clock.now()).toISOString();
+      const message: MailboxMessage = { from, to, payload, timestamp, sender };
+      const bytes = Buffer.byteLength(JSON.stringify(message)) + 1;
+      await change(to, (entries) => {
+        requireSpace(to, { entries, bytes });
+        const place = { id: random.id("msg_"), seq: (entries.at(-1)?.seq ?? 0) + 1, from, bytes };
+        const content: MailboxContent = { payload, timestamp, sender };
+        const sealed = opened.seal(JSON.stringify(content), boundTo(to, place));
+        return { entries: [...entries, { ...place, sealed }], value: undefined };
+      });
+      return message;
+    },
+    async receive(to) {
+      checkName("to", to);
+      const opened = await openCipher();
+      return await change(to, (entries) => ({ entries: [], value: openAll(to, { entries, cipher: opened }) }));
+    },
+    async list({ limit = DEFAULT_LIST, ...filter }) {
+      if (filter.from !== undefined) checkName("from", filter.from);
+      const opened = await openCipher();
+      const messages: MailboxMessage[] = [];
+      let bytes = 0;
+      for await (const stored of mailboxes(filter)) {
+        const found = entriesOf(stored).filter((entry) => matches(entry, filter)).slice(0, limit - messages.length);
+        const entries = found.filter((entry) => (bytes += entry.bytes) <= MAILBOX_LIMITS.bytes);
+        messages.push(...openAll(stored.key, { entries, cipher: opened }));
+        if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
+      }
+      return messages;
+    },
+    async clear(filter) {
+      if (filter.from !== undefined) checkName("from", filter.from);
+      let cleared = 0;
+      for await (const { key } of mailboxes(filter)) {
+        if (filter.from === undefined) {
+          const taken = await store.takeOnce(COLLECTION, key);
+          cleared += taken === undefined ? 0 : countOf(taken.body);
+          continue;
+        }
+        cleared += await change(key, (entries) => {
+          const kept = entries.filter((entry) => !matches(entry, filter));
+          return { entries: kept, value: entries.length - kept.length };
+        });
+      }
+      return cleared;
+    },
+  };
+}
+
+function writesOf(
+  to: string,
+  { stored, entries }: { readonly stored: Stored | undefined; readonly entries: readonly MailboxEntry[] },
+): readonly Write[] {
+  const content = { collection: COLLECTION, key: to, body: toMailboxBody(entries) };
+  if (stored === undefined) return [{ op: "insert", ...content }];
+  const changed: Write = { op: "putIf", version: stored.version, ...content };
+  // A removal has no precondition of its own: the write before it in the same transaction is its condition
+  return entries.length > 0 ? [changed] : [changed, { op: "delete", collection: COLLECTION, key: to }];
+}
+
+/** What a message's text is bound to: moved to another receiver, sender or place, it does not open. */
+function boundTo(to: string, { id, seq, from, bytes }: Omit<MailboxEntry, "sealed">): string {
+  return JSON.stringify(["mailbox", 1, id, seq, to, from, bytes]);
+}
+
+function entriesOf(stored: Stored | undefined): readonly MailboxEntry[] {
+  try {
+    return stored === undefined ? [] : parseMailbox(stored.body);
+  } catch (cause) {
+    const message =
+      `Cannot read the mailbox "${stored?.key}": its record was altered; op "clear" with this "to" removes it`;
+    throw new ToolError("mailbox_altered", message, { cause });
+  }
+}
+
+/** Messages of a record that need not be whole. */
+function countOf(body: unknown): number {
+  try {
+    return parseMailbox(body).length;
+  } catch {
+    return 1;
+  }
+}
+
+function openAll(
+  to: string,
+  { entries, cipher }: { readonly entries: readonly MailboxEntry[]; readonly cipher: RecordCipher },
+): readonly MailboxMessage[] {
+  let last = 0;
+  return entries.map((entry) => {
+    try {
+      if (entry.seq <= last) throw new SealError("it is not in its place");
+      last = entry.seq;
+      return { from: entry.from, to, ...parseContent(cipher.open(entry.sealed, boundTo(to, entry))) };
+    } catch (cause) {
+      if (!(cause instanceof SealError)) throw cause;
+      throw new ToolError(
+        "mailbox_altered",
+        `Cannot read message ${entry.seq} from "${entry.from}" to "${to}": ${cause.message}; nothing was removed. ` +
+          `op "clear" with this "to" and "from" removes it unread`,
+        { cause },
+      );
+    }
+  });
+}
+
+function matches(entry: MailboxEntry, { from }: MailboxFilter): boolean {
+  return from === undefined || entry.from === from;
+}
+
+function requireSpace(
+  to: string,
+  { entries, bytes }: { readonly entries: readonly MailboxEntry[]; readonly bytes: number },
+): void {
+  const used = entries.reduce((sum, entry) => sum + entry.bytes, 0);
+  const full = entries.length >= MAILBOX_LIMITS.messages
+    ? `${MAILBOX_LIMITS.messages} messages wait there already`
+    : used + bytes > MAILBOX_LIMITS.bytes
+    ? `${used} bytes wait there already, and a mailbox holds ${MAILBOX_LIMITS.bytes}`
+    : undefined;
+  if (full !== undefined) {
+    throw new ToolError("mailbox_full", `Cannot send to "${to}": ${full}; its owner has to receive them first`);
+  }
+}
+
+function checkName(field: string, name: string): string {
+  const { length } = name;
+  if (length >= 1 && length <= MAILBOX_LIMITS.nameCharacters && name.isWellFormed() && !name.includes("\0")) {
+    return name;
+  }
+  throw invalid(field, `it must be 1-${MAILBOX_LIMITS.nameCharacters} characters of valid Unicode without NUL`);
+}
+
+function checkPayload(payload: string): void {
+  const bytes = Buffer.byteLength(payload);
+  if (!payload.isWellFormed()) throw invalid("payload", "it must be valid Unicode");
+  if (bytes <= MAILBOX_LIMITS.payloadBytes) return;
+  throw invalid("payload", `it must be at most ${MAILBOX_LIMITS.payloadBytes} bytes, and has ${bytes}`);
+}
+
+function invalid(field: string, reason: string): ToolError {
+  return new ToolError("invalid_input", `Cannot use "${field}": ${reason}`);
+}

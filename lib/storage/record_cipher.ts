@@ -1,0 +1,65 @@
+import { Buffer } from "node:buffer";
+import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
+import type { Random } from "../base/random.ts";
+
+/** A text as it is kept: `data` is the encrypted text with its 16 bytes of tag behind it, in base64. */
+export interface Sealed {
+  /** Tells one key from another; says nothing about the key */
+  readonly key: string;
+  /** 12 bytes in base64, fresh for each text */
+  readonly nonce: string;
+  readonly data: string;
+}
+
+/** Encrypts texts for the database. */
+export interface RecordCipher {
+  /** @param bound what the text belongs to: it opens with exactly this and nothing else */
+  seal(text: string, bound: string): Sealed;
+  /** @throws {SealError} for a text that was altered, moved to another record, or sealed with another key */
+  open(sealed: Sealed, bound: string): string;
+}
+
+/** A sealed text does not open. */
+export class SealError extends Error {
+  override readonly name = "SealError";
+}
+
+const ALGORITHM = "aes-256-gcm";
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/**
+ * AES-256-GCM with random nonces, good for 2^32 texts a key (NIST SP 800-38D section 8.3).
+ * @param key 32 bytes
+ */
+export function createRecordCipher(key: Uint8Array, random: Random): RecordCipher {
+  const keyId = createHash("sha256").update("postern key id").update(key).digest("hex").slice(0, 16);
+  return {
+    seal(text, bound) {
+      const nonce = random.bytes(NONCE_BYTES);
+      const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(Buffer.from(bound));
+      const data = Buffer.concat([cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
+      return { key: keyId, nonce: Buffer.from(nonce).toString("base64"), data: data.toString("base64") };
+    },
+    open(sealed, bound) {
+      if (sealed.key !== keyId) throw new SealError("it was sealed with another key");
+      const nonce = decode(sealed.nonce);
+      const data = decode(sealed.data);
+      if (nonce.length !== NONCE_BYTES || data.length < TAG_BYTES) throw new SealError("a part of it is missing");
+      const decipher = createDecipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES });
+      decipher.setAAD(Buffer.from(bound)).setAuthTag(data.subarray(-TAG_BYTES));
+      try {
+        return Buffer.concat([decipher.update(data.subarray(0, -TAG_BYTES)), decipher.final()]).toString("utf8");
+      } catch (cause) {
+        throw new SealError("it was altered, or belongs to another record", { cause });
+      }
+    },
+  };
+}
+
+/** Base64 in its one right form: what decodes to the same bytes is not the same text. */
+function decode(text: string): Buffer {
+  const bytes = Buffer.from(text, "base64");
+  if (bytes.toString("base64") !== text) throw new SealError("it was altered");
+  return bytes;
+}
