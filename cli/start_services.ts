@@ -1,5 +1,6 @@
 import { VERSION } from "../lib/base/version.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
+import type { LogSink } from "../lib/base/telemetry/log.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { createServices, type GatewayServices } from "../lib/gateway.ts";
 import type { CommandContext } from "./command.ts";
@@ -11,13 +12,15 @@ export interface StartOptions {
   readonly controlToken: string;
   /** Shows warnings and errors only: for a command that does one thing and ends */
   readonly quiet: boolean;
+  /** Where the log goes, and whether it can be written. Default: stderr */
+  readonly log?: { readonly write: LogSink; healthy(): boolean };
 }
 
-/** The gateway's services in this process, logging to stderr. @throws {ConfigError} `data_dir_locked` while another gateway runs */
+/** The gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
 export async function startServices({ io }: CommandContext, options: StartOptions): Promise<GatewayServices> {
   const { loaded, quiet } = options;
   await prepareDataDir(loaded.dataDir);
-  const sink = createLogSink({ format: loaded.config.logging.format, write: io.stderr });
+  const sink = options.log?.write ?? createLogSink({ format: loaded.config.logging.format, write: io.stderr });
   return await createServices({
     config: loaded.config,
     dataDir: loaded.dataDir,
@@ -28,6 +31,7 @@ export async function startServices({ io }: CommandContext, options: StartOption
     version: VERSION,
     agent: options.agent,
     controlToken: options.controlToken,
+    ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),
     logSink: (record) => {
       if (!quiet || record.level === "error" || record.level === "warn") sink(record);
     },

@@ -24,6 +24,7 @@ import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
+import { withRouting } from "./providers/routing.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
@@ -106,6 +107,8 @@ export interface ServicesOptions {
   /** Token of the control file, for the command line on this machine */
   readonly controlToken?: string | undefined;
   readonly logSink: LogSink;
+  /** false while log lines are lost. Default: they never are */
+  readonly logHealthy?: () => boolean;
   /** Default: the system's */
   readonly clock?: Clock;
   /** Default: the system's */
@@ -123,6 +126,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
   const clock = options.clock ?? systemClock;
   const random = options.random ?? createSystemRandom();
   const config = () => options.config;
+  const logHealthy = options.logHealthy ?? (() => true);
   const redactor = createRedactor([
     ...knownSecrets(options.config, environment),
     ...await secretsOfFiles(options.config),
@@ -233,7 +237,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       startedAt: clock.now(),
       workspaceRoot,
       environment: (name) => environment[name],
-      state: () => (draining ? "draining" : store.healthy() && audit.healthy() ? "ok" : "degraded"),
+      state: () => (draining ? "draining" : store.healthy() && audit.healthy() && logHealthy() ? "ok" : "degraded"),
       beginDrain() {
         draining = true;
       },
@@ -320,7 +324,7 @@ interface AgentParts extends ServicesOptions {
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
   const { config, clock, random, log, metrics, store, approvals, tools } = parts;
-  const providers = parts.providers ?? await createProviders({
+  const configured = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
     env: parts.environment,
@@ -333,6 +337,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     log,
     metrics,
   });
+  const providers = withRouting(configured, config);
   const runs = createSupervisor({
     store,
     clock,

@@ -1,13 +1,16 @@
-import type { Stats } from "node:fs";
-import { open, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../base/write_atomically.ts";
+import { readPrivateFile } from "./private_file.ts";
+import { processIdentity } from "./process_identity.ts";
 
 const recordSchema = v.object({
   /** Loopback address with a slash at the end, as `http://127.0.0.1:42617/` */
   address: v.pipe(v.string(), v.regex(/^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/)),
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  /** As processIdentity gives it: another process may have the number later */
+  identity: v.optional(v.string()),
   /** Admin token of this start, good from the loopback interface alone */
   token: v.pipe(v.string(), v.nonEmpty()),
   /** ISO 8601 */
@@ -30,18 +33,9 @@ export async function writeControlFile(dataDir: string, record: ControlRecord): 
 
 /** The running gateway's record; undefined when there is none, it is damaged, of another user, others can read it, or its process is gone. */
 export async function readControlFile(dataDir: string): Promise<ControlRecord | undefined> {
-  try {
-    const file = await open(controlPath(dataDir), "r");
-    try {
-      if (!isPrivate(await file.stat())) return undefined;
-      const result = v.safeParse(recordSchema, JSON.parse(await file.readFile("utf8")));
-      return result.success && isAlive(result.output.pid) ? result.output : undefined;
-    } finally {
-      await file.close();
-    }
-  } catch {
-    return undefined;
-  }
+  const text = await readPrivateFile(controlPath(dataDir));
+  const record = text === undefined ? undefined : parse(text);
+  return record !== undefined && await isAlive(record) ? record : undefined;
 }
 
 /** Removes the record at the end of the gateway that wrote it; one of a later start stays. */
@@ -54,13 +48,17 @@ function controlPath(dataDir: string): string {
   return join(dataDir, "control.json");
 }
 
-/** Another user's record would lead root's command line to that user's own server. */
-function isPrivate({ mode, uid }: Stats): boolean {
-  if (process.platform === "win32") return true;
-  return (mode & 0o077) === 0 && uid === process.getuid?.();
+function parse(text: string): ControlRecord | undefined {
+  try {
+    const result = v.safeParse(recordSchema, JSON.parse(text));
+    return result.success ? result.output : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
-function isAlive(pid: number): boolean {
+async function isAlive({ pid, identity }: ControlRecord): Promise<boolean> {
+  if (identity !== undefined) return await processIdentity(pid) === identity;
   try {
     return process.kill(pid, 0);
   } catch (error) {

@@ -1,0 +1,131 @@
+import { ConfigError } from "../lib/base/errors.ts";
+import type { LogSink } from "../lib/base/telemetry/log.ts";
+import { VERSION } from "../lib/base/version.ts";
+import type { LoadedConfig } from "../lib/config/load_config.ts";
+import type { GatewayServices } from "../lib/gateway.ts";
+import { readControlFile, removeControlFile, writeControlFile } from "../lib/host/control_file.ts";
+import { processIdentity } from "../lib/host/process_identity.ts";
+import { bannerFacts, bannerText } from "./banner.ts";
+import { checkBind } from "./check_bind.ts";
+import { CommandError } from "./cli_error.ts";
+import type { CommandContext } from "./command.ts";
+import { randomControlToken } from "./control_token.ts";
+import { EXIT } from "./exit_codes.ts";
+import { limitYoungGeneration } from "./limit_young_generation.ts";
+import { type RunningServer, serveGateway } from "./serve.ts";
+import { type StartOptions, startServices } from "./start_services.ts";
+
+export interface RunGatewayOptions {
+  readonly loaded: LoadedConfig;
+  /** false: serve without an agent */
+  readonly agent: boolean;
+  /** Revokes every token before the port opens */
+  readonly newPairing: boolean;
+  /** Whether address and pairing code are told on stdout */
+  readonly banner: boolean;
+  /** Where the log goes. Default: stderr */
+  readonly log?: { readonly write: LogSink; healthy(): boolean };
+  /** The port answers, and the control file is written */
+  readonly onStarted?: (address: string) => Promise<void>;
+  /** The drain begins, or a start that was under way is given up */
+  readonly onStopping?: () => void;
+}
+
+/**
+ * Runs a gateway until SIGINT or SIGTERM, then drains it; a second signal ends the process at once (DESIGN.md sections 2 and 9).
+ * @throws {ConfigError} {ListenError} {CommandError} it cannot start
+ */
+export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {
+  const { loaded } = options;
+  const { config } = loaded;
+  const onRequest = limitYoungGeneration();
+  checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
+  const token = randomControlToken();
+  const stop = watchStop(context, options);
+  try {
+    const services = await startAlone(context, { ...options, controlToken: token });
+    try {
+      if (stop.asked()) return;
+      // Before the port opens: an old token must not work even for a moment
+      if (options.newPairing) await services.tokens.revokeAll();
+      const server = await serveGateway({
+        services,
+        host: config.gateway.host,
+        port: config.gateway.port,
+        onRequest,
+      });
+      const stopped = stop.drains(server);
+      const wantsCode = options.banner && config.gateway.require_pairing && await services.tokens.count() === 0;
+      const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
+      const address = loopbackAddress(server);
+      await writeControlFile(loaded.dataDir, {
+        address,
+        pid: process.pid,
+        identity: await processIdentity(process.pid),
+        token,
+        started_at: new Date(services.startedAt).toISOString(),
+        version: VERSION,
+        workspace: loaded.workspace,
+      });
+      if (options.banner) {
+        const facts = bannerFacts({ services, loaded, server, pairingCode, pid: process.pid });
+        // One line, so that a script that starts the gateway can wait for it
+        if (context.flags.json) context.io.stdout(`${JSON.stringify(facts)}\n`);
+        else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
+      }
+      await options.onStarted?.(address);
+      await stopped;
+    } finally {
+      await removeControlFile(loaded.dataDir, token);
+      await services.close();
+    }
+  } finally {
+    stop.ignore();
+  }
+}
+
+/** @throws {CommandError} another gateway runs on the data directory */
+async function startAlone(context: CommandContext, options: Omit<StartOptions, "quiet">): Promise<GatewayServices> {
+  try {
+    return await startServices(context, { ...options, quiet: false });
+  } catch (error) {
+    if (!(error instanceof ConfigError) || error.code !== "data_dir_locked") throw error;
+    const other = await readControlFile(options.loaded.dataDir);
+    const who = other === undefined ? "another gateway" : `the gateway at ${other.address} (process ${other.pid})`;
+    throw new CommandError(
+      `Cannot start: ${who} uses "${options.loaded.dataDir}"; stop it, or give --data-dir and --port`,
+    );
+  }
+}
+
+/** Listens for signals from the beginning, so that one during a start ends it in good order. */
+function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatewayOptions) {
+  const graceSeconds = loaded.config.gateway.shutdown_grace_secs;
+  const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
+  let server: RunningServer | undefined;
+  let asked = false;
+  const drain = () => server?.drain(graceSeconds * 1000).then(resolve, reject).finally(ignore);
+  const ignore = io.onInterrupt(() => {
+    if (asked) return io.exit(EXIT.failed);
+    asked = true;
+    say(`Stopping: work has up to ${graceSeconds} s to finish; press Ctrl-C again to stop at once`);
+    onStopping?.();
+    void drain();
+  });
+  return {
+    asked: () => asked,
+    ignore,
+    /** Resolves once the server has drained after the first signal */
+    drains(running: RunningServer): Promise<void> {
+      server = running;
+      if (asked) void drain();
+      return stopped;
+    },
+  };
+}
+
+/** Where this machine reaches a server that may listen on every address. */
+function loopbackAddress({ host, port }: RunningServer): string {
+  const name = host === "::1" ? "[::1]" : host === "localhost" || host.startsWith("127.") ? host : "127.0.0.1";
+  return `http://${name}:${port}/`;
+}
