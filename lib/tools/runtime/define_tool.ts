@@ -80,7 +80,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       admit: (config) => definition.admit?.(input, config),
       screen: async (context) => await definition.screen?.(input, context),
       // The door hands in the services that `needs` names
-      run: (context) => definition.run(input, context as ContextWith<N>),
+      run: async (context) => await definition.run(input, context as ContextWith<N>),
     };
   };
   return {

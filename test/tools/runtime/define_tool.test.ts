@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
+import { ToolError } from "../../../lib/base/errors.ts";
 import { defineTool } from "../../../lib/tools/runtime/define_tool.ts";
+import type { ToolContext } from "../../../lib/tools/runtime/tool.ts";
 
 const text = v.pipe(v.string(), v.description("A text"));
 const result = async () => ({ output: "", isError: false });
@@ -85,4 +87,14 @@ test("check refuses what the schema cannot say; effects come from the input", ()
   });
   assert.throws(() => tool.prepare('{"text":"no"}'), /checked/);
   assert.deepEqual(tool.prepare('{"text":"a/b"}').effects, { paths: ["a/b"] });
+});
+
+test("a tool that throws before its first wait rejects like any other", async () => {
+  const run = () => {
+    throw new ToolError("not_found", "Cannot find it");
+  };
+  const tool = defineTool({ ...base, run, input: v.strictObject({ text }) });
+  // It does not get as far as its context
+  const running = tool.prepare('{"text":"x"}').run({} as ToolContext);
+  await assert.rejects(running, ToolError);
 });
