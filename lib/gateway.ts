@@ -24,7 +24,6 @@ import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
-import { withRouting } from "./providers/routing.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
@@ -324,7 +323,7 @@ interface AgentParts extends ServicesOptions {
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
   const { config, clock, random, log, metrics, store, approvals, tools } = parts;
-  const configured = parts.providers ?? await createProviders({
+  const providers = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
     env: parts.environment,
@@ -337,7 +336,6 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     log,
     metrics,
   });
-  const providers = withRouting(configured, config);
   const runs = createSupervisor({
     store,
     clock,
