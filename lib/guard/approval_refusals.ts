@@ -1,5 +1,5 @@
 import { HttpError } from "../base/errors.ts";
-import type { ApprovalStatus } from "../base/records/approval.ts";
+import type { Approval, ApprovalStatus } from "../base/records/approval.ts";
 import { APPROVAL_LIMITS } from "./approvals.ts";
 
 /** 404: there is no such approval. */
@@ -17,11 +17,12 @@ export function settledBefore(status: ApprovalStatus): HttpError {
   return conflict(`Cannot answer this approval: it is ${status} already`);
 }
 
-/** 400: what `always_ask` names is asked about each time. */
-export function notRemembered(tool: string): HttpError {
+/** 400: what `always_ask` names, and a procedure's step, is asked about each time. */
+export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): HttpError {
+  const why = rule.startsWith("sop:") ? "it is about a procedure's step" : `[autonomy] always_ask names "${tool}"`;
   return new HttpError(
     "invalid_request",
-    `Cannot remember the answer: [autonomy] always_ask names "${tool}", so it is asked about each time; leave "remember" out`,
+    `Cannot remember the answer: ${why}, so it is asked about each time; leave "remember" out`,
     { status: 400, type: "invalid_request_error", param: "remember" },
   );
 }
@@ -29,6 +30,11 @@ export function notRemembered(tool: string): HttpError {
 /** 409: as many rules are kept as may be. */
 export function tooManyRules(): HttpError {
   return conflict(`Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`);
+}
+
+/** 409: what the question belongs to is not as it was. */
+export function questionClaimed(): HttpError {
+  return conflict("Cannot ask: what the question belongs to has changed meanwhile");
 }
 
 function conflict(message: string): HttpError {

@@ -1,5 +1,6 @@
 import type { Caller } from "../base/records/caller.ts";
 import type { Approval, ApprovalRule, ApprovalStatus, Remember } from "../base/records/approval.ts";
+import type { Write } from "../storage/store.ts";
 import type { RuleSubject } from "./approval_records.ts";
 import type { Access } from "./decision.ts";
 
@@ -61,8 +62,13 @@ export interface ApprovalPage {
  * One gateway owns a store's approvals. Metric: postern_approvals_total{decision}.
  */
 export interface Approvals {
-  /** Files a question. @returns undefined when as many wait as may */
-  ask(question: ApprovalQuestion): Promise<Approval | undefined>;
+  /**
+   * Files a question.
+   * @param claim a record written in the one transaction with it, so that one question of many is filed
+   * @throws {HttpError} 409 conflict when the claim does not hold
+   * @returns undefined when as many wait as may
+   */
+  ask(question: ApprovalQuestion, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
   /**
    * Resolves when the question is settled, by its expiry at the latest.
    * @throws {CancelError} when the signal aborts first; the question then stays as it is

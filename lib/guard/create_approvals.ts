@@ -14,7 +14,7 @@ import {
   ruleText,
   toApprovalBody,
 } from "./approval_records.ts";
-import { notRemembered, settledBefore, tooManyRules, unknownApproval } from "./approval_refusals.ts";
+import { notRemembered, questionClaimed, settledBefore, tooManyRules, unknownApproval } from "./approval_refusals.ts";
 import { createApprovalRules, ruleOf } from "./approval_rules.ts";
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
@@ -120,7 +120,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
   };
 
   return {
-    async ask(question) {
+    async ask(question, claim) {
       await makeRoom();
       if (await store.count(OPEN_APPROVALS) >= APPROVAL_LIMITS.pending) {
         await settleExpired();
@@ -155,10 +155,12 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         used_at: null,
       };
       const key = approval.id;
-      await audit(approvalEvent(approval, question.requestedBy), [
+      const written = await audit(approvalEvent(approval, question.requestedBy), [
         { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, inputDigest }) },
         { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
+        ...(claim === undefined ? [] : [claim(key)]),
       ]);
+      if (!written) throw questionClaimed();
       return approval;
     },
 
@@ -186,7 +188,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       const { approval } = found;
       if (approval.status !== "pending") throw settledBefore(approval.status);
       const rule = ruleOf(found, reply, now());
-      if (rule !== undefined && approval.always_rule === null) throw notRemembered(approval.tool);
+      if (rule !== undefined && approval.always_rule === null) throw notRemembered(approval);
       const writes = rule === undefined ? [] : await rules.store(rule);
       if (writes === undefined) throw tooManyRules();
       const { decision, remember = "once", note = null, by } = reply;

@@ -35,9 +35,9 @@ export interface Decision {
   readonly change: readonly string[];
 }
 
-/** Whether a rule asks by `always_ask`: its answer then stands for one call alone. */
+/** Whether a rule asks each time, by `always_ask` or as a procedure's step: its answer then stands for one call alone. */
 export function asksAlways(rule: string): boolean {
-  return rule.startsWith("always_ask:");
+  return rule.startsWith("always_ask:") || rule.startsWith("sop:");
 }
 
 /** What `access` does, for a sentence. */

@@ -65,6 +65,23 @@ test("an approval lets exactly one call of exactly its digest through", async ()
   assert.deepEqual([counted("approved"), counted("denied")], [1, 0]);
 });
 
+test("a question is filed together with its claim, or not at all", async () => {
+  const { approvals, store } = setUp();
+  const claim = (id: string) => ({ op: "insert", collection: "claims", key: "step", body: { id } }) as const;
+  const first = await approvals.ask(approvalQuestion(), claim);
+  assert.deepEqual((await store.get("claims", "step"))?.body, { id: first?.id });
+  assert.equal(await codeOf(approvals.ask(approvalQuestion(), claim)), "conflict");
+  assert.deepEqual((await approvals.list({ limit: 10 })).approvals.map(({ id }) => id), [first?.id]);
+});
+
+test("an answer about a procedure's step is never remembered", async () => {
+  const { approvals, ask } = setUp();
+  const { id, always_rule } = await ask({ tool: "sop_advance", rule: "sop:release/publish" });
+  assert.equal(always_rule, null);
+  const refused = approvals.answer(id, { decision: "approve", remember: "always", by: BY });
+  await assert.rejects(refused, { code: "invalid_request", message: /it is about a procedure's step/ });
+});
+
 test("of two uses at once one gets through, and of two answers at once one counts", async () => {
   const { approvals, ask } = setUp();
   const { id } = await ask();
