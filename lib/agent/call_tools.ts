@@ -77,9 +77,17 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     shown = true;
     emit({ type: "tool_start", call_id: call.id, tool: call.name, input: tools.shown(input) });
   };
-  const end = (output: string, isError: boolean, content = output): CallResult => {
+  const end = (output: string, isError: boolean, content = output, data?: unknown): CallResult => {
     const duration = Math.round(options.clock.monotonic() - begun);
-    emit({ type: "tool_end", call_id: call.id, tool: call.name, output, is_error: isError, duration_ms: duration });
+    emit({
+      type: "tool_end",
+      call_id: call.id,
+      tool: call.name,
+      output,
+      is_error: isError,
+      duration_ms: duration,
+      ...(data === undefined ? {} : { data }),
+    });
     return { call, output, content, isError };
   };
 
@@ -124,7 +132,8 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     if (!shown) start(parsed.input);
     const { output, isError } = outcome.result;
     const outside = outcome.ran && outcome.access === "network" && !options.isCall;
-    return end(output, isError, outside ? wrapUntrusted(call.name, output, options.random) : output);
+    const content = outside ? wrapUntrusted(call.name, output, options.random) : output;
+    return end(output, isError, content, options.isCall ? outcome.result.data : undefined);
   } catch (error) {
     if (!shown) start(parsed.input);
     if (error instanceof CancelError) {

@@ -24,6 +24,16 @@ describe("one call in place of a model", () => {
     assert.deepEqual((await createRunStore(store).input(handle.id))?.call, { tool: "change", input: '{"to":"blue"}' });
   });
 
+  test("what it gives for programs is in its record; of a model's calls it is not kept", async () => {
+    const { runs } = supervised([{ toolCalls: [{ name: "look" }] }, "Done"], {
+      tools: [{ name: "look", run: () => "seen", data: { count: 2 } }],
+    });
+    const own = await readAll(await runs.start(call("look")));
+    assert.deepEqual(only(own, "tool_end").data, { count: 2 });
+    const asked = await readAll(await runs.start(ask("Look")));
+    assert.equal("data" in only(asked, "tool_end"), false);
+  });
+
   test("what came from outside goes on as it is", async () => {
     const { runs } = supervised([], { tools: [{ name: "fetch", access: "network", run: () => "<b>page</b>" }] });
     const handle = await runs.start(call("fetch"));

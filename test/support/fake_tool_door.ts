@@ -10,6 +10,8 @@ export interface FakeTool {
   readonly access?: Access;
   /** What the policy says. Default `allow` */
   readonly decision?: "allow" | "ask" | "deny";
+  /** Given for programs beside the output. Default none */
+  readonly data?: unknown;
   /** Gives the output, or throws for an error result. Default echoes the input */
   readonly run?: (input: Readonly<Record<string, unknown>>, request: ToolCallRequest) => string | Promise<string>;
 }
@@ -39,7 +41,8 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
       // The fake prepares JSON objects only
       const input = prepared.input as Readonly<Record<string, unknown>>;
       const output = await (tool.run ?? ((given) => JSON.stringify(given)))(input, request);
-      return { result: { output, isError: false }, ran: true, access: prepared.access };
+      const data = tool.data === undefined ? {} : { data: tool.data };
+      return { result: { output, isError: false, ...data }, ran: true, access: prepared.access };
     } catch (error) {
       if (error instanceof CancelError) throw error;
       return { result: { output: (error as Error).message, isError: true }, ran: true, access: prepared.access };

@@ -41,6 +41,8 @@ export const agentEventSchema = v.variant("type", [
     output: v.string(),
     is_error: v.boolean(),
     duration_ms: v.number(),
+    /** What the tool gave for programs; only in a run that is one call */
+    data: v.optional(v.unknown()),
   }),
   event("approval_needed", {
     approval_id: v.string(),
