@@ -98,6 +98,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         caller: request.caller,
         depth: request.depth,
         signal,
+        direct: request.direct ?? false,
         clock: options.clock,
         log: logOf(tool, request),
         progress: (message) => request.onProgress?.(options.redact(message)),

@@ -74,6 +74,8 @@ export interface ToolContext {
   readonly depth: number;
   readonly signal: AbortSignal;
   readonly clock: Clock;
+  /** The caller makes the call itself, not a model on its behalf: with the scope `approve` it is a person's word */
+  readonly direct: boolean;
   readonly log: Logger;
   /** The newest configuration */
   readonly config: Config;

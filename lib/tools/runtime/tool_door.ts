@@ -51,6 +51,8 @@ export interface ToolCallRequest {
   readonly conversationId?: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  /** Its caller makes the call itself, not a model on its behalf. Default false */
+  readonly direct?: boolean;
   readonly signal: AbortSignal;
   readonly approver: Approver;
   /** Only these tools exist for the caller; undefined: all enabled ones */
