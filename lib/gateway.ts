@@ -24,6 +24,7 @@ import { createPlans } from "./memory/plans.ts";
 import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
+import { withRouting } from "./providers/routing.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
@@ -323,7 +324,7 @@ interface AgentParts extends ServicesOptions {
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
   const { config, clock, random, log, metrics, store, approvals, tools } = parts;
-  const providers = parts.providers ?? await createProviders({
+  const configured = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
     env: parts.environment,
@@ -336,6 +337,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     log,
     metrics,
   });
+  const providers = withRouting(configured, config);
   const runs = createSupervisor({
     store,
     clock,

@@ -10,7 +10,8 @@ export interface Contradiction {
 
 /** What contradicts itself in a configuration whose every value is within its bounds. */
 export function crossChecks(config: Config): readonly Contradiction[] {
-  return [...gatewayChecks(config), ...providerChecks(config), ...extensionChecks(config), ...systemChecks(config)];
+  const checks = [gatewayChecks, providerChecks, routeChecks, extensionChecks, systemChecks];
+  return checks.flatMap((check) => [...check(config)]);
 }
 
 function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
@@ -59,10 +60,32 @@ function* providerChecks(config: Config): Iterable<Contradiction> {
     }
     for (const [index, name] of provider.fallback.entries()) {
       const first = name.split("/", 1)[0] ?? name;
-      if (Object.hasOwn(config.providers, first) || PROVIDER_KINDS.some((kind) => kind === first)) continue;
+      if (isProvider(first, config)) continue;
       yield { path: [...path, "fallback", index], reason: `there is no [providers.${first}]` };
     }
   }
+}
+
+function* routeChecks(config: Config): Iterable<Contradiction> {
+  const { query_classification: { enabled, rules } } = config;
+  for (const table of ["model_routes", "embedding_routes"] as const) {
+    const hints = config[table].map(({ hint }) => hint);
+    for (const [index, { hint, provider }] of config[table].entries()) {
+      if (!isProvider(provider, config)) {
+        yield { path: [table, index, "provider"], reason: `there is no [providers.${provider}]` };
+      }
+      if (hints.indexOf(hint) < index) yield { path: [table, index, "hint"], reason: "another route has it already" };
+    }
+  }
+  for (const [index, { hint }] of enabled ? rules.entries() : []) {
+    if (config.model_routes.some((route) => route.hint === hint)) continue;
+    const path = ["query_classification", "rules", index, "hint"];
+    yield { path, reason: "no route in [[model_routes]] has it" };
+  }
+}
+
+function isProvider(name: string, config: Config): boolean {
+  return Object.hasOwn(config.providers, name) || PROVIDER_KINDS.some((kind) => kind === name);
 }
 
 function* extensionChecks(config: Config): Iterable<Contradiction> {

@@ -1,7 +1,9 @@
 import type { AgentLimits } from "../agent/agent_run.ts";
 import { CALL_MODEL, createCallProvider, type SingleCall } from "../agent/call_provider.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
+import { type Message, textOf } from "../base/records/message.ts";
 import type { Provider, Providers } from "../providers/provider.ts";
+import { HINT_PREFIX } from "../providers/routing.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
@@ -54,7 +56,7 @@ export function runSettings(
   }
   const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
-  return { ...modelOf(providers, request.model), limits, agentTools, prompt };
+  return { ...modelOf(providers, request), limits, agentTools, prompt };
 }
 
 function toolsOf(enabled: readonly Tool[], { tools, call }: RunRequest): readonly Tool[] {
@@ -62,9 +64,17 @@ function toolsOf(enabled: readonly Tool[], { tools, call }: RunRequest): readonl
   return tools === undefined ? enabled : enabled.filter((tool) => matchesPatterns(tool.name, tools));
 }
 
-function modelOf(providers: Providers, asked = ""): RunModel {
-  const { provider, model } = providers.resolve(asked);
-  return { provider, providerModel: model, model: asked === "" ? `${provider.name}/${model}` : asked };
+function modelOf(providers: Providers, { model: asked = "", messages }: RunRequest): RunModel {
+  const routed = asked === "" ? providers.route?.(lastQuery(messages)) : undefined;
+  const { provider, model } = routed ?? providers.resolve(asked);
+  const isNamed = asked !== "" && !asked.startsWith(HINT_PREFIX);
+  return { provider, providerModel: model, model: isNamed ? asked : `${provider.name}/${model}` };
+}
+
+/** What the user said last. */
+function lastQuery(messages: readonly Message[]): string {
+  const last = messages.findLast((message) => message.role === "user");
+  return last === undefined ? "" : textOf(last.content);
 }
 
 function callModel(

@@ -1,4 +1,5 @@
 import { agentsIpc } from "./agents/agents_ipc.ts";
+import { modelRoutingConfig } from "./agents/model_routing_config.ts";
 import { docxRead } from "./documents/docx_read.ts";
 import { imageInfo } from "./documents/image_info.ts";
 import { pdfRead } from "./documents/pdf_read.ts";
@@ -38,4 +39,5 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   processTool,
   gitOperations,
   agentsIpc,
+  modelRoutingConfig,
 ];

@@ -377,3 +377,18 @@ test("the file that is read is not changed", () =>
     await load();
     assert.equal(readFileSync(join(folder, "own.toml"), "utf8"), "[gateway]\nport = 1 # mine\n");
   }));
+
+test("a route of an unknown provider, two of one hint, and a rule without a route are refused, naming key and line", async () => {
+  const route = (hint: string, provider = "offline") =>
+    `[[model_routes]]\nhint = "${hint}"\nprovider = "${provider}"\nmodel = "m"\n`;
+  const rule = (enabled: boolean) => `[query_classification]\nenabled = ${enabled}\nrules = [{ hint = "b" }]\n`;
+  const cases: Record<string, string> = {
+    [route("a", "nobody")]: "model_routes.0.provider",
+    [route("a") + route("a")]: "model_routes.1.hint",
+    [route("a") + rule(true)]: "query_classification.rules.0.hint",
+    '[[embedding_routes]]\nhint = "a"\nprovider = "nobody"\nmodel = "m"\n': "embedding_routes.0.provider",
+  };
+  for (const [text, key] of Object.entries(cases)) assert.equal((await refusalOf({ text })).key, key, text);
+  await withConfig({ text: route("a") + route("b") + rule(true) }, (load) => load());
+  await withConfig({ text: route("a") + rule(false) }, (load) => load());
+});

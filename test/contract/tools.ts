@@ -137,4 +137,10 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["op", "from?", "to?", "payload?", "limit?"],
     sample: { op: "send", from: "planner", to: "writer", payload: "Begin" },
   },
+  model_routing_config: {
+    access: "read",
+    enabled: "when configured",
+    fields: ["op", "hint?", "query?"],
+    sample: { op: "resolve_hint", hint: "fast" },
+  },
 };

@@ -17,6 +17,8 @@ export function toConfig(table: ConfigTable): Config {
 export function applyEdit(table: ConfigTable, edit: string): ConfigTable {
   const set = /^set (\[[\w.]+\]) (\w+ = .+)$/.exec(edit);
   if (set !== null) return merge(table, parseToml(`${set[1]}\n${set[2]}`, "the edit"));
+  const routes = /^set (\w+ = \[\{.+\}\])$/.exec(edit);
+  if (routes !== null) return merge(table, parseToml(`${routes[1]}`, "the edit"));
   const list = /^(add|remove) "(.+)" (?:to|from) \[([\w.]+)\] (\w+)$/.exec(edit);
   assert.ok(list !== null, `Nobody can follow: ${edit}`);
   const [, verb, entry, section = "", key = ""] = list;

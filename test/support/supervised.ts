@@ -7,6 +7,7 @@ import {
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
+import type { Providers } from "../../lib/providers/provider.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { RunLimits } from "../../lib/runs/run_queue.ts";
 import type { AgentSettings } from "../../lib/runs/run_settings.ts";
@@ -27,6 +28,8 @@ export interface SupervisedOptions {
   readonly seed?: number;
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
+  /** What stands before the scripted model, as its routing */
+  readonly wrap?: (providers: Providers) => Providers;
 }
 
 /** A supervisor over a scripted model, fake tools, a memory store and a clock that stands still. */
@@ -51,7 +54,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     random: createSeededRandom(options.seed ?? 1),
     log: options.log ?? SILENT,
     metrics,
-    providers: createScriptedProviders(provider),
+    providers: (options.wrap ?? ((providers) => providers))(createScriptedProviders(provider)),
     tools: door,
     agent: () => ({
       systemPrompt: "",
