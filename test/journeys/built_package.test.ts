@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import process from "node:process";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { documentFixture } from "../support/document_fixtures.ts";
+import { ROOT, RUN } from "../support/gateway_process.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { withWorkspace } from "../support/workspace.ts";
+
+const TOKEN = "test-token-of-the-environment-0123456789";
+
+let built = "";
+
+before(() => {
+  // A place from where it finds the packages
+  const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
+  mkdirSync(cache, { recursive: true });
+  built = mkdtempSync(join(cache, "postern-test-"));
+  const [command = "", ...options] = RUN;
+  const PATH = [join(ROOT, "node_modules/.bin"), process.env["PATH"]].join(delimiter);
+  const { status, stdout, stderr } = spawnSync(command, [...options, "scripts/build.ts", built], {
+    cwd: ROOT,
+    encoding: "utf8",
+    env: { ...process.env, PATH },
+  });
+  assert.equal(status, 0, stdout + stderr);
+});
+
+after(() => rmSync(built, { recursive: true, force: true }));
+
+test("the package finds its dashboard and the modules of its threads", () =>
+  withWorkspace(
+    { "note.txt": "a gate\n", "report.pdf": documentFixture("pdf/report.pdf") },
+    ({ root }) =>
+      withTemporaryFolder(async (dataDir) => {
+        const entry: typeof import("../../handlers/mod.ts") = await import(
+          pathToFileURL(join(built, "handlers/mod.js")).href
+        );
+        const gateway = await entry.createGateway({ dataDir, workspace: root, environment: { POSTERN_TOKEN: TOKEN } });
+        try {
+          const fetch = async (path: string, input?: unknown) => {
+            const headers = { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" };
+            const init = input === undefined ? {} : { method: "POST", body: JSON.stringify({ input }) };
+            const reply = await gateway.fetch(new Request(`http://127.0.0.1${path}`, { headers, ...init }));
+            return { status: reply.status, text: await reply.text() };
+          };
+          const page = await fetch("/");
+          assert.equal(page.status, 200);
+          assert.ok(page.text.includes("</style>") && page.text.includes("WebSocket"), "style and script are inside");
+          const found = await fetch("/v1/tools/content_search/call", { pattern: "g.te" });
+          assert.match(found.text, /note\.txt/);
+          const read = await fetch("/v1/tools/pdf_read/call", { path: "report.pdf" });
+          assert.match(read.text, /Gate report/);
+        } finally {
+          await gateway.close();
+        }
+      }),
+  ));
+
+test("the command line runs from the package", () => {
+  const [command = "", ...options] = RUN;
+  const { status, stdout, stderr } = spawnSync(command, [...options, join(built, "cli/main.js"), "config", "schema"], {
+    encoding: "utf8",
+  });
+  assert.equal(status, 0, stderr);
+  assert.ok(JSON.parse(stdout).properties.gateway);
+});
