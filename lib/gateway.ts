@@ -360,6 +360,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
       maxQueued: config.runs.max_queued,
       maxPerConversation: config.runs.max_per_conversation,
     }),
+    tokensPerDay: () => config.budget.tokens_per_day,
     retentionDays: () => config.runs.retention_days,
     approverOf: askPerson({
       approvals,

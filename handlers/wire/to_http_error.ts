@@ -14,14 +14,13 @@ export interface ErrorMapping {
  * What the client is told of anything thrown (DESIGN.md section 2).
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
- * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409 or `loop_detected`, and all after an
- * effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
+ * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, `loop_detected` or a
+ * used-up budget, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
  */
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   const mapped = mapError(error, mapping);
   const added: Record<string, string> = {};
-  // The same request would loop again
-  if (mapped.status === 409 || mapped.code === "loop_detected" || mapping.hadEffect) added["x-should-retry"] = "false";
+  if (mapped.status === 409 || isInVain(error, mapped) || mapping.hadEffect) added["x-should-retry"] = "false";
   if (mapped.status === 401) added["www-authenticate"] = "Bearer";
   if (mapped.status === 503) added["retry-after"] = RETRY_AFTER_SECONDS[mapped.code] ?? "5";
   if (Object.keys(added).length === 0) return mapped;
@@ -33,6 +32,11 @@ export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
 /** The body of an error reply, also of an error event of a stream. */
 export function errorBody(error: HttpError) {
   return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
+}
+
+/** The same request would loop again, or meet the same budget. */
+function isInVain(error: unknown, mapped: HttpError): boolean {
+  return mapped.code === "loop_detected" || (error instanceof CancelError && error.reason === "budget");
 }
 
 const RETRY_AFTER_SECONDS: Record<string, string> = { overloaded: "1", shutting_down: "5", agent_unavailable: "60" };

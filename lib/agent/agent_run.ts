@@ -11,6 +11,7 @@ import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
 import type { SuspendedTurns } from "./suspended_turns.ts";
+import type { TokenBudget } from "./token_budget.ts";
 
 /** Bounds of one run; the values of `[agent]` and `[budget]`. */
 export interface AgentLimits {
@@ -76,6 +77,8 @@ export interface AgentRun {
   readonly parallelToolCalls: boolean | undefined;
   readonly parameters: ModelParameters;
   readonly limits: AgentLimits;
+  /** Asked before each call of the model; undefined where no budget is set */
+  readonly budget?: TokenBudget | undefined;
   readonly signal: AbortSignal;
   /** Stops the work when the reader leaves */
   readonly abort: (error: CancelError) => void;

@@ -1,7 +1,18 @@
 import type { Message } from "../base/records/message.ts";
-import type { ToolDeclaration } from "../providers/provider.ts";
+import { textOf } from "../base/records/message.ts";
+import type { ModelParameters, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
+import { thinkingTokens } from "../providers/thinking_tokens.ts";
+import type { TokenCounter } from "./token_counter.ts";
 
-/** Bytes a request's messages and tools take as JSON: an upper bound of its tokens, since one token is at least one byte. */
+/** What an image may cost, however it is given: more than common models count for one. */
+const IMAGE_TOKENS = 4096;
+/** What the common templates put around a message */
+const MESSAGE_TOKENS = 4;
+/** Bytes that the formats put around a tool, and around both lists */
+const TOOL_ENVELOPE = 64;
+const LIST_ENVELOPES = 16;
+
+/** Bytes a request's messages and tools take as JSON: an upper bound of the tokens of its text, since one token is at least one byte. */
 export function inputBytes(messages: readonly Message[], tools: readonly ToolDeclaration[]): number {
   let bytes = tools.length === 0 ? 0 : Buffer.byteLength(JSON.stringify(tools));
   for (const message of messages) bytes += messageBytes(message);
@@ -13,7 +24,36 @@ export function messageBytes(message: Message): number {
   return Buffer.byteLength(JSON.stringify(message));
 }
 
+/** Upper bound of the tokens a request's input may cost: its bytes, and a flat sum for each image in place of those. */
+export function maxInputTokens({ messages, tools, parameters }: ProviderRequest): number {
+  let tokens = inputBytes(messages, tools) + messages.length + tools.length * TOOL_ENVELOPE + LIST_ENVELOPES;
+  for (const { content } of messages) {
+    if (!Array.isArray(content)) continue;
+    for (const part of content) {
+      if (part.type === "image_url") tokens += IMAGE_TOKENS - part.image_url.url.length;
+    }
+  }
+  const format = parameters.response_format;
+  return format === undefined ? tokens : tokens + Buffer.byteLength(JSON.stringify(format));
+}
+
+/** Upper bound of what the model may say beyond the output limit: some vendors let it think on top of it. */
+export function maxThinkingTokens({ reasoning_effort: effort }: ModelParameters): number {
+  return effort === undefined ? 0 : thinkingTokens(effort);
+}
+
 /** Tokens as bytes/4, rounded up: the common rule of thumb, marked `estimated` wherever it is shown. */
 export function toTokens(bytes: number): number {
   return Math.ceil(bytes / 4);
+}
+
+/** Tokens of a request's input by a counter, which sees its text alone. */
+export function countInput({ messages, tools }: ProviderRequest, count: TokenCounter): number {
+  let tokens = tools.length === 0 ? 0 : count(JSON.stringify(tools));
+  for (const message of messages) {
+    tokens += MESSAGE_TOKENS + count(textOf(message.content));
+    if (message.role !== "assistant") continue;
+    for (const { function: called } of message.tool_calls ?? []) tokens += count(`${called.name} ${called.arguments}`);
+  }
+  return tokens;
 }

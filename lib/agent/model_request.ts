@@ -3,11 +3,12 @@ import type { Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { inputBytes, toTokens } from "./estimate_tokens.ts";
+import { countInput, inputBytes, toTokens } from "./estimate_tokens.ts";
 import { fitContext } from "./fit_context.ts";
 import type { ModelTurn, TurnCall } from "./model_turn.ts";
 import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
-import { createTokenBudget } from "./token_budget.ts";
+import { createTokenAccount, outputLimit, type TokenAccount } from "./token_account.ts";
+import { loadTokenCounter } from "./token_counter.ts";
 
 /** A request, and what it took to make its messages fit the context window. */
 export interface FittedRequest {
@@ -25,18 +26,22 @@ export interface ModelRequests {
   /** Put before the ids of calls */
   readonly callPrefix: string;
   ownerOf(name: string): TurnCall["owner"];
-  /** @throws {CancelError} `budget` when the token budget does not allow the call */
-  next(turn: { readonly messages: readonly Message[]; readonly first: boolean; readonly last: boolean }): FittedRequest;
-  /** What a finished turn used, estimated and marked when the provider did not say; settles the budget */
-  usageOf(request: ProviderRequest, turn: ModelTurn): Usage;
+  /** A promise only where a budget is set. @throws {CancelError} `budget` when it does not allow the call */
+  next(
+    turn: { readonly messages: readonly Message[]; readonly first: boolean; readonly last: boolean },
+  ): FittedRequest | Promise<FittedRequest>;
+  /** What a finished turn used; settles the budget. A promise, estimated and marked, only where the provider did not say */
+  usageOf(request: ProviderRequest, turn: ModelTurn): Usage | Promise<Usage>;
+  /** undefined where no budget is set */
+  readonly account: TokenAccount | undefined;
 }
-
-/** Output the window must leave room for when the client names no limit: a quarter of it, 4096 tokens at most. */
-const MAX_RESERVED_OUTPUT = 4096;
 
 /** A tool of the client hides one of the agent with the same name; without tools of the agent every call is the client's. */
 export function createModelRequests(run: AgentRun): ModelRequests {
-  const budget = run.limits.tokensPerRun > 0 ? createTokenBudget(run.limits.tokensPerRun) : undefined;
+  const { contextWindowTokens } = run.limits;
+  const account = run.budget === undefined
+    ? undefined
+    : createTokenAccount({ budget: run.budget, contextWindowTokens, signal: run.signal });
   const isClients = (name: string) => run.clientTools.some((tool) => tool.name === name);
   const own = run.agentTools.length === 0 ? NO_TOOLS : run.agentTools.filter((tool) => !isClients(tool.name));
   const tools: readonly ToolDeclaration[] = own.length === 0
@@ -58,17 +63,20 @@ export function createModelRequests(run: AgentRun): ModelRequests {
         parallelToolCalls: last ? undefined : run.parallelToolCalls,
         parameters: run.parameters,
       };
-      const window = run.limits.contextWindowTokens;
-      const fitted = window > 0 ? fitRequest(request, window) : { request, shortened: 0, dropped: 0 };
-      if (budget === undefined) return fitted;
-      const bytes = inputBytes(fitted.request.messages, fitted.request.tools);
-      return { ...fitted, request: { ...fitted.request, parameters: budget.reserve(bytes, run.parameters) } };
+      const fitted = contextWindowTokens > 0
+        ? fitRequest(request, contextWindowTokens)
+        : { request, shortened: 0, dropped: 0 };
+      return account === undefined
+        ? fitted
+        : account.open(fitted.request).then((opened) => ({ ...fitted, request: opened }));
     },
     usageOf(request, turn) {
-      const usage = turn.finish()?.usage ?? estimateUsage(request, turn);
-      budget?.settle(usage);
+      const usage = turn.finish()?.usage;
+      if (usage === undefined) return settled(estimateUsage(request, turn), account);
+      account?.settle(usage.total_tokens);
       return usage;
     },
+    account,
   };
 }
 
@@ -81,14 +89,32 @@ function toDeclaration(tool: Tool): ToolDeclaration {
 
 function fitRequest(request: ProviderRequest, window: number): FittedRequest {
   const { messages, tools, parameters } = request;
-  const asked = parameters.max_completion_tokens ?? parameters.max_tokens ?? MAX_RESERVED_OUTPUT;
-  const output = Math.min(asked, Math.ceil(window / 4));
+  const output = Math.min(outputLimit(parameters, window), Math.ceil(window / 4));
   const fitted = fitContext(messages, window - output - toTokens(inputBytes([], tools)));
   return { ...fitted, request: { ...request, messages: fitted.messages } };
 }
 
-function estimateUsage(request: ProviderRequest, turn: ModelTurn): Usage {
-  const prompt = toTokens(inputBytes(request.messages, request.tools));
-  const completion = turn.estimate();
-  return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion, estimated: true };
+async function settled(estimating: Promise<Usage>, account: TokenAccount | undefined): Promise<Usage> {
+  const usage = await estimating;
+  account?.settle(usage.total_tokens);
+  return usage;
+}
+
+async function estimateUsage(request: ProviderRequest, turn: ModelTurn): Promise<Usage> {
+  const counter = await loadTokenCounter(request.model);
+  const prompt = counter === undefined
+    ? toTokens(inputBytes(request.messages, request.tools))
+    : countInput(request, counter);
+  const completion = turn.estimate(counter ?? countBytes);
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    estimated: true,
+    estimated_by: counter === undefined ? "bytes" : "tokenizer",
+  };
+}
+
+function countBytes(text: string): number {
+  return toTokens(Buffer.byteLength(text));
 }

@@ -3,6 +3,7 @@ import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { EventStamp } from "./event_stamp.ts";
+import type { TokenCounter } from "./token_counter.ts";
 
 /** One tool call of a turn, under an id of ours: the vendor's may be missing or repeated. */
 export interface TurnCall {
@@ -35,8 +36,8 @@ export interface ModelTurn {
   readonly calls: readonly TurnCall[];
   /** undefined until the provider's `finish` */
   finish(): TurnFinish | undefined;
-  /** Bytes/4 of all that was said, for a provider that reports no usage */
-  estimate(): number;
+  /** Tokens of all that was said, for a provider that reports no usage */
+  estimate(count: TokenCounter): number;
   /** The turn as a message of the history; `calls` may be left out of it. undefined when nothing was said at all */
   message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage | undefined;
 }
@@ -54,7 +55,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
   let clientCalls = 0;
   let text = "";
   let refusal = "";
-  let reasoning = 0;
+  let reasoning = "";
   let opaque: unknown;
   let finish: TurnFinish | undefined;
 
@@ -82,7 +83,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
             break;
           }
           case "reasoning_delta":
-            reasoning += event.delta.length;
+            reasoning += event.delta;
             into.push({ seq: stamp.next(), time, type: "reasoning_delta", delta: event.delta });
             delta = true;
             break;
@@ -133,10 +134,12 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
     finish() {
       return finish;
     },
-    estimate() {
-      let bytes = Buffer.byteLength(text) + Buffer.byteLength(refusal) + reasoning;
-      for (const call of calls) bytes += Buffer.byteLength(call.name) + Buffer.byteLength(call.arguments);
-      return Math.ceil(bytes / 4);
+    estimate(count) {
+      const called = calls.map((call) => `${call.name} ${call.arguments}`);
+      return [text, refusal, reasoning, ...called].reduce(
+        (tokens, part) => part === "" ? tokens : tokens + count(part),
+        0,
+      );
     },
     message({ provider, calls: withCalls }) {
       const toolCalls = withCalls ? calls.map(toToolCall) : [];

@@ -9,7 +9,7 @@ import { callTools } from "./call_tools.ts";
 import { createEventQueue } from "./event_queue.ts";
 import { createEventStamp } from "./event_stamp.ts";
 import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
-import { createModelRequests, type FittedRequest } from "./model_request.ts";
+import { createModelRequests, type FittedRequest, type ModelRequests } from "./model_request.ts";
 import { createModelTurn, type ModelTurn } from "./model_turn.ts";
 import { createRunEnd, toTerminal } from "./run_end.ts";
 
@@ -42,15 +42,19 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
   let head: AgentEvent[] = [];
   let spoken = false;
   let turn: ModelTurn | undefined;
+  /** Whether the provider has answered the running turn with anything */
+  let answered = false;
+  let requests: ModelRequests | undefined;
   let toolWork: Promise<unknown> | undefined;
 
   try {
     const begun = run.begin();
     const messages = [...(begun instanceof Promise ? await begun : begun)];
-    const requests = createModelRequests(run);
+    requests = createModelRequests(run);
+    const { callPrefix, offersTools, ownerOf } = requests;
     let guard: LoopGuard | undefined;
     const call = { signal, requestId: run.requestId, whole: run.whole };
-    const newCallId = () => run.random.id(requests.callPrefix);
+    const newCallId = () => run.random.id(callPrefix);
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";
@@ -65,13 +69,16 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     });
 
     for (let number = 1;; number++) {
-      const last = requests.offersTools && (number > limits.maxIterations || callsLeft < 1);
-      const fitted = requests.next({ messages, first: number === 1, last });
+      const last = offersTools && (number > limits.maxIterations || callsLeft < 1);
+      const next = requests.next({ messages, first: number === 1, last });
+      const fitted = next instanceof Promise ? await next : next;
+      answered = false;
       keep({ seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number });
       if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
-      turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : requests.ownerOf });
+      turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : ownerOf });
 
       for await (const batch of run.provider.stream(fitted.request, call)) {
+        answered = true;
         if (batch.length === 0) {
           // The provider has begun to answer: what fails from here on fails in the middle of a reply
           spoken = true;
@@ -92,7 +99,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const finish = turn.finish();
       if (finish === undefined) throw brokenReply(run.provider.name);
 
-      const turnUsage = requests.usageOf(fitted.request, turn);
+      const used = requests.usageOf(fitted.request, turn);
+      const turnUsage = used instanceof Promise ? await used : used;
       usage = addUsage(usage, turnUsage);
       const text = turn.text();
       if (text !== "") separator = text.endsWith("\n") ? "" : "\n\n";
@@ -165,6 +173,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     }
   } catch (error) {
     if (end.ended()) throw error;
+    requests?.account?.broken(error instanceof ProviderError && !answered && error.code !== "provider_timeout");
     keepPartial(run, turn, added);
     if (error instanceof ProviderError && !spoken) {
       await end.end(toTerminal(error, run), { added, refused: error });
@@ -175,6 +184,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     if (!end.ended()) {
       // The reader left at a yield
       run.abort(new CancelError("client_gone"));
+      requests?.account?.broken(false);
       await toolWork?.catch(() => {});
       keepPartial(run, turn, added);
       await end.end(toTerminal(cancelError(signal), run), { added });

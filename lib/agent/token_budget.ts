@@ -1,40 +1,75 @@
 import { CancelError } from "../base/cancel.ts";
-import type { Usage } from "../base/records/usage.ts";
-import type { ModelParameters } from "../providers/provider.ts";
 
-/** The tokens one run may use. */
-export interface TokenBudget {
-  /**
-   * Reserves for one model call: its input in bytes (one token is at least one byte) and the output that is left.
-   * @returns the parameters with the output limit that must be sent
-   * @throws {CancelError} `budget` when the input alone does not fit
-   */
-  reserve(inputBytes: number, parameters: ModelParameters): ModelParameters;
-  /** Replaces the reservation by what was used */
-  settle(usage: Usage): void;
+/** What one model call may need at most. */
+export interface TokenNeed {
+  /** Upper bound of its input: bytes, as one token is at least one byte */
+  readonly input: number;
+  /** Output wished for; at least 1 of it must be there */
+  readonly output: number;
+  readonly signal: AbortSignal;
 }
 
-/** @param tokensPerRun above 0 */
-export function createTokenBudget(tokensPerRun: number): TokenBudget {
-  let used = 0;
+/** Tokens set aside for one call. What is neither settled nor released stays spent: it may have been used. */
+export interface TokenReservation {
+  /** The output that was granted, 1 at least: the limit that must be sent with the call */
+  readonly output: number;
+  /** Replaces the reservation by what was used; once */
+  settle(usedTokens: number): void;
+  /** The call broke off, and how much it used is unknown: all of the reservation counts as used; once */
+  forfeit(): void;
+}
+
+/** Tokens that may be used, by one run or by many. */
+export interface TokenBudget {
+  /** @throws {CancelError} `budget` when the input and one token of output do not fit; that of the signal when it aborts first */
+  reserve(need: TokenNeed): Promise<TokenReservation>;
+}
+
+export interface RunBudgetOptions {
+  readonly tokensPerRun: number;
+  /** Used before: a resumed run goes on counting */
+  readonly used: number;
+  /** What it counts in as well: the parent's, or the day's */
+  readonly within: TokenBudget | undefined;
+}
+
+/** Output that is set aside where the client names no limit: a bound every common model takes. */
+export const DEFAULT_OUTPUT_TOKENS = 4096;
+
+/** The budget of one run. */
+export function createRunBudget({ tokensPerRun, used, within }: RunBudgetOptions): TokenBudget {
+  let left = tokensPerRun - used;
   return {
-    reserve(inputBytes, parameters) {
-      const left = tokensPerRun - used - inputBytes;
-      if (left < 1) {
-        throw new CancelError(
-          "budget",
-          `The run was ended: its budget of ${tokensPerRun} tokens has ${
-            Math.max(0, tokensPerRun - used)
-          } left, and the next call may ` +
-            `need ${inputBytes}; raise tokens_per_run in [budget]`,
-        );
+    async reserve({ input, output, signal }) {
+      if (left <= input) throw exceeded(tokensPerRun, left, input);
+      const granted = Math.min(output, left - input);
+      // Taken before the wait for the other, which may be long: runs below this one reserve at the same time
+      const own = input + granted;
+      left -= own;
+      try {
+        const outer = await within?.reserve({ input, output: granted, signal });
+        return {
+          output: outer?.output ?? granted,
+          settle(usedTokens) {
+            left += own - usedTokens;
+            outer?.settle(usedTokens);
+          },
+          forfeit: () => outer?.forfeit(),
+        };
+      } catch (error) {
+        left += own;
+        throw error;
       }
-      const { max_completion_tokens: completion, max_tokens: plain } = parameters;
-      if (completion !== undefined) return { ...parameters, max_completion_tokens: Math.min(completion, left) };
-      return { ...parameters, max_tokens: Math.min(plain ?? left, left) };
-    },
-    settle(usage) {
-      used += usage.total_tokens;
     },
   };
+}
+
+function exceeded(tokensPerRun: number, left: number, input: number): CancelError {
+  return new CancelError(
+    "budget",
+    `The run was ended: of its budget of ${tokensPerRun} tokens ${
+      Math.max(0, left)
+    } are left, and the next call may need ` +
+      `${input + 1}; raise tokens_per_run in [budget]`,
+  );
 }

@@ -8,6 +8,7 @@ import {
 } from "../base/records/message.ts";
 import type { ModelParameters, ProviderRequest } from "./provider.ts";
 import { isRecord } from "./json_reading.ts";
+import { thinkingTokens } from "./thinking_tokens.ts";
 
 /** A Messages request and the names of the parameters that the vendor has nothing for. */
 export interface AnthropicRequest {
@@ -23,7 +24,6 @@ interface Turn {
 
 /** The vendor requires a limit */
 const DEFAULT_MAX_TOKENS = 8_192;
-const THINKING_TOKENS: Readonly<Record<string, number>> = { low: 2_048, medium: 8_192, high: 16_384, xhigh: 32_768 };
 const UNKNOWN: readonly (keyof ModelParameters)[] = [
   "seed",
   "presence_penalty",
@@ -43,8 +43,8 @@ export function toAnthropicRequest(request: ProviderRequest, provider: string): 
   const system = messages.flatMap((message) =>
     message.role === "system" || message.role === "developer" ? [textOf(message.content)] : []
   );
-  const thinking = THINKING_TOKENS[parameters.reasoning_effort ?? ""];
-  const budget = thinking !== undefined && mayThink(messages, provider) ? thinking : 0;
+  const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
+  const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
   const stop = typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop;
   const user = parameters.user ?? parameters.metadata?.["user_id"];
   const body = {

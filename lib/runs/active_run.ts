@@ -1,3 +1,4 @@
+import type { TokenBudget } from "../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../base/cancel.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
@@ -15,6 +16,8 @@ export interface ActiveRun {
   /** 0 for the run a person started, 1 for its children, and so on */
   readonly depth: number;
   readonly durable: boolean;
+  /** What its model calls count in; undefined where no budget is set */
+  readonly budget: TokenBudget | undefined;
   readonly signal: AbortSignal;
   readonly abort: (error: CancelError) => void;
   /** Whether it waits for a person */

@@ -16,7 +16,9 @@ import { createActiveRuns } from "./active_runs.ts";
 import type { ApprovableRun } from "./ask_person.ts";
 import { createRunState } from "./apply_event.ts";
 import { assembleMessages } from "./assemble_messages.ts";
+import { budgetOf } from "./budget_of.ts";
 import { createConversations } from "./conversations.ts";
+import { createDayBudget } from "./day_budget.ts";
 import { denyUnattended } from "./deny_unattended.ts";
 import { pruneRuns } from "./prune_runs.ts";
 import { recoverRuns } from "./recover_runs.ts";
@@ -38,6 +40,8 @@ export interface SupervisorOptions {
   readonly tools: ToolDoor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
+  /** Shared by all runs; 0: no limit. Default 0 */
+  readonly tokensPerDay?: () => number;
   /** Days an ended run is kept; 0 for ever. Default 0 */
   readonly retentionDays?: () => number;
   /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
@@ -63,6 +67,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const queue = createRunQueue(options.limits);
   const time = createIsoTime(clock);
   const active = createActiveRuns<ActiveRun>();
+  const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
   const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
   metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", active.size);
   let draining = false;
@@ -93,6 +98,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         providers,
         tools,
       });
+      if (day.isSet() && request.call === undefined) await day.check();
       const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
       const parentId = request.parentId ?? null;
       const parent = parentId === null ? undefined : active.find(parentId);
@@ -122,6 +128,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         conversationId,
         depth,
         durable: request.durable,
+        budget: request.call === undefined ? budgetOf({ limits, used: 0, parent: parent?.budget, day }) : parent?.budget,
         hadEffect: false,
         refused: undefined,
         abort: (error) => controller.abort(error),
@@ -177,6 +184,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         parallelToolCalls: request.parallelToolCalls,
         parameters: request.parameters,
         limits,
+        budget: request.call === undefined ? entry.budget : undefined,
         signal: controller.signal,
         abort: entry.abort,
         tools,

@@ -41,10 +41,11 @@ describe("a turn of text", () => {
   });
 
   test("estimates the usage of a provider that reports none, and marks it", async () => {
-    const { runs } = supervised([{ text: "12345678", usage: null }]);
+    const { runs } = supervised([{ text: "Hello, how are you?", usage: null }]);
     const { usage } = only(await readAll(await runs.start(ask("Hi"))), "done");
     assert.equal(usage.estimated, true);
-    assert.equal(usage.completion_tokens, 2);
+    assert.equal(usage.estimated_by, "tokenizer");
+    assert.equal(usage.completion_tokens, 6);
     assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens);
   });
 

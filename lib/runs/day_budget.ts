@@ -1,0 +1,226 @@
+import * as v from "valibot";
+import type { TokenBudget, TokenNeed, TokenReservation } from "../agent/token_budget.ts";
+import { CancelError, cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { HttpError } from "../base/errors.ts";
+import type { Store } from "../storage/store.ts";
+
+/** `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (DESIGN.md section 7 "Budgets"). */
+export interface DayBudget extends TokenBudget {
+  /** Whether a limit is set now */
+  isSet(): boolean;
+  /** @throws {HttpError} 429 `rate_limited` when the day's tokens are used up, with the seconds until the next day */
+  check(): Promise<void>;
+}
+
+export interface DayBudgetOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** Tokens of one day in UTC, read at each reservation; 0: no limit */
+  readonly tokensPerDay: () => number;
+}
+
+const COLLECTION = "budget_days";
+const DAY_MS = 24 * 60 * 60 * 1000;
+/** How long a call waits for tokens that other calls have set aside: shorter than a stream is held back for its status. */
+const MAX_WAIT_MS = 5_000;
+
+const daySchema = v.object({
+  v: v.literal(1),
+  /** Used, and set aside for calls that have not been settled */
+  tokens: v.number(),
+});
+
+interface Waiting {
+  readonly need: TokenNeed;
+  readonly grant: (output: number, key: string) => void;
+  readonly refuse: (error: Error) => void;
+  late: boolean;
+}
+
+/** The day's record as it is in the store. */
+interface Day {
+  readonly key: string;
+  readonly version: number;
+  readonly tokens: number;
+}
+
+/**
+ * Every reservation is on disk before its call begins, and is given back in part when the call is settled: what a crash leaves
+ * unsettled stays spent. Reservations that come while one is written share the next write. One that does not fit waits for those
+ * at work, 5 s at most, and is refused when it still does not fit.
+ */
+export function createDayBudget({ store, clock, tokensPerDay }: DayBudgetOptions): DayBudget {
+  const waiting = new Set<Waiting>();
+  let day: Day | undefined;
+  let loading: Promise<Day> | undefined;
+  let heldOn = "";
+  /** Set aside by this process and not settled yet, of that day */
+  let held = 0;
+  /** Given back, and not written yet */
+  let refund = 0;
+  let writing = false;
+  /** Something came up since the last decision began */
+  let due = false;
+
+  const load = (): Day | Promise<Day> => {
+    const key = new Date(clock.now()).toISOString().slice(0, 10);
+    return day?.key === key ? day : loading ??= read(key).finally(() => (loading = undefined));
+  };
+  const read = async (key: string): Promise<Day> => {
+    const stored = await store.get(COLLECTION, key);
+    await forgetOtherDays(store, key);
+    if (heldOn !== key) [heldOn, held, refund] = [key, 0, 0];
+    return day = {
+      key,
+      version: stored?.version ?? 0,
+      tokens: stored === undefined ? 0 : v.parse(daySchema, stored.body).tokens,
+    };
+  };
+  /** Decides on everything that waits and writes the outcome at once. @returns whether something was decided */
+  const decide = async (): Promise<boolean> => {
+    const today = await load();
+    const limit = tokensPerDay();
+    const back = refund;
+    let tokens = today.tokens - back;
+    const granted: { readonly entry: Waiting; readonly output: number }[] = [];
+    for (const entry of waiting) {
+      const { input, output } = entry.need;
+      const left = limit - tokens;
+      if (left > input || limit === 0) {
+        const given = limit === 0 ? output : Math.min(output, left - input);
+        tokens += input + given;
+        granted.push({ entry, output: given });
+      } else if (entry.late || input >= limit || held + granted.length === 0) {
+        waiting.delete(entry);
+        entry.refuse(exceeded({ limit, left, held, input, until: untilTomorrow(clock.now()) }));
+      }
+    }
+    if (granted.length === 0 && back === 0) return false;
+    const body = { v: 1, tokens };
+    if (!await store.putIfVersion(COLLECTION, today.key, today.version, body)) {
+      // Another gateway on this store wrote first
+      day = undefined;
+      return true;
+    }
+    day = { key: today.key, version: today.version + 1, tokens };
+    refund -= back;
+    for (const { entry, output } of granted) {
+      const reserved = entry.need.input + output;
+      if (waiting.delete(entry)) {
+        held += reserved;
+        entry.grant(output, today.key);
+      } else refund += reserved; // whoever asked has gone meanwhile
+    }
+    return true;
+  };
+  const write = async () => {
+    due = true;
+    if (writing) return;
+    writing = true;
+    try {
+      while (due) {
+        due = false;
+        while (await decide());
+      }
+    } catch (error) {
+      for (const entry of waiting) entry.refuse(error as Error); // the store throws Errors
+      waiting.clear();
+    } finally {
+      writing = false;
+    }
+  };
+  const toReservation = (output: number, need: TokenNeed, key: string): TokenReservation => {
+    const reserved = need.input + output;
+    const end = (unused: number) => {
+      // What was set aside yesterday is of no use to anybody today
+      if (heldOn !== key) return;
+      held -= reserved;
+      refund += unused;
+      void write();
+    };
+    return { output, settle: (usedTokens) => end(reserved - usedTokens), forfeit: () => end(0) };
+  };
+
+  return {
+    isSet: () => tokensPerDay() > 0,
+    async check() {
+      const { tokens } = await load();
+      const limit = tokensPerDay();
+      const left = limit - (tokens - refund - held);
+      if (limit === 0 || left > 0) return;
+      const until = untilTomorrow(clock.now());
+      const { message } = exceeded({ limit, left, held: 0, input: 0, until });
+      throw new HttpError("rate_limited", message, {
+        status: 429,
+        type: "rate_limit_error",
+        headers: { "retry-after": String(until), "x-should-retry": "false" },
+      });
+    },
+    async reserve(need) {
+      if (tokensPerDay() === 0) return UNLIMITED(need.output);
+      const { signal } = need;
+      if (signal.aborted) throw cancelError(signal);
+      const { promise, resolve, reject } = Promise.withResolvers<TokenReservation>();
+      const entry: Waiting = {
+        need,
+        grant: (output, key) => resolve(toReservation(output, need, key)),
+        refuse: reject,
+        late: false,
+      };
+      const onAbort = () => {
+        if (waiting.delete(entry)) reject(cancelError(signal));
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      const timer = clock.after(MAX_WAIT_MS, () => {
+        entry.late = true;
+        void write();
+      });
+      waiting.add(entry);
+      void write();
+      try {
+        return await promise;
+      } finally {
+        timer.clear();
+        signal.removeEventListener("abort", onAbort);
+      }
+    },
+  };
+}
+
+const UNLIMITED = (output: number): TokenReservation => ({ output, settle() {}, forfeit() {} });
+
+function untilTomorrow(now: number): number {
+  return Math.ceil((DAY_MS - now % DAY_MS) / 1000);
+}
+
+interface Exceeded {
+  readonly limit: number;
+  readonly left: number;
+  readonly held: number;
+  readonly input: number;
+  /** Seconds */
+  readonly until: number;
+}
+
+function exceeded({ limit, left, held, input, until }: Exceeded): CancelError {
+  const need = input === 0 ? "" : `, and the call may need ${input + 1}`;
+  const others = held === 0 ? "" : ` (${held} more are set aside for calls at work)`;
+  const hours = Math.floor(until / 3600);
+  const wait = hours > 0 ? `${hours} h` : `${Math.ceil(until / 60)} min`;
+  return new CancelError(
+    "budget",
+    `Cannot ask the model: of the day's budget of ${limit} tokens ${
+      Math.max(0, left)
+    } are left${others}${need}; raise ` +
+      `tokens_per_day in [budget], or wait ${wait} for the next day (UTC)`,
+  );
+}
+
+/** One record is enough: what earlier days used is nobody's limit any more. */
+async function forgetOtherDays(store: Store, key: string): Promise<void> {
+  const old = (await store.scan(COLLECTION, { limit: 100 })).filter((stored) => stored.key < key);
+  if (old.length > 0) {
+    await store.batch(old.map((stored) => ({ op: "delete", collection: COLLECTION, key: stored.key })));
+  }
+}

@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { createSeededRandom } from "../support/seeded_random.ts";
+
+interface PricedBody {
+  readonly messages: readonly unknown[];
+  readonly tools?: readonly unknown[];
+  readonly max_tokens?: number;
+  readonly stream: boolean;
+}
+
+/** A model that charges: one token for each byte of its input, and as much output as it may say. */
+interface Priced extends FakeServer {
+  readonly charged: () => number;
+  readonly calls: () => number;
+}
+
+/** @param outputOf the share of the allowed output that is used */
+async function startPriced(outputOf: (allowed: number) => number): Promise<Priced> {
+  let charged = 0;
+  let calls = 0;
+  const random = createSeededRandom(7);
+  const server = await startFakeServer(({ json }, response) => {
+    const { messages, tools, max_tokens, stream } = json as PricedBody;
+    if (max_tokens === undefined || max_tokens < 1) return void response.writeHead(400).end("no limit");
+    const prompt = Buffer.byteLength(JSON.stringify(messages)) + Buffer.byteLength(JSON.stringify(tools ?? []));
+    const completion = outputOf(max_tokens);
+    charged += prompt + completion;
+    calls++;
+    const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+    const [delay = 0] = random.bytes(1);
+    setTimeout(() => {
+      const choice = stream
+        ? { index: 0, delta: { role: "assistant", content: "ok" }, finish_reason: "stop" }
+        : { index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" };
+      const reply = { id: "c", object: "chat.completion", model: "priced", choices: [choice], usage };
+      response.writeHead(200, { "content-type": stream ? "text/event-stream" : "application/json" });
+      response.end(stream ? `data: ${JSON.stringify(reply)}\n\ndata: [DONE]\n\n` : JSON.stringify(reply));
+    }, delay / 8);
+  });
+  return { ...server, connections: 0, charged: () => charged, calls: () => calls };
+}
+
+const configOf = (origin: string, budget: Readonly<Record<string, number>>) => ({
+  provider: { kind: "openai_compatible", base_url: `${origin}/v1`, model: "priced" },
+  gateway: { rate_limit_max: 0 },
+  budget,
+});
+
+/** The ways in, in turn. */
+function ask(gateway: RunningGateway, i: number): Promise<Response> {
+  const messages = [{ role: "user", content: `Question ${i} ${"x".repeat(i * 7 % 200)}` }];
+  switch (i % 4) {
+    case 0:
+      return gateway.call("/v1/chat/completions", { headers: { "x-postern-tools": "none" }, body: { messages } });
+    case 1:
+      return gateway.call("/v1/chat/completions", {
+        headers: { "x-postern-tools": "none" },
+        body: { messages, stream: true, max_tokens: 50 },
+      });
+    case 2:
+      return gateway.call("/v1/chat/completions", {
+        headers: { "x-postern-tools": "none", "idempotency-key": `key-${i}` },
+        body: { messages },
+      });
+    default:
+      return gateway.call("/api/chat", { body: { message: `Question ${i}` } });
+  }
+}
+
+for (const [name, share] of [["all it may", 1], ["a tenth of what it may", 0.1]] as const) {
+  test(`200 runs at once against a model that says ${name} overshoot tokens_per_day by zero`, async () => {
+    const limit = 200_000;
+    const priced = await startPriced((allowed) => Math.ceil(allowed * share));
+    try {
+      await withRunningGateway({ config: configOf(priced.origin, { tokens_per_day: limit }) }, async (gateway) => {
+        const replies = await Promise.all(Array.from({ length: 200 }, (_, i) => ask(gateway, i)));
+        const bodies = await Promise.all(replies.map((reply) => reply.text()));
+        const statuses = replies.map(({ status }) => status);
+        assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
+        assert.equal(statuses.filter((status) => status === 200).length, priced.calls());
+        assert.ok(statuses.every((status) => status === 200 || status === 429), statuses.join());
+        const refused = statuses.indexOf(429);
+        if (refused >= 0) {
+          const { error } = JSON.parse(bodies[refused] ?? "");
+          assert.deepEqual([error.code, error.type], ["rate_limited", "rate_limit_error"]);
+          assert.match(error.message, /tokens_per_day in \[budget\]/);
+          assert.equal(replies[refused]?.headers.get("x-should-retry"), "false");
+        }
+        // Nothing is lost either: what was not used can be used later
+        const [day] = await gateway.services.store.scan("budget_days", { limit: 1 });
+        assert.equal((day?.body as { tokens: number }).tokens, priced.charged());
+        assert.ok(share < 1 || priced.charged() > limit * 0.9, `${priced.charged()} of ${limit}`);
+      });
+    } finally {
+      await priced.close();
+    }
+  });
+}
+
+test("the day's budget is kept over a restart, and its refusal says when it ends", async () => {
+  const priced = await startPriced((allowed) => allowed);
+  try {
+    const config = configOf(priced.origin, { tokens_per_day: 6000 });
+    await withRunningGateway({ config }, async (first) => {
+      assert.equal((await ask(first, 0)).status, 200);
+      const charged = priced.charged();
+      assert.ok(charged > 4000 && charged < 6000);
+      const { dataDir, workspace } = first;
+      await first.drain(0);
+      await first.services.close();
+      await withRunningGateway({ config, dataDir, workspace }, async (second) => {
+        assert.equal((await ask(second, 4)).status, 200);
+        assert.ok(priced.charged() > 5900 && priced.charged() <= 6000, String(priced.charged()));
+        const refused = await ask(second, 8);
+        assert.equal(refused.status, 429);
+        assert.match(await refused.text(), /wait \d+ (h|min) for the next day \(UTC\)/);
+        assert.equal(priced.calls(), 2);
+      });
+    });
+  } finally {
+    await priced.close();
+  }
+});
