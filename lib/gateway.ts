@@ -3,6 +3,8 @@ import { createPairing } from "./access/create_pairing.ts";
 import { createTickets } from "./access/create_tickets.ts";
 import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
+import { createCron } from "./automation/cron/create_cron.ts";
+import type { Cron } from "./automation/cron/cron.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
@@ -69,6 +71,7 @@ export interface Services {
   readonly audit: Audit;
   readonly approvals: Approvals;
   readonly tools: ToolDoor;
+  readonly cron: Cron;
   readonly conversations: ConversationArchive;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
@@ -184,7 +187,18 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       const killed = await processes.killLeftovers();
       if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
     }
-    const tools = createToolDoor({
+    let supervisor: RunSupervisor | undefined;
+    const cron = createCron({
+      store,
+      clock,
+      random,
+      log,
+      settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
+      runs: () => supervisor,
+      isLive: tokens.isLive,
+      tools: () => tools,
+    });
+    const tools: ToolDoor = createToolDoor({
       tools: BUILTIN_TOOLS,
       services: {
         files: createFiles({ clock, home, ownPaths }),
@@ -201,6 +215,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         workers,
         git: createGit({ processes, home, ownPaths }),
         urls: createUrlPolicy(),
+        schedules: cron,
       },
       config,
       workspaceRoot,
@@ -216,7 +231,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const agent = options.agent === false || config().provider.kind === "none"
       ? undefined
       : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
-    if (agent !== undefined) closing.push(() => agent.providers.close());
+    if (agent !== undefined) {
+      closing.push(() => agent.providers.close(), () => cron.stop());
+      supervisor = agent.runs;
+      cron.start().catch((error) => log.error("Schedules could not be started", { error }));
+    }
     let draining = false;
     return {
       version,
@@ -232,6 +251,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       audit,
       approvals,
       tools,
+      cron,
       conversations: createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false }),
       agent,
       startedAt: clock.now(),
@@ -243,6 +263,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       },
       async drain(graceMs) {
         draining = true;
+        await cron.stop();
         await agent?.runs.drain(graceMs);
       },
       close,

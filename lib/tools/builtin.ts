@@ -18,6 +18,13 @@ import { taskPlan } from "./memory/task_plan.ts";
 import { processTool } from "./process/process_tool.ts";
 import { shell } from "./process/shell.ts";
 import type { Tool } from "./runtime/tool.ts";
+import { cronAdd } from "./schedule/cron_add.ts";
+import { cronList } from "./schedule/cron_list.ts";
+import { cronPause } from "./schedule/cron_pause.ts";
+import { cronRemove } from "./schedule/cron_remove.ts";
+import { cronResume } from "./schedule/cron_resume.ts";
+import { cronUpdate } from "./schedule/cron_update.ts";
+import { schedule } from "./schedule/schedule.ts";
 
 /** Every built-in tool, by family. */
 export const BUILTIN_TOOLS: readonly Tool[] = [
@@ -38,6 +45,13 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   shell,
   processTool,
   gitOperations,
+  cronAdd,
+  cronList,
+  cronUpdate,
+  cronPause,
+  cronResume,
+  cronRemove,
+  schedule,
   agentsIpc,
   modelRoutingConfig,
 ];

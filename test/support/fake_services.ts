@@ -3,6 +3,7 @@ import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createCron } from "../../lib/automation/cron/create_cron.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
@@ -60,6 +61,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const metrics = createMetrics();
   const store = createMemoryStore();
   const audit = createFakeAudit(store);
+  const tools = options.tools ?? createFakeTools();
   let config = withGateway({ ...GATEWAY, ...options.gateway });
   let state: GatewayState = "ok";
   return {
@@ -85,7 +87,17 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tickets: createFakeTickets(),
     audit,
     approvals: createApprovals({ store, clock, random, log, metrics, audit: audit.append }),
-    tools: options.tools ?? createFakeTools(),
+    tools,
+    cron: createCron({
+      store,
+      clock,
+      random,
+      log,
+      settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100 }),
+      runs: () => options.agent?.runs,
+      isLive: () => true,
+      tools: () => tools,
+    }),
     conversations: createConversationArchive({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,

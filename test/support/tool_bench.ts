@@ -2,10 +2,11 @@ import { systemClock } from "../../lib/base/clock.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
-import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { createMailbox } from "../../lib/memory/mailbox.ts";
+import { createCron } from "../../lib/automation/cron/create_cron.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -37,6 +38,7 @@ export interface ConfigChanges {
   readonly enable_git?: boolean;
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
+  readonly cron?: Partial<Config["cron"]>;
 }
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
@@ -88,7 +90,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     marker: options.marker ?? "test",
     redact: redactor.part,
   });
-  const door = createToolDoor({
+  const door: ToolDoor = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,
     services: {
       files: createFiles({
@@ -110,6 +112,16 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
       workers: createWorkers({ maxWorkers: 2 }),
       git: createGit({ processes, home: options.home ?? "/home/nobody", ownPaths: [] }),
       urls: createUrlPolicy(options.lookup === undefined ? {} : { lookup: options.lookup }),
+      schedules: createCron({
+        store,
+        clock,
+        random: createSeededRandom(),
+        log: SILENT,
+        settings: () => ({ ...config.cron, maxTasks: config.cron.max_tasks }),
+        runs: () => undefined,
+        isLive: () => true,
+        tools: () => door,
+      }),
     },
     config: () => config,
     workspaceRoot: options.root,
@@ -161,6 +173,7 @@ function changed(changes: ConfigChanges): Config {
     ...config,
     autonomy: { ...config.autonomy, ...autonomy },
     url_access: { ...config.url_access, ...url_access },
+    cron: { ...config.cron, ...changes.cron },
     security: {
       ...config.security,
       enable_git: changes.enable_git ?? config.security.enable_git,

@@ -118,7 +118,7 @@ for (const tool of BUILTIN_TOOLS) {
 }
 
 /** What the default configuration has off. */
-const ON: ConfigChanges = { write_file: { enabled: true }, enable_git: true };
+const ON: ConfigChanges = { write_file: { enabled: true }, enable_git: true, cron: { enabled: true } };
 
 const FILES = { "notes.txt": "the gate\n", "src/a.ts": "a\n", "secrets/x": "x\n" };
 

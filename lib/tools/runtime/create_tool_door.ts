@@ -96,6 +96,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         callId: request.callId,
         conversationId: request.conversationId ?? null,
         caller: request.caller,
+        allowed: request.allowed,
         depth: request.depth,
         signal,
         direct: request.direct ?? false,

@@ -70,6 +70,8 @@ export interface ToolContext {
   /** null outside a conversation */
   readonly conversationId: string | null;
   readonly caller: Caller;
+  /** Patterns of the tools that exist for the caller; undefined: all enabled ones */
+  readonly allowed?: readonly string[] | undefined;
   /** 0 for the run a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
   readonly signal: AbortSignal;

@@ -7,6 +7,7 @@ import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
+import type { Schedules } from "../schedule/schedules.ts";
 
 /** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
@@ -19,5 +20,6 @@ export interface ToolServices {
   readonly workers: Workers;
   readonly git: Git;
   readonly urls: UrlPolicy;
+  readonly schedules: Schedules;
 }
 export type ServiceName = keyof ToolServices;

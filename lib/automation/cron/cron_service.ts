@@ -1,0 +1,347 @@
+import type { Clock } from "../../base/clock.ts";
+import { HttpError, ToolError } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { RunSupervisor } from "../../runs/run_request.ts";
+import type { Store, Stored } from "../../storage/store.ts";
+import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
+import type { Cron } from "./cron.ts";
+import { type FireOptions, fireSchedule, firingDeletes, forgetOldFirings } from "./fire_schedule.ts";
+import { firingTimes, isTimezone, toTiming } from "./firing_times.ts";
+import { createKeyedTurns } from "./keyed_turns.ts";
+import { parseSchedule as parseText } from "./parse_schedule.ts";
+import {
+  DONE_SCHEDULES,
+  FIRINGS,
+  firingsOf,
+  parseFiring,
+  parseSchedule,
+  type ScheduleRecord,
+  SCHEDULES,
+  type Timing,
+} from "./schedule_record.ts";
+import { toFiring, toSchedule } from "./schedule_views.ts";
+import { checkWork } from "./scheduled_work.ts";
+import { createScheduler } from "./scheduler.ts";
+import { startRun } from "./start_run.ts";
+
+/** What `[cron]` says. */
+export interface CronSettings {
+  readonly enabled: boolean;
+  /** IANA name; empty: the machine's */
+  readonly timezone: string;
+  readonly maxTasks: number;
+}
+
+export interface CronOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly settings: () => CronSettings;
+  /** undefined: there is no agent, or not yet */
+  readonly runs: () => RunSupervisor | undefined;
+  /** Whether a token still counts */
+  readonly isLive: (tokenId: string | null) => boolean;
+  readonly tools: () => Pick<ToolDoor, "explain" | "shown">;
+}
+
+const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+const PAGE = 200;
+const DONE_SHOWN = 20;
+/** Turns of what counts all schedules; no id is empty */
+const ALL = "";
+
+/** The schedules over a store. One gateway owns a store's schedules. */
+export function createCronService(options: CronOptions): Cron {
+  const { store, clock, random, log } = options;
+  const turns = createKeyedTurns();
+  const view = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };
+  const firing: FireOptions = { store, clock, log, runs: options.runs, isLive: options.isLive };
+  const scheduler = createScheduler({
+    clock,
+    log,
+    fire: (id, isLast) => turns(id, () => fireSchedule(id, { ...firing, isLast })),
+    async realign(ids) {
+      for (const id of ids) await turns(id, async () => await realignOne(await find(id)));
+    },
+  });
+
+  const find = async (id: string): Promise<Found | undefined> => {
+    const stored = SCHEDULE_ID.test(id) ? await store.get(SCHEDULES, id) : undefined;
+    return stored === undefined ? undefined : { record: parseSchedule(stored.body), version: stored.version };
+  };
+
+  const write = async ({ record, version }: Found, changes: Partial<ScheduleRecord>): Promise<ScheduleRecord> => {
+    const next = { ...record, ...changes, seen_at: clock.now() };
+    const written = await store.batch([{ op: "putIf", collection: SCHEDULES, key: record.id, version, body: next }]);
+    if (!written) throw new ToolError("conflict", `Cannot change "${record.id}": it was changed by others; try again`);
+    scheduler.set(record.id, next.next_at ?? undefined);
+    return next;
+  };
+
+  /** Sets the next time of a schedule whose own may lie behind a clock that was turned back. */
+  const realignOne = async (found: Found | undefined): Promise<void> => {
+    if (found === undefined || found.record.next_at === null) return;
+    const { record } = found;
+    const next = firingTimes(record.timing, record.timezone).next(clock.now());
+    if (next !== undefined && next < (record.next_at ?? next)) await write(found, { next_at: next });
+  };
+
+  /** Changes one schedule in its turn. @throws {ToolError} `not_found` */
+  const change = (id: string, what: string, to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined) =>
+    turns(id, async () => {
+      const found = await find(id);
+      if (found === undefined) throw await unknown(id, what);
+      const changes = to(found.record);
+      return await toSchedule(changes === undefined ? found.record : await write(found, changes), view);
+    });
+
+  const unknown = async (id: string, what: string): Promise<ToolError> => {
+    const isDone = SCHEDULE_ID.test(id) && await store.get(DONE_SCHEDULES, id) !== undefined;
+    const why = isDone ? "it was a one-time task and has fired; make a new one" : "cron_list shows the ids there are";
+    return new ToolError("not_found", `Cannot ${what} ${JSON.stringify(id.slice(0, 64))}: ${why}`);
+  };
+
+  const zoneOf = (given: string | undefined): string => {
+    const zone = given ?? options.settings().timezone;
+    if (zone === "") return Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if (isTimezone(zone)) return zone;
+    const shown = JSON.stringify(zone.slice(0, 64));
+    throw new ToolError(
+      "invalid_input",
+      `Cannot use the "timezone" ${shown}: it must be an IANA name, as Europe/Zurich`,
+    );
+  };
+
+  const toTimes = (schedule: string, timezone: string): Timing =>
+    toTiming(parseText(schedule), { given: schedule, timezone, now: clock.now() });
+
+  const nextOf = (timing: Timing, timezone: string) => firingTimes(timing, timezone).next(clock.now()) ?? null;
+
+  async function* pagesOf(collection: string): AsyncGenerator<readonly Stored[]> {
+    let after: string | undefined;
+    for (;;) {
+      const page = await store.scan(collection, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+      yield page;
+      if (page.length < PAGE) return;
+      after = page.at(-1)?.key;
+    }
+  }
+
+  return {
+    add: ({ id = random.id("task_"), schedule, timezone, ...work }, by) =>
+      turns(ALL, () =>
+        turns(id, async () => {
+          if (!SCHEDULE_ID.test(id)) {
+            throw new ToolError(
+              "invalid_input",
+              'Cannot use this "id": it must be 1-64 letters, digits, ".", "_" or "-", a letter or digit first',
+            );
+          }
+          const { maxTasks } = options.settings();
+          if (await find(id) !== undefined) {
+            throw new ToolError("conflict", `Cannot add "${id}": there is one with this id; cron_update changes it`);
+          }
+          if (await store.count(SCHEDULES) >= maxTasks) {
+            const reason = `there are ${maxTasks} already, as [cron] max_tasks allows; remove one with cron_remove`;
+            throw new ToolError("too_many_schedules", `Cannot add "${id}": ${reason}`);
+          }
+          const checked = checkWork(work, { tools: options.tools(), allowed: by.tools });
+          const zone = zoneOf(timezone);
+          const timing = toTimes(schedule, zone);
+          const now = clock.now();
+          const record: ScheduleRecord = {
+            v: 1,
+            id,
+            state: "active",
+            schedule: schedule.trim(),
+            timing,
+            timezone: zone,
+            ...checked,
+            ...toMaker(by),
+            next_at: nextOf(timing, zone),
+            created_at: now,
+            updated_at: now,
+            seen_at: now,
+            last: null,
+            last_run_id: null,
+          };
+          await store.batch([
+            { op: "insert", collection: SCHEDULES, key: id, body: record },
+            { op: "delete", collection: DONE_SCHEDULES, key: id },
+          ]);
+          scheduler.set(id, record.next_at ?? undefined);
+          return await toSchedule(record, view);
+        })),
+
+    update: (id, { schedule, timezone, ...work }, by) =>
+      change(id, "update", (record) => {
+        const works = Object.values(work).some((value) => value !== undefined);
+        if (schedule === undefined && timezone === undefined && !works) {
+          throw new ToolError("invalid_input", `Cannot update "${id}": give what is to change`);
+        }
+        const zone = timezone === undefined ? record.timezone : zoneOf(timezone);
+        const isRetimed = schedule !== undefined || (timezone !== undefined && record.timing.kind === "cron");
+        const timing = isRetimed ? toTimes(schedule ?? record.schedule, zone) : record.timing;
+        const earlier = { prompt: record.prompt ?? undefined, ...record.call };
+        const given = !works
+          ? earlier
+          : work.prompt === undefined && work.tool === undefined
+          ? { ...record.call, input: work.input }
+          : work;
+        return {
+          schedule: schedule?.trim() ?? record.schedule,
+          timing,
+          timezone: zone,
+          ...checkWork(given, { tools: options.tools(), allowed: by.tools }),
+          ...toMaker(by),
+          next_at: record.state === "active" ? nextOf(timing, zone) : null,
+          updated_at: clock.now(),
+        };
+      }),
+
+    remove: (id) =>
+      turns(id, async () => {
+        const isThere = await find(id) !== undefined;
+        const isDone = SCHEDULE_ID.test(id) && await store.get(DONE_SCHEDULES, id) !== undefined;
+        if (!isThere && !isDone) throw await unknown(id, "remove");
+        await store.batch([
+          { op: "delete", collection: SCHEDULES, key: id },
+          { op: "delete", collection: DONE_SCHEDULES, key: id },
+          ...await firingDeletes(store, id),
+        ]);
+        scheduler.set(id, undefined);
+      }),
+
+    pause: (id) =>
+      change(
+        id,
+        "pause",
+        ({ state }) => (state === "paused" ? undefined : { state: "paused", next_at: null, updated_at: clock.now() }),
+      ),
+
+    resume: (id) =>
+      change(id, "resume", ({ state, timing, timezone }) => {
+        if (state === "active") return undefined;
+        const next = nextOf(timing, timezone);
+        if (next === null) {
+          const reason = "its time passed while it was paused; cron_update gives it another";
+          throw new ToolError("conflict", `Cannot resume "${id}": ${reason}`);
+        }
+        return { state: "active", next_at: next, updated_at: clock.now() };
+      }),
+
+    async list() {
+      const all: ScheduleRecord[] = [];
+      for await (const page of pagesOf(SCHEDULES)) all.push(...page.map(({ body }) => parseSchedule(body)));
+      const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
+      all.push(...done.map(({ body }) => parseSchedule(body)));
+      return await Promise.all(all.map((record) => toSchedule(record, view)));
+    },
+
+    async get(id) {
+      if (!SCHEDULE_ID.test(id)) return undefined;
+      const stored = await store.get(SCHEDULES, id) ?? await store.get(DONE_SCHEDULES, id);
+      return stored === undefined ? undefined : await toSchedule(parseSchedule(stored.body), view);
+    },
+
+    async page({ state, limit, after }) {
+      const schedules: ScheduleRecord[] = [];
+      for (let last = after;;) {
+        const page = await store.scan(state === "done" ? DONE_SCHEDULES : SCHEDULES, {
+          order: "created",
+          reverse: true,
+          limit: PAGE,
+          ...(last === undefined ? {} : { after: last }),
+        });
+        const fitting = page.map(({ body }) => parseSchedule(body)).filter((record) =>
+          state === undefined || record.state === state
+        );
+        schedules.push(...fitting);
+        last = page.at(-1)?.key;
+        if (page.length === PAGE && schedules.length <= limit) continue;
+        const shown = await Promise.all(schedules.slice(0, limit).map((record) => toSchedule(record, view)));
+        return { schedules: shown, hasMore: schedules.length > limit };
+      }
+    },
+
+    async history(id, { limit, after }) {
+      if (await this.get(id) === undefined) return undefined;
+      const prefix = firingsOf(id);
+      const page = await store.scan(FIRINGS, {
+        prefix,
+        reverse: true,
+        limit: Math.min(limit + 1, 1000),
+        ...(after === undefined ? {} : { after: `${prefix}${after}` }),
+      });
+      const firings = await Promise.all(page.slice(0, limit).map(({ body }) => toFiring(parseFiring(body), view)));
+      return { firings, hasMore: page.length > limit };
+    },
+
+    run: (id, by) =>
+      turns(id, async () => {
+        const found = await find(id);
+        if (found === undefined) throw await toHttp(unknown(id, "run"));
+        if (!options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
+        const now = clock.now();
+        const fired = await startRun(
+          found.record,
+          { time: now, at: now, trigger: "manual", by, isLast: false },
+          firing,
+        );
+        if (fired === undefined) {
+          throw new HttpError("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
+            status: 503,
+            type: "api_error",
+            headers: { "retry-after": "5" },
+          });
+        }
+        if (fired.status !== "started") throw refused(id, lowered(fired.reason ?? "it could not be started"));
+        await write(found, { last: fired, last_run_id: fired.run_id });
+        await forgetOldFirings(store, id);
+        return await toFiring(fired, view);
+      }),
+
+    async start() {
+      if (!options.settings().enabled) return;
+      const now = clock.now();
+      for await (const page of pagesOf(SCHEDULES)) {
+        for (const { body } of page) {
+          const { id, next_at, seen_at } = parseSchedule(body);
+          if (next_at === null) continue;
+          scheduler.set(id, next_at);
+          if (seen_at > now) await turns(id, async () => await realignOne(await find(id)));
+        }
+      }
+      scheduler.start();
+    },
+
+    stop: scheduler.stop,
+  };
+}
+
+interface Found {
+  readonly record: ScheduleRecord;
+  readonly version: number;
+}
+
+function toMaker({ caller, tools }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools"> {
+  return {
+    caller: { token_id: caller.tokenId, scopes: [...caller.scopes] },
+    tools: tools === undefined ? null : [...tools],
+  };
+}
+
+function refused(id: string, reason: string): HttpError {
+  return new HttpError("conflict", `Cannot run "${id}": ${reason}`, { status: 409, type: "invalid_request_error" });
+}
+
+async function toHttp(error: Promise<ToolError>): Promise<HttpError> {
+  return new HttpError("not_found", (await error).message, { status: 404, type: "invalid_request_error" });
+}
+
+function lowered(sentence: string): string {
+  return `${sentence.charAt(0).toLowerCase()}${sentence.slice(1)}`;
+}

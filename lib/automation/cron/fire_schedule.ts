@@ -1,0 +1,150 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
+import { type FiringTimes, firingTimes } from "./firing_times.ts";
+import {
+  DONE_SCHEDULES,
+  firingKey,
+  type FiringRecord,
+  FIRINGS,
+  firingsOf,
+  parseFiring,
+  parseSchedule,
+  type ScheduleRecord,
+  SCHEDULES,
+} from "./schedule_record.ts";
+import { startRun, type StartRunOptions } from "./start_run.ts";
+
+export interface FireOptions extends StartRunOptions {
+  readonly clock: Clock;
+}
+
+/** `settled`: dealt with, and due again at `nextAt` (undefined: not any more). `later`: to be tried again. */
+export type Fired = { readonly kind: "settled"; readonly nextAt: number | undefined } | { readonly kind: "later" };
+
+/** Missed firings of one schedule that are counted; of more it is only said that there were more */
+const MAX_COUNTED = 100;
+const PAGE = 20;
+
+/**
+ * Fires a schedule that is due: one run for its last time up to now; earlier ones, of a downtime, are recorded as missed.
+ *
+ * What a crash left between the acceptance of a run and its note in the schedule is found by the firing, and noted now.
+ * @param isLast a firing that cannot be started now fails, instead of being tried again
+ */
+export async function fireSchedule(
+  id: string,
+  { isLast, ...options }: FireOptions & { readonly isLast: boolean },
+): Promise<Fired> {
+  const { store, clock } = options;
+  const stored = await store.get(SCHEDULES, id);
+  if (stored === undefined) return { kind: "settled", nextAt: undefined };
+  const record = parseSchedule(stored.body);
+  const now = clock.now();
+  const due = record.next_at;
+  if (due === null || due > now) return { kind: "settled", nextAt: due ?? undefined };
+  const times = firingTimes(record.timing, record.timezone);
+  const occasion = { time: Math.max(due, times.latest(now) ?? due), at: now, trigger: "schedule", isLast } as const;
+  const firing = await firedBefore(store, { id, due, now }) ?? await startRun(record, occasion, options);
+  if (firing === undefined) return { kind: "later" };
+  const nextAt = times.next(firing.time);
+  const missed = missedBefore(firing, { due, now, times });
+  const next: ScheduleRecord = {
+    ...record,
+    state: nextAt === undefined ? "done" : record.state,
+    next_at: nextAt ?? null,
+    seen_at: now,
+    last: firing,
+    last_run_id: firing.run_id ?? record.last_run_id,
+  };
+  const written = await store.batch([
+    ...(firing.status === "started" ? [] : [noted(firing)]),
+    ...(missed === undefined ? [] : [noted(missed)]),
+    { op: "putIf", collection: SCHEDULES, key: id, version: stored.version, body: next },
+    ...(nextAt === undefined ? moveAway(next) : []),
+  ]);
+  // Another writer changed it: what was started is found by its firing
+  if (!written) return { kind: "later" };
+  await forgetOldFirings(store, id);
+  if (nextAt === undefined) await forgetOldDone(store);
+  return { kind: "settled", nextAt };
+}
+
+/** The newest firing of the schedule itself between two times. */
+async function firedBefore(
+  store: Store,
+  { id, due, now }: { readonly id: string; readonly due: number; readonly now: number },
+): Promise<FiringRecord | undefined> {
+  const prefix = firingsOf(id);
+  for (let after = `${firingKey({ schedule_id: id, time: now, trigger: "schedule" })}~`;;) {
+    const page = await store.scan(FIRINGS, { prefix, reverse: true, after, limit: PAGE });
+    for (const { key, body } of page) {
+      const firing = parseFiring(body);
+      if (firing.time < due) return undefined;
+      // A missed one stands at the time of the first: its last one fired, or is to fire
+      if (firing.trigger === "schedule" && firing.status !== "missed") return firing;
+      after = key;
+    }
+    if (page.length < PAGE) return undefined;
+  }
+}
+
+function missedBefore(
+  firing: FiringRecord,
+  { due, now, times }: { readonly due: number; readonly now: number; readonly times: FiringTimes },
+): FiringRecord | undefined {
+  if (firing.time <= due) return undefined;
+  let count = 1;
+  let until = due;
+  for (let next = times.next(due); next !== undefined && next < firing.time; next = times.next(next)) {
+    until = next;
+    if (++count > MAX_COUNTED) break;
+  }
+  const whole = count <= MAX_COUNTED;
+  return {
+    ...firing,
+    time: due,
+    at: now,
+    status: "missed",
+    run_id: null,
+    reason: `The gateway was not at work then; made up for by the firing of ${new Date(firing.time).toISOString()}`,
+    missed_count: whole ? count : null,
+    missed_until: whole ? until : (times.latest(firing.time - 1) ?? until),
+  };
+}
+
+function noted(firing: FiringRecord): Write {
+  return { op: "put", collection: FIRINGS, key: firingKey(firing), body: firing };
+}
+
+function moveAway(record: ScheduleRecord): readonly Write[] {
+  const { id: key } = record;
+  return [
+    { op: "delete", collection: SCHEDULES, key },
+    { op: "delete", collection: DONE_SCHEDULES, key },
+    { op: "insert", collection: DONE_SCHEDULES, key, body: record },
+  ];
+}
+
+/** Keeps the newest firings of a schedule. */
+export async function forgetOldFirings(store: Store, id: string): Promise<void> {
+  const prefix = firingsOf(id);
+  const over = await store.count(FIRINGS, prefix) - SCHEDULE_LIMITS.history;
+  if (over <= 0) return;
+  const oldest = await store.scan(FIRINGS, { prefix, limit: over });
+  await store.batch(oldest.map(({ key }) => ({ op: "delete", collection: FIRINGS, key })));
+}
+
+async function forgetOldDone(store: Store): Promise<void> {
+  const over = await store.count(DONE_SCHEDULES) - SCHEDULE_LIMITS.done;
+  if (over <= 0) return;
+  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: over })) {
+    await store.batch([{ op: "delete", collection: DONE_SCHEDULES, key }, ...await firingDeletes(store, key)]);
+  }
+}
+
+/** The writes that forget every firing of a schedule. */
+export async function firingDeletes(store: Store, id: string): Promise<readonly Write[]> {
+  const all = await store.scan(FIRINGS, { prefix: firingsOf(id), limit: 1000 });
+  return all.map(({ key }) => ({ op: "delete", collection: FIRINGS, key }));
+}

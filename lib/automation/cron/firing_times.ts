@@ -1,0 +1,122 @@
+import { Cron } from "croner";
+import { type ParsedSchedule, unusable } from "./parse_schedule.ts";
+import type { Timing } from "./schedule_record.ts";
+
+/** When something fires: a timing in its zone. Times are milliseconds since the epoch. */
+export interface FiringTimes {
+  /** The first time after `now`; undefined: there is none any more */
+  next(now: number): number | undefined;
+  /** The last time up to `now`; undefined: there was none */
+  latest(now: number): number | undefined;
+}
+
+/**
+ * The times of a timing.
+ *
+ * Daylight saving, for fields without `*` and steps in minute and hour (`30 2 * * *`, `0 2,14 * * *`): a time that is skipped fires once,
+ * at the first moment after the gap; one that occurs twice fires the first time alone. Other fields (`0 * * * *`, every 15 minutes) follow
+ * the clock on the wall: what is skipped does not fire, what occurs twice fires twice, so that an hourly schedule fires each real hour.
+ * An interval is the same number of seconds on every day.
+ * @throws {TypeError} for an expression or a zone that was not checked before
+ */
+export function firingTimes(timing: Timing, timezone: string): FiringTimes {
+  switch (timing.kind) {
+    case "cron":
+      return cronTimes(timing.expression, timezone);
+    case "interval":
+      return {
+        next: (now) =>
+          timing.from + Math.max(1, Math.floor((now - timing.from) / timing.every_ms) + 1) * timing.every_ms,
+        latest(now) {
+          const count = Math.floor((now - timing.from) / timing.every_ms);
+          return count < 1 ? undefined : timing.from + count * timing.every_ms;
+        },
+      };
+    case "once":
+      return {
+        next: (now) => (timing.at > now ? timing.at : undefined),
+        latest: (now) => (timing.at <= now ? timing.at : undefined),
+      };
+  }
+}
+
+function cronTimes(expression: string, timezone: string): FiringTimes {
+  // Its own timers are not used: it only reckons
+  const cron = new Cron(expression, { timezone, mode: "5-part", fixedTimeRule: "no-wildcard", paused: true });
+  return {
+    next: (now) => cron.nextRun(new Date(now))?.getTime(),
+    latest: (now) => cron.previousRuns(1, new Date(now + 1))[0]?.getTime(),
+  };
+}
+
+/** Whether the runtime knows this zone: an IANA name, or an offset as `+02:00`. */
+export function isTimezone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Sets what a schedule says into its zone and the present.
+ *
+ * A local time that daylight saving skips is moved on by what was skipped; of one that occurs twice the first is meant.
+ * @param given the text, for the refusal
+ * @throws {ToolError} `invalid_schedule` for a time that has passed, and for what never fires
+ */
+export function toTiming(
+  parsed: ParsedSchedule,
+  { given, timezone, now }: { readonly given: string; readonly timezone: string; readonly now: number },
+): Timing {
+  switch (parsed.kind) {
+    case "cron": {
+      const timing: Timing = { kind: "cron", expression: parsed.expression };
+      if (firingTimes(timing, timezone).next(now) === undefined) {
+        throw unusable(given, "it never fires, since no such day exists", "recurring");
+      }
+      return timing;
+    }
+    case "interval":
+      return { kind: "interval", every_ms: parsed.everyMs, from: now };
+    case "in":
+      return { kind: "once", at: now + parsed.ms };
+    case "at": {
+      const { time } = parsed;
+      const at = time.kind === "instant" ? time.at : toInstant(time.local, timezone) + time.ms;
+      if (at <= now) {
+        throw unusable(given, `that time has passed, and now it is ${zonedTime(now, timezone)}`, "one_time");
+      }
+      return { kind: "once", at };
+    }
+  }
+}
+
+/** @param local `YYYY-MM-DDThh:mm:ss` that was checked */
+function toInstant(local: string, timezone: string): number {
+  const cron = new Cron(local, { timezone, paused: true, allowPast: true });
+  const at = cron.nextRun(new Date(0))?.getTime();
+  // Before 1970: passed, whatever it is
+  return at ?? -1;
+}
+
+/** A time as people of that zone write it: ISO 8601 with the offset, without milliseconds. */
+export function zonedTime(at: number, timezone: string): string {
+  const parts = new Intl.DateTimeFormat("en-US", {
+    timeZone: timezone,
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    hourCycle: "h23",
+    timeZoneName: "longOffset",
+  }).formatToParts(at);
+  const { year, month, day, hour, minute, second, timeZoneName = "" } = Object.fromEntries(
+    parts.map(({ type, value }) => [type, value]),
+  );
+  const offset = timeZoneName.replace("GMT", "") || "+00:00";
+  return `${year}-${month}-${day}T${hour}:${minute}:${second}${offset}`;
+}

@@ -1,0 +1,83 @@
+import * as v from "valibot";
+import { SCOPES } from "../../base/records/caller.ts";
+import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
+
+/**
+ * What schedules persist. Every body carries its version `v`; this is the one place where they are parsed, and where an older version
+ * is brought up to the newest. Times are milliseconds since the epoch.
+ */
+
+/** By schedule id: those that are active or paused. */
+export const SCHEDULES = "schedules";
+/** By schedule id: one-time tasks that fired. */
+export const DONE_SCHEDULES = "done_schedules";
+/** By `<schedule id>/<time>`: at most one firing for each time. */
+export const FIRINGS = "schedule_firings";
+
+const timingSchema = v.variant("kind", [
+  v.object({ kind: v.literal("cron"), expression: v.string() }),
+  /** Each `every_ms` after `from` */
+  v.object({ kind: v.literal("interval"), every_ms: v.number(), from: v.number() }),
+  v.object({ kind: v.literal("once"), at: v.number() }),
+]);
+export type Timing = v.InferOutput<typeof timingSchema>;
+
+const firingSchema = v.object({
+  v: v.literal(1),
+  schedule_id: v.string(),
+  time: v.number(),
+  at: v.number(),
+  trigger: v.picklist(["schedule", "manual"]),
+  status: v.picklist(FIRING_STATUSES),
+  run_id: v.nullable(v.string()),
+  reason: v.nullable(v.string()),
+  missed_count: v.nullable(v.number()),
+  missed_until: v.nullable(v.number()),
+});
+export type FiringRecord = v.InferOutput<typeof firingSchema>;
+
+const scheduleSchema = v.object({
+  v: v.literal(1),
+  id: v.string(),
+  state: v.picklist(SCHEDULE_STATES),
+  schedule: v.string(),
+  timing: timingSchema,
+  timezone: v.string(),
+  prompt: v.nullable(v.string()),
+  call: v.nullable(v.object({ tool: v.string(), input: v.string() })),
+  caller: v.object({ token_id: v.nullable(v.string()), scopes: v.array(v.picklist(SCOPES)) }),
+  /** Patterns of the tools its maker had; null: all that are configured */
+  tools: v.nullable(v.array(v.string())),
+  /** null unless active */
+  next_at: v.nullable(v.number()),
+  created_at: v.number(),
+  updated_at: v.number(),
+  /** The clock at the newest write: one that shows less was turned back since */
+  seen_at: v.number(),
+  last: v.nullable(firingSchema),
+  /** The newest run it started, so that the next does not start beside it */
+  last_run_id: v.nullable(v.string()),
+});
+export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseSchedule(body: unknown): ScheduleRecord {
+  return v.parse(scheduleSchema, body);
+}
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseFiring(body: unknown): FiringRecord {
+  return v.parse(firingSchema, body);
+}
+
+/** What makes a firing unique; in the order of time. */
+export function firingKey(
+  { schedule_id, time, trigger }: Pick<FiringRecord, "schedule_id" | "time" | "trigger">,
+): string {
+  return `${firingsOf(schedule_id)}${new Date(time).toISOString()}${trigger === "manual" ? "/manual" : ""}`;
+}
+
+/** The keys of one schedule's firings begin with this. */
+export function firingsOf(scheduleId: string): string {
+  return `${scheduleId}/`;
+}

@@ -1,0 +1,143 @@
+import { HttpError, ProviderError } from "../../base/errors.ts";
+import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
+import type { Run } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
+import type { Store } from "../../storage/store.ts";
+import { firingKey, type FiringRecord, FIRINGS, parseFiring, type ScheduleRecord } from "./schedule_record.ts";
+
+export interface StartRunOptions {
+  readonly store: Store;
+  readonly runs: () => RunSupervisor | undefined;
+  readonly log: Logger;
+  /** Whether a token still counts */
+  readonly isLive: (tokenId: string | null) => boolean;
+}
+
+/** When a schedule fires, and by whose word. */
+export interface Occasion {
+  readonly time: number;
+  readonly at: number;
+  readonly trigger: "schedule" | "manual";
+  /** Who asked for it; undefined: the schedule itself */
+  readonly by?: Caller | undefined;
+  /** The firing fails, where it could be tried again otherwise */
+  readonly isLast: boolean;
+}
+
+/** The control file's token is the person at this machine; it has another one at each start, and none where nothing listens. */
+const CONTROL_TOKEN = "control";
+
+/**
+ * Starts the run of one firing, at most once for its time: the firing is recorded in the transaction that accepts the run.
+ *
+ * It is skipped while the run before is queued, at work or waits for a person; one that needs review does not hold it up.
+ * @returns the firing; only one that `started` is recorded yet. undefined: it can be tried again later
+ */
+export async function startRun(
+  record: ScheduleRecord,
+  occasion: Occasion,
+  { store, runs, log, isLive }: StartRunOptions,
+): Promise<FiringRecord | undefined> {
+  const supervisor = runs();
+  const { caller, id } = record;
+  const firing = (more: Partial<FiringRecord>): FiringRecord => ({ ...blank(id, occasion), ...more });
+  if (supervisor === undefined) {
+    return firing({ status: "failed", reason: "There is no agent: [provider] kind is none" });
+  }
+  if (caller.token_id !== CONTROL_TOKEN && !isLive(caller.token_id)) {
+    const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
+    return firing({ status: "failed", reason });
+  }
+  const before = record.last_run_id === null ? undefined : await supervisor.get(record.last_run_id);
+  if (before !== undefined && isAtWork(before)) {
+    return firing({
+      status: "skipped",
+      reason: `The run of the firing before is still at work: ${before.id} (${before.status})`,
+    });
+  }
+  const claim = (runId: string) => {
+    const body = firing({ status: "started", run_id: runId });
+    return { op: "insert", collection: FIRINGS, key: firingKey(body), body } as const;
+  };
+  try {
+    const run = await supervisor.start({ ...toRequest(record, occasion), claim });
+    return firing({ status: "started", run_id: run.id });
+  } catch (error) {
+    // The claim tells whether it was accepted, by an earlier try or by this one before it was told so
+    const stored = await store.get(FIRINGS, firingKey(firing({})));
+    if (stored !== undefined) return parseFiring(stored.body);
+    if (isShutdown(error)) return undefined;
+    if (canWait(error) && !occasion.isLast) {
+      log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
+      return undefined;
+    }
+    log.error("A schedule could not fire", { schedule_id: id, error });
+    return firing({ status: "failed", reason: reasonOf(error) });
+  }
+}
+
+function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecord {
+  return {
+    v: 1,
+    schedule_id: scheduleId,
+    time,
+    at,
+    trigger,
+    status: "failed",
+    run_id: null,
+    reason: null,
+    missed_count: null,
+    missed_until: null,
+  };
+}
+
+function toRequest({ id, schedule, prompt, call, caller, tools }: ScheduleRecord, occasion: Occasion): RunRequest {
+  const { by, time } = occasion;
+  const when = new Date(time).toISOString();
+  return {
+    kind: "cron",
+    messages: [{ role: "user", content: prompt ?? "" }],
+    caller: by === undefined
+      ? { via: "cron", tokenId: caller.token_id, scopes: caller.scopes }
+      // Whoever sets off the work of another has no more rights for it than either of them
+      : { via: "cron", tokenId: by.tokenId, scopes: common(by, caller) },
+    durable: true,
+    canApprove: false,
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+    ...(tools === null ? {} : { tools }),
+    ...(call === null ? { instructions: toldBy(id, schedule, when) } : { call }),
+  };
+}
+
+function toldBy(id: string, schedule: string, when: string): string {
+  return `You were started by the schedule "${id}" (${schedule}), due at ${when}. Nobody reads along: do what the message says and ` +
+    "report what came of it, without asking back.";
+}
+
+function common(by: Caller, maker: ScheduleRecord["caller"]): Caller["scopes"] {
+  return SCOPES.filter((scope) => hasScope(by.scopes, scope) && hasScope(maker.scopes, scope));
+}
+
+function isAtWork({ status }: Run): boolean {
+  return status === "queued" || status === "running" || status === "waiting_for_approval";
+}
+
+/** The next start goes on with it. */
+function isShutdown(error: unknown): boolean {
+  return error instanceof HttpError && error.code === "shutting_down";
+}
+
+/** Whether the same may work in a moment: the queue is full, or the store could not be written. */
+function canWait(error: unknown): boolean {
+  if (error instanceof HttpError) return error.code === "overloaded";
+  return !(error instanceof ProviderError);
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof HttpError || error instanceof ProviderError
+    ? error.message
+    : "Cannot start the run: an internal error, which the gateway's log names";
+}

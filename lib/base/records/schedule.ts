@@ -1,0 +1,66 @@
+import * as v from "valibot";
+import { runStatusSchema } from "./run.ts";
+
+const time = v.string();
+
+/** `active` fires; `paused` does not, and is not caught up; `done`: a one-time task that fired. */
+export const SCHEDULE_STATES = ["active", "paused", "done"] as const;
+
+/**
+ * What became of a firing: its run was `started`; it was `skipped`, since the run before was still at work; `missed`, since no gateway
+ * ran at its time; `failed`, since its run could not be started.
+ */
+export const FIRING_STATUSES = ["started", "skipped", "missed", "failed"] as const;
+
+/** One firing of a schedule, as `/v1/schedules/:id/history` shows it. Times are ISO 8601. */
+export const firingSchema = v.object({
+  /** Unique within the schedule; later ones are greater */
+  id: v.string(),
+  object: v.literal("schedule_firing"),
+  schedule_id: v.string(),
+  /** When it was due */
+  time,
+  /** When it was dealt with: later than `time` after a downtime */
+  at: time,
+  /** `manual`: a person asked for it */
+  trigger: v.picklist(["schedule", "manual"]),
+  status: v.picklist(FIRING_STATUSES),
+  run_id: v.nullable(v.string()),
+  /** Why it was skipped, missed or failed */
+  reason: v.nullable(v.string()),
+  /** Of a missed one: how many firings in a row this record stands for, and the time of the last; null where there are more than were counted */
+  missed_count: v.nullable(v.number()),
+  missed_until: v.nullable(time),
+  /** Of the run, as it is now; null where there is none any more */
+  run_status: v.nullable(runStatusSchema),
+  run_error: v.nullable(v.object({ code: v.string(), message: v.string() })),
+});
+export type Firing = v.InferOutput<typeof firingSchema>;
+
+/** A schedule as tools, `/v1/schedules` and `postern cron` show it. Times are ISO 8601. */
+export const scheduleSchema = v.object({
+  id: v.string(),
+  object: v.literal("schedule"),
+  state: v.picklist(SCHEDULE_STATES),
+  /** `cron`: by the calendar; `interval`: evenly spaced, counted from when it was made; `once`: one time */
+  kind: v.picklist(["cron", "interval", "once"]),
+  /** As it was given */
+  schedule: v.string(),
+  /** The five fields it means; null unless `kind` is `cron` */
+  cron: v.nullable(v.string()),
+  /** IANA name, or an offset */
+  timezone: v.string(),
+  /** What the agent is told when it fires; null where a tool is called */
+  prompt: v.nullable(v.string()),
+  /** The tool that is called, with its input as text; known secrets in it are masked */
+  tool: v.nullable(v.string()),
+  input: v.nullable(v.string()),
+  /** null while it does not fire */
+  next_at: v.nullable(time),
+  created_at: time,
+  updated_at: time,
+  /** Id of the token whose rights its runs have; null without one */
+  created_by: v.nullable(v.string()),
+  last: v.nullable(firingSchema),
+});
+export type Schedule = v.InferOutput<typeof scheduleSchema>;

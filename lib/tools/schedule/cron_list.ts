@@ -1,0 +1,26 @@
+import * as v from "valibot";
+import { SCHEDULE_STATES } from "../../base/records/schedule.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { CRON_ENABLED } from "./schedule_fields.ts";
+import { describeSchedule } from "./schedule_output.ts";
+
+/** `cron_list`: all schedules, and the newest one-time tasks that fired. */
+export const cronList = defineTool({
+  name: "cron_list",
+  description: "Lists the schedules: when each fires, what it does, and what became of its last firing",
+  access: "read",
+  ...CRON_ENABLED,
+  needs: ["schedules"],
+  input: v.strictObject({
+    state: v.optional(v.pipe(v.picklist(SCHEDULE_STATES), v.description("Only those in this state. Default: all"))),
+  }),
+  async run({ state }, { services }) {
+    const all = await services.schedules.list();
+    const schedules = state === undefined ? all : all.filter((schedule) => schedule.state === state);
+    return {
+      output: schedules.length === 0 ? "There is no such schedule" : schedules.map(describeSchedule).join("\n"),
+      isError: false,
+      data: { schedules },
+    };
+  },
+});

@@ -1,0 +1,18 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { CRON_ENABLED, idField } from "./schedule_fields.ts";
+import { scheduleResult } from "./schedule_output.ts";
+
+/** `cron_pause`: it does not fire until it is resumed. */
+export const cronPause = defineTool({
+  name: "cron_pause",
+  description: "Pauses a schedule until cron_resume; what it would have fired meanwhile is not made up for",
+  access: "state",
+  ...CRON_ENABLED,
+  needs: ["schedules"],
+  input: v.strictObject({ id: idField }),
+  textField: "id",
+  async run({ id }, { services }) {
+    return scheduleResult("Paused", await services.schedules.pause(id));
+  },
+});

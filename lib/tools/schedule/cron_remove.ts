@@ -1,0 +1,18 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { CRON_ENABLED, idField } from "./schedule_fields.ts";
+
+/** `cron_remove`: forgets a schedule with its history. */
+export const cronRemove = defineTool({
+  name: "cron_remove",
+  description: "Removes a schedule with its history; a run it started goes on",
+  access: "state",
+  ...CRON_ENABLED,
+  needs: ["schedules"],
+  input: v.strictObject({ id: idField }),
+  textField: "id",
+  async run({ id }, { services }) {
+    await services.schedules.remove(id);
+    return { output: `Removed "${id}"`, isError: false, data: { id } };
+  },
+});

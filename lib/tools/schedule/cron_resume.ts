@@ -1,0 +1,18 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { CRON_ENABLED, idField } from "./schedule_fields.ts";
+import { scheduleResult } from "./schedule_output.ts";
+
+/** `cron_resume`: a paused schedule fires again, from its next time on. */
+export const cronResume = defineTool({
+  name: "cron_resume",
+  description: "Resumes a paused schedule from its next time on",
+  access: "state",
+  ...CRON_ENABLED,
+  needs: ["schedules"],
+  input: v.strictObject({ id: idField }),
+  textField: "id",
+  async run({ id }, { services }) {
+    return scheduleResult("Resumed", await services.schedules.resume(id));
+  },
+});
