@@ -4,6 +4,7 @@ import type { Random } from "../base/random.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
+import { createWaiters } from "../base/waiters.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
 import {
@@ -19,7 +20,6 @@ import { createApprovalRules, ruleOf } from "./approval_rules.ts";
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
 import { asksAlways } from "./decision.ts";
-import { createWaiters } from "./waiters.ts";
 
 export interface CreateApprovalsOptions {
   readonly store: Store;

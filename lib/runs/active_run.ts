@@ -6,7 +6,6 @@ import { isTerminal } from "../base/records/agent_event.ts";
 import type { Run } from "../base/records/run.ts";
 import type { RunRecorder } from "./run_recorder.ts";
 import type { RunHandle } from "./run_request.ts";
-import type { RunStore } from "./run_store.ts";
 
 /** A run at work, or waiting for its turn. */
 export interface ActiveRun {
@@ -16,6 +15,8 @@ export interface ActiveRun {
   /** 0 for the run a person started, 1 for its children, and so on */
   readonly depth: number;
   readonly durable: boolean;
+  /** undefined for a run that can have nothing to record */
+  readonly recorder: RunRecorder | undefined;
   /** What its model calls count in; undefined where no budget is set */
   readonly budget: TokenBudget | undefined;
   readonly signal: AbortSignal;
@@ -96,66 +97,45 @@ export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly Ag
   }
 }
 
-/** Handle of durable work: it goes on by itself, and readers follow the journal and what is not in it yet. */
-export interface DurableHandle extends RunHandle {
-  /** To be called when the recorder has news */
-  readonly changed: () => void;
-}
-
 export interface DurableOptions {
   readonly events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
-  readonly recorder: RunRecorder;
-  readonly runs: RunStore;
+  /** The run's events from the first on */
+  readonly follow: () => AsyncIterable<readonly AgentEvent[]>;
 }
 
-/** Starts the work at once; it ends whether somebody reads it or not. */
-export function durableHandle(entry: ActiveRun, { events, recorder, runs }: DurableOptions): DurableHandle {
-  let over = false;
-  let terminal: AgentEvent | undefined;
-  let wake = () => {};
+/** Handle of durable work, which is started at once: it goes on by itself to its end, and readers follow it. */
+export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptions): RunHandle {
   const work = async () => {
+    let last: readonly AgentEvent[] = [];
     try {
-      for (let step = await events.next(); step.done !== true; step = await events.next()) terminal = step.value.at(-1);
+      for await (const batch of events) last = batch;
     } catch {
       // The refusal, which the entry keeps for its readers
-    } finally {
-      over = true;
-      wake();
     }
+    return last.at(-1);
   };
-  // The terminal event is shown once the work is over, for only then it is known to be on disk
-  const shown = (batch: readonly AgentEvent[]) => batch.filter((event) => !isTerminal(event));
-  async function* follow(): AsyncGenerator<readonly AgentEvent[], void, undefined> {
-    let seq = 0;
-    for (;;) {
-      const finished = over;
-      if (recorder.durableSeq() > seq) {
-        for await (const batch of runs.replay(entry.id, seq)) {
-          seq = batch.at(-1)?.seq ?? seq;
-          if (shown(batch).length > 0) yield shown(batch);
-        }
-      }
-      const live = recorder.pending(seq);
-      seq = live.at(-1)?.seq ?? seq;
-      if (shown(live).length > 0) yield shown(live);
-      if (finished) {
-        if (entry.refused !== undefined) throw entry.refused;
-        if (terminal !== undefined) yield [terminal];
-        return;
-      }
-      if (over || recorder.durableSeq() > seq || recorder.pending(seq).length > 0) continue;
-      await new Promise<void>((resolve) => (wake = resolve));
-    }
-  }
-  void work();
+  const working = work();
   const { id, model, conversationId } = entry;
   return {
     id,
     model,
     conversationId,
     hadEffect: () => entry.hadEffect,
-    events: follow,
+    async *events() {
+      for await (const batch of follow()) {
+        const isOver = isTerminal(batch.at(-1) ?? { type: "notice" });
+        if (isOver && entry.refused !== undefined) {
+          if (batch.length > 1) yield batch.slice(0, -1);
+          break;
+        }
+        yield batch;
+        if (isOver) return;
+      }
+      // An end that is not in the journal: a refusal, a shutdown, or a journal that cannot be written
+      const terminal = await working;
+      if (entry.refused !== undefined) throw entry.refused;
+      if (terminal !== undefined) yield [terminal];
+    },
     cancel: (reason) => entry.abort(new CancelError(reason)),
-    changed: () => wake(),
   };
 }

@@ -89,11 +89,12 @@ export function createEventPacker(): EventPacker {
   };
 }
 
-/** The events again, each with its own seq and time. Those up to `afterSeq` are left out. */
-export function unpackEvents(packed: PackedEvents, afterSeq = 0): AgentEvent[] {
+/** The events again, each with its own seq and time: those after `afterSeq`, as many as `limit`. Default: all */
+export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinity): AgentEvent[] {
   const events: AgentEvent[] = [];
   let seq = packed.seq;
   for (const block of packed.events) {
+    if (events.length >= limit) break;
     if (block.type === "event") {
       if (seq > afterSeq) events.push(v.parse(agentEventSchema, { ...block.event, seq }));
       seq++;
@@ -101,7 +102,7 @@ export function unpackEvents(packed: PackedEvents, afterSeq = 0): AgentEvent[] {
     }
     let at = 0;
     let time = Date.parse(block.time);
-    for (let i = 0; i < block.cuts.length; i += 2) {
+    for (let i = 0; i < block.cuts.length && events.length < limit; i += 2) {
       // Cuts come in pairs
       const length = block.cuts[i] as number;
       time += block.cuts[i + 1] as number;

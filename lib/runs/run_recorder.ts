@@ -20,9 +20,7 @@ export interface RunRecorder {
   commit(): Promise<void>;
   /** The same with the terminal event, which waits for this, in one transaction with `writes` */
   finish(writes: readonly Write[]): Promise<void>;
-  /** Last seq that can be replayed from the journal */
-  durableSeq(): number;
-  /** Events after `afterSeq` that are not in the journal yet; empty where they do not follow on `afterSeq` */
+  /** The next events after `afterSeq` that need no look into the journal, at most 512; empty where only the journal has what follows */
   pending(afterSeq: number): readonly AgentEvent[];
 }
 
@@ -32,8 +30,18 @@ export interface RecorderOptions {
   /** Made when the run is first written */
   readonly input: () => RunInput;
   /** Told after each write and each recorded array */
-  readonly onChange?: () => void;
+  readonly onChange: () => void;
 }
+
+/**
+ * How far what is shown may be ahead of the journal. A crash loses what was shown and not written; a run that goes on afterwards
+ * leaves this many seqs out, so that none of them is ever used twice and a reader's position stays its own.
+ */
+export const SEQ_WINDOW = 10_000;
+/** Events of one turn that wait for its end; then they are written without it */
+const MAX_UNWRITTEN = SEQ_WINDOW / 2;
+/** The last events as they are, for readers who keep up */
+const RECENT = 512;
 
 export function createRunRecorder(options: RecorderOptions): RunRecorder {
   const { runs } = options;
@@ -42,6 +50,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   let effects: string[] = [];
   let inFlight: PackedEvents | undefined;
   let ending: readonly AgentEvent[] = [];
+  let recent: AgentEvent[] = [];
   let active = false;
   let known = false;
   /** A finished turn is there to be written, with whatever comes next */
@@ -60,7 +69,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     known = true;
     durableSeq += events.count;
     inFlight = undefined;
-    options.onChange?.();
+    options.onChange();
   };
   // One write after the other; after a failure every later one fails the same way
   const inTurn = (step: () => Promise<void>) => {
@@ -69,6 +78,10 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     return tail;
   };
   const commit = () => inTurn(write);
+  const remember = (events: readonly AgentEvent[]) => {
+    recent.push(...events);
+    if (recent.length > 2 * RECENT) recent = recent.slice(-RECENT);
+  };
 
   return {
     record(events) {
@@ -79,8 +92,9 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
         return;
       }
       packer.add(events);
-      options.onChange?.();
-      if (active && (due || isStep(last))) void commit();
+      remember(events);
+      options.onChange();
+      if (active && (due || isStep(last) || packer.count() >= MAX_UNWRITTEN)) void commit();
       due = last.type === "turn_end";
     },
     effect: (callId) => void effects.push(callId),
@@ -96,21 +110,25 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
     },
     commit,
     finish: (writes) =>
-      inTurn(() => {
+      inTurn(async () => {
         packer.add(ending);
-        return write(writes);
+        await write(writes);
+        // The end is shown once it is on disk
+        remember(ending);
       }),
-    durableSeq() {
-      return durableSeq;
-    },
     pending(afterSeq) {
+      const shownTo = durableSeq + SEQ_WINDOW;
+      const first = recent[0]?.seq ?? Infinity;
+      if (afterSeq + 1 >= first) {
+        const from = afterSeq + 1 - first;
+        return recent.slice(from, Math.min(from + RECENT, shownTo + 1 - first));
+      }
+      if (afterSeq < durableSeq) return [];
       const events: AgentEvent[] = [];
       for (const packed of [...(inFlight === undefined ? [] : [inFlight]), packer.peek()]) {
-        if (packed.count > 0 && packed.seq <= afterSeq + events.length + 1) {
-          events.push(...unpackEvents(packed, afterSeq));
-        }
+        if (packed.count > 0) events.push(...unpackEvents(packed, afterSeq, RECENT - events.length));
       }
-      return events;
+      return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
     },
   };
 }

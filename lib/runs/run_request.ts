@@ -85,6 +85,27 @@ export interface RunSupervisor {
   list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
   /** Really stops the work. @returns false when the run is unknown or has ended */
   cancel(id: string, reason: CancelReason): Promise<boolean>;
+  /**
+   * A run's events after `afterSeq`, from the journal and then as they come, ending after the terminal one. Each follower reads at
+   * its own pace and is only woken, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no
+   * position is ambiguous. Ends without a terminal event when `signal` aborts and when a shutdown suspends the run; an end with
+   * needs_review that a person took back is shown as a notice.
+   * @returns undefined for a run that is unknown or of which nothing is kept
+   */
+  follow(
+    id: string,
+    options: { readonly afterSeq: number; readonly signal: AbortSignal },
+  ): Promise<AsyncIterable<readonly AgentEvent[]> | undefined>;
+  /**
+   * The furthest position a follower can have reached: of an ended run its last seq, of one at work as far as may have been shown,
+   * which a crash can put beyond the journal's end. undefined as for `follow`
+   */
+  furthest(id: string): Promise<number | undefined>;
+  /**
+   * Resolves when the run is over: ended, or needs_review. undefined for an unknown run, and for one of which nothing was kept.
+   * @throws {CancelError} when the signal aborts first, or a shutdown suspends the run
+   */
+  ended(id: string, signal: AbortSignal): Promise<Run | undefined>;
   /** Runs at work now */
   active(): number;
   /** Whether a run of this conversation is at work or waits for its turn */

@@ -1,6 +1,6 @@
 import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
-import type { Run, RunStatus } from "../base/records/run.ts";
+import { isAtWork, type Run, type RunStatus } from "../base/records/run.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, type PackedEvents, unpackEvents } from "./pack_events.ts";
@@ -40,8 +40,15 @@ export interface RunStore {
    * @throws {JournalError} when the journal is elsewhere, or cannot be written
    */
   append(runId: string, expectedSeq: number, events: PackedEvents, options?: AppendOptions): Promise<void>;
-  /** The events after `afterSeq`, one array a record */
+  /** The events after `afterSeq`, in order */
   replay(runId: string, afterSeq: number): AsyncGenerator<readonly AgentEvent[], void, undefined>;
+  /** The next events after a place, at most 512; none at the end of the journal. Holds nothing between two calls */
+  read(
+    runId: string,
+    place: JournalPlace,
+  ): Promise<{ readonly events: readonly AgentEvent[]; readonly place: JournalPlace }>;
+  /** Last seq in the journal, 0 for an empty one */
+  lastSeq(runId: string): Promise<number>;
   /** The fold of a run's whole journal, and the ids of effects that were started and not ended */
   fold(
     runId: string,
@@ -52,6 +59,14 @@ export interface RunStore {
   list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
   /** Ids of runs that have not ended, oldest first, at most 1000 after `after` */
   open(after?: string): Promise<readonly string[]>;
+}
+
+/** How far a reader is. */
+export interface JournalPlace {
+  /** Events up to this seq are read */
+  readonly seq: number;
+  /** Records that hold nothing after `seq`, from the first on; 0 when unknown */
+  readonly record: number;
 }
 
 /** The journal could not be written: the run cannot go on. */
@@ -66,6 +81,10 @@ interface Head {
 }
 
 const PAGE = 100;
+/** Events a reader gets at once: what stays in memory for each one that is slow */
+const MAX_READ = 512;
+/** Parsed records kept, for many readers of one run */
+const MAX_PARSED = 8;
 
 /** The journal over a store. Heads of runs at work are kept in memory, so that an append reads nothing. */
 export function createRunStore(store: Store): RunStore {
@@ -85,6 +104,34 @@ export function createRunStore(store: Store): RunStore {
       if (page.length < PAGE) return;
     }
   }
+  const parsed = new Map<string, JournalRecord>();
+  /** One record; those read last stay parsed. They never change */
+  const recordAt = async (runId: string, number: number): Promise<JournalRecord | undefined> => {
+    const key = `${runId}/${number}`;
+    const known = parsed.get(key);
+    if (known !== undefined) return known;
+    const [stored] = await store.read(journalOf(runId), { afterSeq: number - 1, limit: 1 });
+    if (stored === undefined) return undefined;
+    const record = parseJournalRecord(stored.body);
+    parsed.set(key, record);
+    // A Map keeps its order: the first is the oldest
+    for (const oldest of parsed.keys()) {
+      if (parsed.size <= MAX_PARSED) break;
+      parsed.delete(oldest);
+    }
+    return record;
+  };
+  const read: RunStore["read"] = async (runId, { seq, record }) => {
+    for (let number = record + 1;; number++) {
+      const packed = await recordAt(runId, number);
+      if (packed === undefined) return { events: [], place: { seq, record: number - 1 } };
+      const end = packed.seq + packed.count - 1;
+      if (end <= seq) continue;
+      const events = unpackEvents(packed, seq, MAX_READ);
+      const last = events.at(-1)?.seq ?? end;
+      return { events, place: { seq: last, record: last === end ? number : number - 1 } };
+    }
+  };
   const fold: RunStore["fold"] = async (runId) => {
     const record = await loadRecord(runId);
     if (record === undefined) return undefined;
@@ -146,11 +193,16 @@ export function createRunStore(store: Store): RunStore {
       if (!over) heads.set(runId, next);
     },
     async *replay(runId, afterSeq) {
-      for await (const packed of records(runId)) {
-        if (packed.seq + packed.count - 1 <= afterSeq) continue;
-        yield unpackEvents(packed, afterSeq);
+      let place: JournalPlace = { seq: afterSeq, record: 0 };
+      for (;;) {
+        const next = await read(runId, place);
+        if (next.events.length === 0) return;
+        place = next.place;
+        yield next.events;
       }
     },
+    read,
+    lastSeq: async (runId) => heads.get(runId)?.seq ?? (await loadRecord(runId))?.seq ?? 0,
     fold,
     get: async (runId) => heads.get(runId)?.state.run ?? (await loadRecord(runId))?.run,
     async input(runId) {
@@ -205,10 +257,6 @@ function claimed(): HttpError {
     status: 409,
     type: "invalid_request_error",
   });
-}
-
-function isAtWork(status: RunStatus): boolean {
-  return status === "queued" || status === "running" || status === "waiting_for_approval";
 }
 
 function toRecord({ state, seq, records }: Head): RunRecord {

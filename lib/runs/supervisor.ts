@@ -5,9 +5,11 @@ import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.t
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
+import { isAtWork } from "../base/records/run.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
+import { createWaiters } from "../base/waiters.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
@@ -20,11 +22,12 @@ import { budgetOf } from "./budget_of.ts";
 import { createConversations } from "./conversations.ts";
 import { createDayBudget } from "./day_budget.ts";
 import { denyUnattended } from "./deny_unattended.ts";
+import { followRun } from "./follow_run.ts";
 import { pruneRuns } from "./prune_runs.ts";
 import { recoverRuns } from "./recover_runs.ts";
 import { createRunJournal } from "./run_journal.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
-import { createRunRecorder } from "./run_recorder.ts";
+import { createRunRecorder, SEQ_WINDOW } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { type AgentSettings, runSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
@@ -68,6 +71,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const time = createIsoTime(clock);
   const active = createActiveRuns<ActiveRun>();
   const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
+  /** Of a run's events, and of its end */
+  const news = createWaiters();
+  const ends = createWaiters();
   const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
   metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", active.size);
   let draining = false;
@@ -84,6 +90,14 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       log.error("Old runs could not be forgotten", { error });
     }
   };
+
+  const get = async (id: string) => {
+    if (!RUN_ID.test(id)) return undefined;
+    return (await runs.get(id)) ?? active.find(id)?.view();
+  };
+
+  const follow = (id: string, options: { readonly afterSeq: number; readonly signal: AbortSignal }) =>
+    followRun(id, { ...options, runs, news, find: active.find });
 
   return {
     async start(request) {
@@ -122,15 +136,28 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           parent_id: parentId,
         });
       let startedAt: string | null = null;
+      const keeps = request.durable || conversationId !== null;
+      const recorder = keeps || agentTools.length > 0
+        ? createRunRecorder({
+          runs,
+          state: accepted(),
+          input: () => toRunInput(request, { prompt, agentTools, depth }),
+          onChange: () => news.wake(id),
+        })
+        : undefined;
+      if (keeps) recorder?.activate();
       const entry: ActiveRun = {
         id,
         model,
         conversationId,
         depth,
         durable: request.durable,
-        budget: request.call === undefined ? budgetOf({ limits, used: 0, parent: parent?.budget, day }) : parent?.budget,
+        budget: request.call === undefined
+          ? budgetOf({ limits, used: 0, parent: parent?.budget, day })
+          : parent?.budget,
         hadEffect: false,
         refused: undefined,
+        recorder,
         abort: (error) => controller.abort(error),
         signal: controller.signal,
         isPaused: place.isPaused,
@@ -139,17 +166,6 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
         },
       };
-      const keeps = request.durable || conversationId !== null;
-      let changed = () => {};
-      const recorder = keeps || agentTools.length > 0
-        ? createRunRecorder({
-          runs,
-          state: accepted(),
-          input: () => toRunInput(request, { prompt, agentTools, depth }),
-          ...(request.durable ? { onChange: () => changed() } : {}),
-        })
-        : undefined;
-      if (keeps) recorder?.activate();
       const begin = () => {
         if (controller.signal.aborted) throw cancelError(controller.signal);
         if (place.ready() && conversationId === null) {
@@ -202,6 +218,8 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
             active.remove(entry);
             place.leave();
             if (status !== undefined) ended.with(status).add();
+            news.wake(id);
+            ends.wake(id);
             if (active.size() === 0) onIdle();
           },
         }),
@@ -219,16 +237,38 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         place.leave();
         throw error;
       }
-      const handle = durableHandle(entry, { events: runAgent(run), recorder, runs });
-      changed = handle.changed;
-      return handle;
+      return durableHandle(entry, {
+        events: runAgent(run),
+        // Its reader ends by leaving
+        follow: () => follow(id, { afterSeq: 0, signal: new AbortController().signal }),
+      });
     },
 
-    async get(id) {
-      if (!RUN_ID.test(id)) return undefined;
-      return (await runs.get(id)) ?? active.find(id)?.view();
-    },
+    get,
     list: runs.list,
+    async follow(id, options) {
+      if (!RUN_ID.test(id) || await runs.get(id) === undefined) return undefined;
+      return follow(id, options);
+    },
+    async furthest(id) {
+      const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
+      if (run === undefined) return undefined;
+      return await runs.lastSeq(id) + (isAtWork(run.status) ? SEQ_WINDOW : 0);
+    },
+    async ended(id, signal) {
+      for (;;) {
+        // Heard before it is looked at, so that no end falls between
+        const listening = ends.listen(id, signal);
+        try {
+          const run = await get(id);
+          if (run === undefined || !isAtWork(run.status)) return run;
+          if (draining && active.find(id) === undefined) throw new CancelError("shutdown");
+          await listening.heard;
+        } finally {
+          listening.stop();
+        }
+      }
+    },
     cancel(id, reason) {
       const entry = active.find(id);
       if (entry === undefined || entry.signal.aborted) return Promise.resolve(false);

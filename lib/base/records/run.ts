@@ -38,3 +38,8 @@ export type Run = v.InferOutput<typeof runSchema>;
 export function isEnded(status: RunStatus): boolean {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
+
+/** Whether a run in this state is accepted and goes on by itself, now or after a restart. */
+export function isAtWork(status: RunStatus): boolean {
+  return status === "queued" || status === "running" || status === "waiting_for_approval";
+}

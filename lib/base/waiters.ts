@@ -1,4 +1,4 @@
-import { cancelError } from "../base/cancel.ts";
+import { cancelError } from "./cancel.ts";
 
 /** One who waits for news. */
 export interface Listening {
@@ -6,7 +6,7 @@ export interface Listening {
   readonly heard: Promise<void>;
   /** As if there were news */
   wake(): void;
-  /** Must be called when the wait is over */
+  /** Must be called when the wait is over; twice does nothing */
   stop(): void;
 }
 
@@ -32,8 +32,7 @@ export function createWaiters(): Waiters {
         wake: news.resolve,
         stop() {
           signal.removeEventListener("abort", abort);
-          listeners.delete(news.resolve);
-          if (listeners.size === 0) waiting.delete(id);
+          if (listeners.delete(news.resolve) && listeners.size === 0) waiting.delete(id);
         },
       };
     },
