@@ -1,4 +1,5 @@
 import { BlockList, isIP } from "node:net";
+import { lazily } from "../../base/lazily.ts";
 
 /** What an address is to the URL policy: `special` ones lead to private networks, to another address, or to nobody. */
 export type AddressKind = "public" | "loopback" | "special";
@@ -17,8 +18,8 @@ const SPECIAL = [
   ...["ff00::/8", "2001:2::/48", "2001:db8::/32", "3fff::/20", "100::/64", "5f00::/16"],
 ] as const;
 
-const loopback = listOf(LOOPBACK);
-const special = listOf(SPECIAL);
+const loopback = lazily(() => listOf(LOOPBACK));
+const special = lazily(() => listOf(SPECIAL));
 
 /** @param address IPv4 or IPv6, without brackets; anything else is `special` */
 export function addressKind(address: string): AddressKind {
@@ -27,8 +28,8 @@ export function addressKind(address: string): AddressKind {
   const version = isIP(plain);
   if (version === 0) return "special";
   const family = version === 4 ? "ipv4" : "ipv6";
-  if (loopback[family].check(plain, family)) return "loopback";
-  return special[family].check(plain, family) ? "special" : "public";
+  if (loopback()[family].check(plain, family)) return "loopback";
+  return special()[family].check(plain, family) ? "special" : "public";
 }
 
 /** One list for each family: in a common one a mapped address would match the IPv4 ranges on some runtimes alone. */
