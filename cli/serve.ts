@@ -71,10 +71,11 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     readBody: readNodeBody,
     watchClient: watchNodeClient,
   });
-  const sockets = await createSocketServer({
+  const sockets = createSocketServer({
     router,
     maxMessageBytes: gateway.websocket.max_message_bytes,
     heartbeatSecs: gateway.websocket.heartbeat_secs,
+    log: services.log,
   });
   const stop = new AbortController();
   const server = serve({
