@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { ModelEntry } from "../base/records/model.ts";
+import { isListening } from "../system/net/is_listening.ts";
 import type { ProviderClient, ProviderClientFactory } from "../system/net/provider_client.ts";
 import { isRecord, stringOf } from "./json_reading.ts";
 import { ollamaAddress } from "./provider_settings.ts";
@@ -19,7 +20,7 @@ export interface DiscoveryOptions {
   readonly net: ProviderClientFactory;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
+  /** On this machine. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
   readonly origins?: readonly string[];
 }
 
@@ -47,9 +48,12 @@ export async function discoverLocalServers(options: DiscoveryOptions): Promise<r
   const origins = [...new Set([...(named === undefined ? [] : [new URL(named).origin]), ...usual])];
   const timeout = clock.timeoutSignal(TOTAL_MS);
   try {
-    const found = await Promise.all(
-      origins.map((origin) => probe(net({ provider: "discovery", origin }), timeout.signal)),
-    );
+    const { signal } = timeout;
+    const found = await Promise.all(origins.map(async (origin) => {
+      // Mostly nothing is there, and then the HTTP client need not be loaded; OLLAMA_HOST may be behind a proxy
+      if (usual.includes(origin) && !await isListening(origin, signal)) return undefined;
+      return await probe(net({ provider: "discovery", origin }), signal);
+    }));
     return found.filter((server) => server !== undefined);
   } finally {
     timeout.clear();

@@ -51,6 +51,17 @@ test("a web page, a server without models and a closed port are not taken", asyn
   assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
 });
 
+test("a port of this machine where nothing listens is asked nothing", async () => {
+  const asked: string[] = [];
+  const watched = ({ origin }: { readonly origin: string }) => {
+    asked.push(origin);
+    throw new Error("A request would load the HTTP client");
+  };
+  const options = { net: watched, clock: systemClock, env: {}, origins: ["http://127.0.0.1:9"] };
+  assert.deepEqual(await discoverLocalServers(options), []);
+  assert.deepEqual(asked, []);
+});
+
 test("the order is that of the places, OLLAMA_HOST first", async (t) => {
   const [vllm, lmStudio, ollama] = [
     await originOf(t, "vllm"),
