@@ -23,10 +23,13 @@ import { keepTidy } from "./guard/keep_tidy.ts";
 import { createMailbox } from "./memory/mailbox.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
+import { createAgentProviders } from "./providers/agent_providers.ts";
 import { createProviders } from "./providers/create_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
+import { createProviderMetrics } from "./providers/provider_metrics.ts";
 import { withRouting } from "./providers/routing.ts";
+import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
@@ -345,12 +348,15 @@ interface AgentParts extends ServicesOptions {
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
   const { config, clock, random, log, metrics, store, approvals, tools } = parts;
+  const net = createProviderClients({ clock, proxy: config.proxy });
+  const observer = createProviderMetrics(metrics);
   const configured = parts.providers ?? await createProviders({
     provider: config.provider,
     providers: config.providers,
     env: parts.environment,
     offline: createOfflineProvider(),
-    net: createProviderClients({ clock, proxy: config.proxy }),
+    net,
+    observer,
     documents: createDocuments({ store }),
     onSecret: parts.addSecret,
     clock,
@@ -359,6 +365,9 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     metrics,
   });
   const providers = withRouting(configured, config);
+  const env = parts.environment;
+  const onSecret = parts.addSecret;
+  const agents = createAgentProviders({ providers, env, net, onSecret, observer, clock, random, log });
   const runs = createSupervisor({
     store,
     clock,
@@ -376,6 +385,7 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
       contextWindowTokens: config.agent.context_window_tokens,
       tokensPerRun: config.budget.tokens_per_run,
     }),
+    agentOf: createAgentOf({ agents: () => config.agents, providers: agents }),
     limits: () => ({
       maxConcurrent: config.runs.max_concurrent,
       maxQueued: config.runs.max_queued,
@@ -392,5 +402,9 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     }),
   });
   await runs.recover();
-  return { providers, runs };
+  const close = async () => {
+    await agents.close();
+    await providers.close();
+  };
+  return { providers: { ...providers, close }, runs };
 }

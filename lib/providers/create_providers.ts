@@ -7,15 +7,14 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { createAnthropic } from "./anthropic.ts";
-import { firstChatModel, withDefaultModel } from "./default_model.ts";
+import { firstChatModel } from "./default_model.ts";
 import { discoverLocalServers } from "./discovery.ts";
 import { createModelList } from "./model_list.ts";
-import { createOpenAiCompatible } from "./openai_compatible.ts";
+import { type OpenedProvider, openProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
-import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
-import { type Attempt, type RetryOptions, withRetries } from "./retry.ts";
+import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
+import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
 export interface CreateProvidersOptions {
   /** `[provider]`; kind also `auto` and `none` */
@@ -27,6 +26,8 @@ export interface CreateProvidersOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly metrics: Metrics;
+  /** Who counts what is asked. Default: the metrics, registered here */
+  readonly observer?: StreamObserver;
   /** The built-in provider */
   readonly offline: Provider;
   readonly net: ProviderClientFactory;
@@ -59,7 +60,7 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
     clock: options.clock,
     random: options.random,
     log: options.log,
-    observer: createProviderMetrics(options.metrics),
+    observer: options.observer ?? createProviderMetrics(options.metrics),
   };
   const entries = new Map<string, Entry>();
   for (const [name, base] of bases) {
@@ -82,12 +83,9 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
   return toProviders({ entries, standard, inUse: { name: chosen.settings.kind, reason: chosen.reason } });
 }
 
-interface Base {
-  readonly provider: Provider;
+interface Base extends OpenedProvider {
   readonly settings: ProviderSettings;
   readonly table: string;
-  /** Empty: asked of the server when it is needed */
-  readonly model: string;
 }
 
 interface Entry {
@@ -138,20 +136,7 @@ async function createBase(
     const provider = { ...options.offline, name };
     return { provider, settings, table, model: settings.model || OFFLINE_MODEL };
   }
-  const { key, source } = await readProviderKey(settings, table, options.env);
-  if (key !== undefined) options.onSecret?.(key);
-  const { origin, basePath } = readProviderAddress(settings, table, options.env);
-  const upstream = {
-    upstream: { name, keySource: source, key, now: options.clock.now },
-    client: options.net({ provider: name, origin }),
-    basePath,
-    timeoutMs: settings.timeout_secs * 1000,
-    nextId: () => options.random.id("call_"),
-  };
-  const provider = settings.kind === "anthropic"
-    ? createAnthropic(upstream)
-    : withDefaultModel(createOpenAiCompatible({ ...upstream, ownApi: settings.kind === "openai" }));
-  return { provider, settings, table, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
+  return { ...await openProvider(name, settings, { ...options, table }), settings, table };
 }
 
 function toFallback(

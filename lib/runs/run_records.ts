@@ -34,6 +34,8 @@ const runInputSchema = v.object({
   durable: v.boolean(),
   caller: v.object({ via: v.string(), token_id: v.nullable(v.string()), scopes: v.array(v.string()) }),
   depth: v.number(),
+  /** The configured agent it is of */
+  agent: v.optional(v.string()),
   /** Bounds of its own */
   limits: v.optional(
     v.object({

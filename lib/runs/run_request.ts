@@ -6,6 +6,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
+import type { Approver } from "../tools/runtime/tool_door.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
 /** Bounds of one run, where it has its own; 0 tokens: as configured. */
@@ -20,6 +21,8 @@ export interface RunRequest {
   /** Record under this conversation; `new` creates one; undefined keeps nothing but the run's journal */
   readonly conversationId?: string | "new" | undefined;
   readonly parentId?: string | undefined;
+  /** 0 for what a person started. Default: one more than that of a parent at work, else 0 */
+  readonly depth?: number | undefined;
   readonly caller: Caller;
   readonly requestId?: string | undefined;
   /** Durable work survives a disconnect and a restart; attached work ends with its reader (DESIGN.md section 7) */
@@ -32,6 +35,10 @@ export interface RunRequest {
   readonly whole?: boolean | undefined;
   /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
   readonly canApprove: boolean;
+  /** Attached work only: who answers the policy's asks in place of that, as the parent's own approver */
+  readonly approver?: Approver | undefined;
+  /** A name of `[agents.<name>]`: its provider, model (unless one is named), system prompt, limits and tools. Default: none of them */
+  readonly agent?: string | undefined;
   /** Which of the configured tools the run gets: `*`, names, `prefix*`; empty: none. Default: all of them */
   readonly tools?: readonly string[] | undefined;
   /** Bounds below the configured ones; a higher value changes nothing */
@@ -78,7 +85,8 @@ export interface RunList {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation
+   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation;
+   * 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;

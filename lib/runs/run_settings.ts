@@ -7,6 +7,7 @@ import { HINT_PREFIX } from "../providers/routing.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { AgentProfile } from "./agent_profile.ts";
 import type { NarrowerLimits, RunRequest } from "./run_request.ts";
 
 /** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
@@ -37,31 +38,51 @@ export interface RunSettings extends RunModel {
 /** A turn that calls and one that answers: a limit reached by the call itself would put advice under its output. */
 const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
 
-/** @param settings those of now: a run keeps them to its end */
+/**
+ * @param settings those of now: a run keeps them to its end
+ * @param profile of the configured agent the run is of; undefined for the gateway's own
+ */
 export function runSettings(
   request: RunRequest,
-  { settings, providers, tools }: {
+  { settings: configured, providers, tools, profile }: {
     readonly settings: AgentSettings;
     readonly providers: Providers;
     readonly tools: ToolDoor;
+    readonly profile?: AgentProfile | undefined;
   },
 ): RunSettings {
   const { call } = request;
+  const settings = profile === undefined ? configured : withProfile(configured, profile);
   const limits = request.limits === undefined ? settings : narrow(settings, request.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
-  const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), request);
+  const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
   if (call !== undefined) {
     const model = callModel(call, { isOffered: agentTools.length > 0, reason: tools.get(call.tool)?.reason });
     return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, prompt: null };
   }
   const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
-  return { ...modelOf(providers, request), limits, agentTools, prompt };
+  const { provider, providerModel, model } = profile ?? modelOf(providers, request);
+  return { provider, providerModel, model, limits, agentTools, prompt };
 }
 
-function toolsOf(enabled: readonly Tool[], { tools, call }: RunRequest): readonly Tool[] {
+function withProfile(settings: AgentSettings, { systemPrompt, maxIterations }: AgentProfile): AgentSettings {
+  return { ...settings, systemPrompt, maxIterations };
+}
+
+function toolsOf(
+  enabled: readonly Tool[],
+  { request, profile }: { readonly request: RunRequest; readonly profile: AgentProfile | undefined },
+): readonly Tool[] {
+  const { kind, tools, call } = request;
   if (call !== undefined) return enabled.filter((tool) => tool.name === call.tool);
-  return tools === undefined ? enabled : enabled.filter((tool) => matchesPatterns(tool.name, tools));
+  if (tools === undefined && profile === undefined && kind !== "subagent") return enabled;
+  const delegates = profile === undefined && kind !== "subagent";
+  return enabled.filter(({ name }) =>
+    (tools === undefined || matchesPatterns(name, tools)) &&
+    (profile === undefined || matchesPatterns(name, profile.tools)) &&
+    (delegates || name !== "delegate")
+  );
 }
 
 function modelOf(providers: Providers, { model: asked = "", messages }: RunRequest): RunModel {

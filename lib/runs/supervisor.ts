@@ -13,6 +13,7 @@ import { createWaiters } from "../base/waiters.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import { type AgentOf, noAgents } from "./agent_profile.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
 import type { ApprovableRun } from "./ask_person.ts";
@@ -43,6 +44,8 @@ export interface SupervisorOptions {
   readonly tools: ToolDoor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
+  /** What `RunRequest.agent` names. Default: nothing */
+  readonly agentOf?: AgentOf;
   /** Shared by all runs; 0: no limit. Default 0 */
   readonly tokensPerDay?: () => number;
   /** Days an ended run is kept; 0 for ever. Default 0 */
@@ -107,16 +110,18 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
           type: "api_error",
         });
       }
+      const { agent } = request;
       const { provider, providerModel, model, limits, agentTools, prompt } = runSettings(request, {
         settings: options.agent(),
         providers,
         tools,
+        profile: agent === undefined ? undefined : await (options.agentOf ?? noAgents)(agent, request.model),
       });
       if (day.isSet() && request.call === undefined) await day.check();
       const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
       const parentId = request.parentId ?? null;
       const parent = parentId === null ? undefined : active.find(parentId);
-      const depth = parent === undefined ? 0 : parent.depth + 1;
+      const depth = request.depth ?? (parent === undefined ? 0 : parent.depth + 1);
 
       const id = random.id("run_");
       const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
@@ -206,7 +211,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         tools,
         approve: agentTools.length === 0
           ? denyUnattended
-          : options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ?? denyUnattended,
+          : request.approver ?? options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ?? denyUnattended,
         suspended,
         journal: createRunJournal({
           entry,

@@ -22,6 +22,7 @@ export function toRunInput(
     durable: request.durable,
     caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
     depth: pinned.depth,
+    ...(request.agent === undefined ? {} : { agent: request.agent }),
     ...(request.limits === undefined ? {} : { limits: toLimits(request.limits) }),
     ...(request.call === undefined ? {} : { call: request.call }),
     request_id: request.requestId ?? null,

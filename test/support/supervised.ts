@@ -28,6 +28,7 @@ export interface SupervisedOptions {
   readonly seed?: number;
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
+  readonly agentOf?: SupervisorOptions["agentOf"];
   /** What stands before the scripted model, as its routing */
   readonly wrap?: (providers: Providers) => Providers;
 }
@@ -67,6 +68,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
       ...options.agent,
     }),
     limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
+    ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });

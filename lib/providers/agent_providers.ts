@@ -1,0 +1,85 @@
+import { ConfigError, ProviderError } from "../base/errors.ts";
+import type { Config } from "../config/config.ts";
+import { openProvider, type OpenProviderOptions } from "./open_provider.ts";
+import type { Provider, Providers, ResolvedModel } from "./provider.ts";
+import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
+import { type RetryOptions, withRetries } from "./retry.ts";
+
+/** `[agents.<name>]`: who answers for an agent. */
+export type AgentProviderSettings = Pick<Config["agents"][string], "provider" | "model" | "api_key_env">;
+
+export interface AgentProvidersOptions extends Omit<OpenProviderOptions, "table">, RetryOptions {
+  /** For agents without an address of their own */
+  readonly providers: Providers;
+}
+
+/** The models of the configured agents. */
+export interface AgentProviders {
+  /**
+   * Its own provider where it has an address, opened at the first use and kept, else the default one; with its model.
+   * @throws {ProviderError} `provider_error` for a key that is missing; {HttpError} as `Providers.resolve`
+   */
+  of(name: string, settings: AgentProviderSettings): Promise<ResolvedModel>;
+  close(): Promise<void>;
+}
+
+const TIMEOUT_SECONDS = 120;
+const MAX_RETRIES = 2;
+
+export function createAgentProviders(options: AgentProvidersOptions): AgentProviders {
+  const opened = new Map<string, Promise<ResolvedModel>>();
+  const open = async (name: string, agent: AgentProviderSettings): Promise<ResolvedModel> => {
+    const table = `agents.${name}`;
+    try {
+      const { provider, model } = await openProvider(table, toSettings(agent), { ...options, table });
+      const attempts = [{ provider, model: undefined, maxRetries: MAX_RETRIES }] as const;
+      return { provider: withRetries(attempts, options), model };
+    } catch (cause) {
+      if (!(cause instanceof ConfigError)) throw cause;
+      throw new ProviderError("provider_error", cause.message, { provider: table, cause });
+    }
+  };
+  return {
+    async of(name, agent) {
+      if (agent.provider === "") return options.providers.resolve(agent.model);
+      const known = opened.get(name) ?? open(name, agent);
+      opened.set(name, known);
+      try {
+        return await known;
+      } catch (error) {
+        // A key that is missing may be there the next time
+        opened.delete(name);
+        throw error;
+      }
+    },
+    async close() {
+      const providers: Provider[] = [];
+      for (const opening of opened.values()) {
+        await opening.then(({ provider }) => void providers.push(provider), () => {});
+      }
+      await Promise.all(providers.map((provider) => provider.close()));
+    },
+  };
+}
+
+function toSettings({ provider, model, api_key_env }: AgentProviderSettings): ProviderSettings {
+  return {
+    kind: kindOf(provider),
+    model,
+    base_url: provider,
+    api_key_env,
+    api_key_file: "",
+    timeout_secs: TIMEOUT_SECONDS,
+    max_retries: MAX_RETRIES,
+    fallback: [],
+  };
+}
+
+/** A vendor's own API speaks the vendor's format; every other address the format of chat completions. */
+function kindOf(address: string): string {
+  const origin = URL.parse(address)?.origin;
+  const known = Object.entries(VENDORS).find(([kind, { baseUrl }]) =>
+    kind !== "ollama" && baseUrl !== undefined && URL.parse(baseUrl)?.origin === origin
+  );
+  return known?.[0] ?? "openai_compatible";
+}

@@ -1,0 +1,53 @@
+import type { Clock } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+import type { ProviderClientFactory } from "../system/net/provider_client.ts";
+import { createAnthropic } from "./anthropic.ts";
+import { withDefaultModel } from "./default_model.ts";
+import { createOpenAiCompatible } from "./openai_compatible.ts";
+import type { Provider } from "./provider.ts";
+import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
+
+export interface OpenProviderOptions {
+  /** Key path of the settings, as `providers.work`, for errors */
+  readonly table: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly net: ProviderClientFactory;
+  /** Told of the key, so that it is redacted everywhere */
+  readonly onSecret?: (secret: string) => void;
+}
+
+/** A provider without retries. */
+export interface OpenedProvider {
+  readonly provider: Provider;
+  /** Used where none is named; empty: asked of the server when it is needed */
+  readonly model: string;
+}
+
+/**
+ * The provider at the end of a wire. Nothing is asked of it before its first use.
+ * @param name its own, as resolved models name it
+ * @throws {ConfigError} a key or address that is missing or unreadable
+ */
+export async function openProvider(
+  name: string,
+  settings: ProviderSettings,
+  options: OpenProviderOptions,
+): Promise<OpenedProvider> {
+  const { table, env, clock, random, net } = options;
+  const { key, source } = await readProviderKey(settings, table, env);
+  if (key !== undefined) options.onSecret?.(key);
+  const { origin, basePath } = readProviderAddress(settings, table, env);
+  const upstream = {
+    upstream: { name, keySource: source, key, now: clock.now },
+    client: net({ provider: name, origin }),
+    basePath,
+    timeoutMs: settings.timeout_secs * 1000,
+    nextId: () => random.id("call_"),
+  };
+  const provider = settings.kind === "anthropic"
+    ? createAnthropic(upstream)
+    : withDefaultModel(createOpenAiCompatible({ ...upstream, ownApi: settings.kind === "openai" }));
+  return { provider, model: settings.model || (VENDORS[settings.kind]?.model ?? "") };
+}

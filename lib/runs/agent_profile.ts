@@ -1,0 +1,57 @@
+import { HttpError } from "../base/errors.ts";
+import type { Config } from "../config/config.ts";
+import type { AgentProviders } from "../providers/agent_providers.ts";
+import type { RunModel } from "./run_settings.ts";
+
+/** What a run takes over from the configured agent it is of. */
+export interface AgentProfile extends RunModel {
+  /** In place of `[agent] system_prompt`; empty: none */
+  readonly systemPrompt: string;
+  /** Patterns of tool names; empty: none. `delegate` is never among them, whatever they say */
+  readonly tools: readonly string[];
+  readonly maxIterations: number;
+}
+
+/**
+ * The profile of a configured agent.
+ * @param model in place of the agent's own, as its provider knows it or as an earlier run of the agent shows it; empty: its own
+ * @throws {HttpError} 400 `invalid_request` for an unknown name; {ProviderError} when its provider cannot be used
+ */
+export type AgentOf = (name: string, model?: string) => Promise<AgentProfile>;
+
+export interface AgentOfOptions {
+  /** `[agents.<name>]`, the newest ones */
+  readonly agents: () => Config["agents"];
+  readonly providers: AgentProviders;
+}
+
+/** An agent that is not `agentic` calls no tools, whatever its list says. */
+export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
+  return async (name, asked = "") => {
+    const configured = agents();
+    const agent = Object.hasOwn(configured, name) ? configured[name] : undefined;
+    if (agent === undefined) throw unknownAgent(name, Object.keys(configured));
+    const resolved = await providers.of(name, agent);
+    const { provider } = resolved;
+    const prefix = `${provider.name}/`;
+    const wanted = asked.startsWith(prefix) ? asked.slice(prefix.length) : asked;
+    const providerModel = wanted === "" ? resolved.model : wanted;
+    return {
+      provider,
+      providerModel,
+      model: `${prefix}${providerModel}`,
+      systemPrompt: agent.system_prompt,
+      tools: agent.agentic ? agent.allowed_tools : [],
+      maxIterations: agent.max_iterations,
+    };
+  };
+}
+
+/** For a gateway without agents. */
+export const noAgents: AgentOf = (name) => Promise.reject(unknownAgent(name, []));
+
+function unknownAgent(name: string, known: readonly string[]): HttpError {
+  const names = known.length === 0 ? "none is configured; add [agents.<name>]" : `the agents are ${known.join(", ")}`;
+  const message = `Cannot use the agent ${JSON.stringify(name.slice(0, 64))}: there is no such agent; ${names}`;
+  return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param: "agent" });
+}
