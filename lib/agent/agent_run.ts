@@ -63,6 +63,8 @@ export interface AgentRun {
   readonly parentId: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  /** Whether it goes on after a restart */
+  readonly durable: boolean;
   readonly requestId: string | undefined;
   /** Nobody reads along: the provider may answer each turn in one piece */
   readonly whole: boolean;

@@ -195,6 +195,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         parentId,
         caller: request.caller,
         depth,
+        durable: request.durable,
         requestId: request.requestId,
         whole: request.whole === true && !request.durable,
         begin,
@@ -209,9 +210,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         signal: controller.signal,
         abort: entry.abort,
         tools,
-        approve: agentTools.length === 0
-          ? denyUnattended
-          : request.approver ?? options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ?? denyUnattended,
+        approve: agentTools.length === 0 ? denyUnattended : request.approver ??
+          options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ??
+          denyUnattended,
         suspended,
         journal: createRunJournal({
           entry,

@@ -98,6 +98,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         caller: request.caller,
         allowed: request.allowed,
         depth: request.depth,
+        inherited: request.inherited,
         signal,
         direct: request.direct ?? false,
         clock: options.clock,

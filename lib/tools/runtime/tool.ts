@@ -4,6 +4,7 @@ import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/decision.ts";
+import type { Approver } from "./tool_door.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 export type { Access, Effects };
@@ -74,6 +75,8 @@ export interface ToolContext {
   readonly allowed?: readonly string[] | undefined;
   /** 0 for the run a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
+  /** undefined for a call outside a run */
+  readonly inherited?: Inherited | undefined;
   readonly signal: AbortSignal;
   readonly clock: Clock;
   /** The caller makes the call itself, not a model on its behalf: with the scope `approve` it is a person's word */
@@ -85,6 +88,16 @@ export interface ToolContext {
   readonly services: ToolServices;
   /** Reports progress to whoever follows the run */
   progress(message: string): void;
+}
+
+/** What a run that a tool starts takes over from the run whose call started it. */
+export interface Inherited {
+  /** The bounds of the caller's run: the child's are no wider. 0 tokens: no limit */
+  readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
+  /** Whether the caller's run goes on after a restart */
+  readonly durable: boolean;
+  /** Who answers the policy's asks for the caller's run, and shows them to its reader */
+  readonly approver: Approver;
 }
 
 /** `output` is text for the model, `data` is for programs. */

@@ -1,7 +1,7 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { CallBinding } from "./bind_call.ts";
-import type { Access, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
+import type { Access, Inherited, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
 import type { Judgement } from "./tool_policy.ts";
 
 /** A tool as `/v1/tools` and `postern tools` show it. */
@@ -51,6 +51,8 @@ export interface ToolCallRequest {
   readonly conversationId?: string | null;
   readonly caller: Caller;
   readonly depth: number;
+  /** Of the run that makes the call. Default: none makes it */
+  readonly inherited?: Inherited | undefined;
   /** Its caller makes the call itself, not a model on its behalf. Default false */
   readonly direct?: boolean;
   readonly signal: AbortSignal;
