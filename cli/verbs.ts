@@ -53,6 +53,15 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Forget a remembered answer",
     async () => (await import("./commands/approval_rules.ts")).approvalsRevokeCommand,
   ),
+  "cron list": verb(
+    "List schedules, when they fire and how they fared",
+    async () => (await import("./commands/cron.ts")).cronListCommand,
+  ),
+  "cron run": verb("Fire a schedule now", async () => (await import("./commands/cron.ts")).cronRunCommand),
+  "cron history": verb(
+    "Show what became of a schedule's firings",
+    async () => (await import("./commands/cron.ts")).cronHistoryCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

@@ -19,6 +19,7 @@ import { pairingCodeRoute, pairRoute } from "./pair.ts";
 import { pingRoute } from "./ping.ts";
 import type { Route } from "./route.ts";
 import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
+import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
 import { webhookRoute } from "./webhook.ts";
 import { wsTicketRoute } from "./ws_ticket.ts";
@@ -50,6 +51,10 @@ export const ROUTES: readonly Route[] = [
   answerApprovalRoute,
   approvalRulesRoute,
   revokeApprovalRuleRoute,
+  schedulesRoute,
+  scheduleRoute,
+  scheduleHistoryRoute,
+  runScheduleRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

@@ -1,0 +1,90 @@
+import { firingSchema, type Schedule, SCHEDULE_STATES, scheduleSchema } from "../lib/base/records/schedule.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { jsonReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+
+/** GET /v1/schedules: those that are active or paused, the newest first. They are made and changed by the schedule tools. */
+export const schedulesRoute: Route = {
+  method: "GET",
+  path: "/v1/schedules",
+  access: "runs",
+  summary: "Schedules that are active or paused, newest first",
+  query: {
+    state: `Only those that are ${SCHEDULE_STATES.join(", ")}; done: one-time tasks that fired`,
+    limit: LIMIT_QUERY,
+    after: "Only those made before the one with this id",
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(scheduleSchema) },
+  async handler(_request, context) {
+    const { schedules, hasMore } = await context.services.cron.page({
+      state: stateOf(context),
+      limit: limitOf(context),
+      after: context.query.get("after") ?? undefined,
+    });
+    return listReply(context, schedules, { hasMore, lastId: schedules.at(-1)?.id ?? null });
+  },
+};
+
+/** GET /v1/schedules/:id */
+export const scheduleRoute: Route = {
+  method: "GET",
+  path: "/v1/schedules/:id",
+  access: "runs",
+  summary: "One schedule, with its next time and its last firing",
+  reply: { status: 200, type: "application/json", schema: scheduleSchema },
+  async handler(_request, context) {
+    const schedule = await context.services.cron.get(context.params["id"] ?? "");
+    if (schedule === undefined) throw unknown();
+    return jsonReply(context, 200, schedule);
+  },
+};
+
+/** GET /v1/schedules/:id/history: what became of each firing, the newest first. */
+export const scheduleHistoryRoute: Route = {
+  method: "GET",
+  path: "/v1/schedules/:id/history",
+  access: "runs",
+  summary: "Firings of a schedule with their runs, skipped, missed and failed ones among them, newest first",
+  query: { limit: LIMIT_QUERY, after: "Only those before the firing with this id" },
+  reply: { status: 200, type: "application/json", schema: listSchema(firingSchema) },
+  async handler(_request, context) {
+    const page = await context.services.cron.history(context.params["id"] ?? "", {
+      limit: limitOf(context),
+      after: context.query.get("after") ?? undefined,
+    });
+    if (page === undefined) throw unknown();
+    return listReply(context, page.firings, { hasMore: page.hasMore, lastId: page.firings.at(-1)?.id ?? null });
+  },
+};
+
+/** POST /v1/schedules/:id/run: fires it now. The run is on disk before the reply; the schedule's own times stay as they are. */
+export const runScheduleRoute: Route = {
+  method: "POST",
+  path: "/v1/schedules/:id/run",
+  access: "runs",
+  summary: "Fire a schedule now, with no more rights than both its maker and the caller have",
+  reply: { status: 202, type: "application/json", schema: firingSchema },
+  idempotency: "honoured",
+  async handler(_request, context) {
+    requireAgent(context.services);
+    const firing = await context.services.cron.run(context.params["id"] ?? "", callerOf(context, "http"));
+    return jsonReply(context, 202, firing);
+  },
+};
+
+function unknown() {
+  return httpError("not_found", "Cannot find this schedule: see /v1/schedules for those there are");
+}
+
+function stateOf({ query }: RequestContext): Schedule["state"] | undefined {
+  const asked = query.get("state");
+  const state = SCHEDULE_STATES.find((known) => known === asked);
+  if (asked === null || state !== undefined) return state;
+  throw httpError("invalid_request", `Cannot use this "state": it must be one of ${SCHEDULE_STATES.join(", ")}`, {
+    param: "state",
+  });
+}
