@@ -8,7 +8,7 @@ import type { Message } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
-import type { Tool } from "../tools/runtime/tool.ts";
+import type { Inherited, Tool } from "../tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
 import type { SuspendedTurns } from "./suspended_turns.ts";
 import type { TokenBudget } from "./token_budget.ts";
@@ -63,8 +63,8 @@ export interface AgentRun {
   readonly parentId: string | null;
   readonly caller: Caller;
   readonly depth: number;
-  /** Whether it goes on after a restart */
-  readonly durable: boolean;
+  /** To what its tools start; undefined without tools */
+  readonly passesOn: Omit<Inherited, "approver"> | undefined;
   readonly requestId: string | undefined;
   /** Nobody reads along: the provider may answer each turn in one piece */
   readonly whole: boolean;

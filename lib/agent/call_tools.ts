@@ -4,9 +4,9 @@ import type { Random } from "../base/random.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { Inherited, PreparedCall } from "../tools/runtime/tool.ts";
+import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { Approver, ToolDoor } from "../tools/runtime/tool_door.ts";
-import type { AgentApprover } from "./agent_run.ts";
+import type { AgentApprover, AgentRun } from "./agent_run.ts";
 import type { TurnCall } from "./model_turn.ts";
 import { wrapUntrusted } from "./untrusted_envelope.ts";
 
@@ -16,9 +16,8 @@ export interface CallToolsOptions {
   /** How many of the calls may still run under max_tool_calls; the rest are answered with an error */
   readonly left: number;
   readonly maxToolCalls: number;
-  /** Of the run, for what its tools start */
-  readonly limits: Inherited["limits"];
-  readonly durable: boolean;
+  /** See AgentRun */
+  readonly passesOn: AgentRun["passesOn"];
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
   readonly parallel: boolean;
@@ -128,7 +127,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
       depth: options.depth,
       signal,
       approver,
-      inherited: { limits: options.limits, durable: options.durable, approver },
+      ...(options.passesOn === undefined ? {} : { inherited: { ...options.passesOn, approver } }),
       allowed: options.allowed,
       onStart,
       onProgress: (message) => emit({ type: "tool_progress", call_id: call.id, message }),

@@ -1,4 +1,4 @@
-import type { AgentLimits } from "../agent/agent_run.ts";
+import type { AgentLimits, AgentRun } from "../agent/agent_run.ts";
 import { CALL_MODEL, createCallProvider, type SingleCall } from "../agent/call_provider.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
 import { type Message, textOf } from "../base/records/message.ts";
@@ -31,6 +31,8 @@ export interface RunModel {
 export interface RunSettings extends RunModel {
   readonly limits: AgentLimits;
   readonly agentTools: readonly Tool[];
+  /** To what its tools start; undefined without tools */
+  readonly passesOn: AgentRun["passesOn"];
   /** null: none */
   readonly prompt: string | null;
 }
@@ -56,14 +58,17 @@ export function runSettings(
   const limits = request.limits === undefined ? settings : narrow(settings, request.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
   const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
+  const { durable } = request;
   if (call !== undefined) {
+    const passesOn = { limits, durable, tools: request.tools ?? settings.tools };
     const model = callModel(call, { isOffered: agentTools.length > 0, reason: tools.get(call.tool)?.reason });
-    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, prompt: null };
+    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, passesOn, prompt: null };
   }
   const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
   const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
   const { provider, providerModel, model } = profile ?? modelOf(providers, request);
-  return { provider, providerModel, model, limits, agentTools, prompt };
+  const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
+  return { provider, providerModel, model, limits, agentTools, passesOn, prompt };
 }
 
 function withProfile(settings: AgentSettings, { systemPrompt, maxIterations }: AgentProfile): AgentSettings {

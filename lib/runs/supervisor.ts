@@ -111,7 +111,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         });
       }
       const { agent } = request;
-      const { provider, providerModel, model, limits, agentTools, prompt } = runSettings(request, {
+      const { provider, providerModel, model, limits, agentTools, passesOn, prompt } = runSettings(request, {
         settings: options.agent(),
         providers,
         tools,
@@ -195,7 +195,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         parentId,
         caller: request.caller,
         depth,
-        durable: request.durable,
+        passesOn,
         requestId: request.requestId,
         whole: request.whole === true && !request.durable,
         begin,

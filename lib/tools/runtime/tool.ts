@@ -94,6 +94,8 @@ export interface ToolContext {
 export interface Inherited {
   /** The bounds of the caller's run: the child's are no wider. 0 tokens: no limit */
   readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
+  /** Patterns of the tools a child may have, where the caller's run is that one call alone; undefined: those of the caller */
+  readonly tools: readonly string[] | undefined;
   /** Whether the caller's run goes on after a restart */
   readonly durable: boolean;
   /** Who answers the policy's asks for the caller's run, and shows them to its reader */
