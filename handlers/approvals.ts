@@ -1,6 +1,8 @@
 import * as v from "valibot";
 import {
+  type Approval,
   APPROVAL_STATUSES,
+  type ApprovalRule,
   approvalRuleSchema,
   approvalSchema,
   type ApprovalStatus,
@@ -76,20 +78,38 @@ export const answerApprovalRoute: Route = {
   body: answerSchema,
   reply: { status: 200, type: "application/json", schema: answeredSchema },
   idempotency: "honoured",
-  async handler(request, context) {
-    const { decision, remember, note } = await readJson(request, context, answerSchema);
-    const by = callerOf(context, "http");
-    const { approvals, agent } = context.services;
-    const { approval, rule } = await approvals.answer(context.params["id"] ?? "", {
-      decision,
-      remember,
-      note,
-      by,
-    });
-    const run = await agent?.runs.get(approval.run_id);
-    return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
-  },
+  repeat: answerAgain,
+  handler: answer,
 };
+
+async function answer(request: Request, context: RequestContext): Promise<Response> {
+  const { decision, remember, note } = await readJson(request, context, answerSchema);
+  const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
+    decision,
+    remember,
+    note,
+    by: callerOf(context, "http"),
+  });
+  return await answered(context, approval, rule);
+}
+
+/** An answer counts once, so the approval itself tells whether the first request's did. */
+async function answerAgain(request: Request, context: RequestContext): Promise<Response> {
+  const { decision } = await readJson(request, context, answerSchema);
+  const { approvals } = context.services;
+  const approval = await approvals.get(context.params["id"] ?? "");
+  if (approval?.status !== (decision === "approve" ? "approved" : "denied")) return await answer(request, context);
+  return await answered(context, approval, (await approvals.rules()).find((rule) => rule.approval_id === approval.id));
+}
+
+async function answered(
+  context: RequestContext,
+  approval: Approval,
+  rule: ApprovalRule | undefined,
+): Promise<Response> {
+  const run = await context.services.agent?.runs.get(approval.run_id);
+  return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
+}
 
 function readStatus({ query }: RequestContext): ApprovalStatus | undefined {
   const asked = query.get("status");

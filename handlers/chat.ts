@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { RequestContext, Route } from "./route.ts";
+import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
@@ -29,7 +30,8 @@ export const chatRoute: Route = {
   summary: "Chat with the agent, answered as JSON",
   body: chatSchema,
   reply: { status: 200, type: "application/json", schema: chatReplySchema },
-  idempotency: "honoured",
+  idempotency: "by_run",
+  repeat: chat,
   handler: chat,
 };
 
@@ -40,21 +42,26 @@ export const legacyWebhookRoute: Route = {
   summary: "Legacy webhook: the body and reply of /api/chat",
 };
 
-async function chat(request: Request, context: RequestContext): Promise<Response> {
+/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+async function chat(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
   const agent = requireAgent(context.services);
   const { message, context: background, conversation_id, model } = await readJson(request, context, chatSchema);
+  const { claim } = context;
   // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
-  const durable = request.headers.has("idempotency-key");
-  const handle = await agent.runs.start(toChatRequest(
-    { message, context: background, conversationId: conversation_id ?? "new", model },
-    {
-      kind: "chat",
-      caller: callerOf(context, "http"),
-      durable,
-      controller: durable ? undefined : context.controller,
-      requestId: context.requestId,
-    },
-  ));
+  const durable = claim !== undefined;
+  const handle = typeof runId === "string"
+    ? await attachRun(runId, context, { streams: false })
+    : await agent.runs.start(toChatRequest(
+      { message, context: background, conversationId: conversation_id ?? "new", model },
+      {
+        kind: "chat",
+        caller: callerOf(context, "http"),
+        durable,
+        claim: claim?.write,
+        controller: durable ? undefined : context.controller,
+        requestId: context.requestId,
+      },
+    ));
   try {
     const reply = await collectReply(handle);
     return jsonReply(context, 200, {

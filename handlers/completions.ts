@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { usageSchema } from "../lib/base/records/usage.ts";
-import type { RunHandle, RunRequest } from "../lib/runs/run_request.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "./route.ts";
+import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply } from "./wire/collect_reply.ts";
 import { createCompletionChunks } from "./wire/completion_chunks.ts";
@@ -15,6 +16,7 @@ import { readJsonValue } from "./wire/read_json.ts";
 import { errorReply, jsonReply, sseReply } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 import { endedInSilence, runFailure } from "./wire/run_failure.ts";
+import { tellingRun } from "./wire/telling_run.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
 import { toHttpError } from "./wire/to_http_error.ts";
 
@@ -50,41 +52,50 @@ export const completionsRoute: Route = {
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
   reply: { status: 200, type: "application/json", schema: completionReplySchema },
-  idempotency: "honoured",
+  idempotency: "by_run",
+  repeat: complete,
   handler: complete,
 };
 
-async function complete(request: Request, context: RequestContext): Promise<Response> {
-  const agent = requireAgent(context.services);
+/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+async function complete(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
+  const { runs } = requireAgent(context.services);
   const agentTools = agentToolsOf(request);
   const input = toCompletionInput(readCompletionBody(await readJsonValue(request, context)));
   if (input.ignored.length > 0) context.ignored.push(...input.ignored);
   checkToolChoice(input, agentTools, context);
+  const { claim } = context;
   // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
-  const durable = request.headers.has("idempotency-key");
-  const handle = await agent.runs.start({
-    kind: "chat",
-    messages: input.messages,
-    model: input.model,
-    caller: callerOf(context, "http"),
-    requestId: context.requestId,
-    durable,
-    controller: durable ? undefined : context.controller,
-    whole: !input.stream,
-    canApprove: false,
-    agentTools,
-    clientTools: input.clientTools,
-    toolChoice: input.toolChoice,
-    parallelToolCalls: input.parallelToolCalls,
-    parameters: input.parameters,
-  });
-  const head: CompletionHead = {
+  const durable = claim !== undefined;
+  const handle = typeof runId === "string"
+    ? await attachRun(runId, context, { streams: input.stream })
+    : await runs.start({
+      kind: "chat",
+      messages: input.messages,
+      model: input.model,
+      caller: callerOf(context, "http"),
+      requestId: context.requestId,
+      durable,
+      claim: claim?.write,
+      controller: durable ? undefined : context.controller,
+      whole: !input.stream,
+      canApprove: false,
+      agentTools,
+      clientTools: input.clientTools,
+      toolChoice: input.toolChoice,
+      parallelToolCalls: input.parallelToolCalls,
+      parameters: input.parameters,
+    });
+  const head = durable ? await headOf(handle, runs) : {
     id: context.services.random.id("chatcmpl-"),
     created: Math.floor(context.services.clock.now() / 1000),
     model: handle.model,
   };
   try {
-    if (input.stream) return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, durable });
+    if (input.stream) {
+      const leaves = !durable || typeof runId === "string";
+      return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, leaves });
+    }
     const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
     return jsonReply(context, 200, toCompletionObject(head, reply));
@@ -93,23 +104,40 @@ async function complete(request: Request, context: RequestContext): Promise<Resp
   }
 }
 
+/** Of a durable run: the same for each of its readers, in whichever process. */
+async function headOf(handle: RunHandle, runs: RunSupervisor): Promise<CompletionHead> {
+  const run = await runs.get(handle.id);
+  return {
+    id: handle.id.replace(/^run_/, "chatcmpl-"),
+    created: Math.floor(Date.parse(run?.created_at ?? "") / 1000),
+    model: handle.model,
+  };
+}
+
 interface StreamOptions extends CompletionHead {
   readonly includeUsage: boolean;
-  readonly durable: boolean;
+  /** Whether the handle is cancelled when the reader leaves */
+  readonly leaves: boolean;
 }
 
 async function streamed(handle: RunHandle, context: RequestContext, options: StreamOptions): Promise<Response> {
   const { clock, log } = context.services;
+  const { claim } = context;
   const leave = () => {
-    if (!options.durable) handle.cancel("client_gone");
+    if (options.leaves) handle.cancel("client_gone");
   };
-  const opening = await openEvents(handle, { clock, maxWaitMs: KEEP_ALIVE_MS });
+  const told = claim === undefined ? handle : tellingRun(handle, claim);
+  const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
     if (event.type === "notice" && event.param !== undefined) context.ignored.push(event.param);
   }
   const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
-  const encoder = createCompletionChunks({ ...options, toError: (event) => toError(runFailure(event)) });
+  const encoder = createCompletionChunks({
+    ...options,
+    interrupts: claim === undefined ? undefined : claim.wasTold,
+    toError: (event) => toError(runFailure(event)),
+  });
   const stream = eventStream({
     opening,
     encoder,

@@ -107,7 +107,7 @@ function parametersOf({ path, query = {}, idempotency }: Route) {
     schema: { type: "string" },
   }));
   const key = { name: "Idempotency-Key", in: "header", schema: { type: "string", minLength: 1, maxLength: 255 } };
-  return [...inPath, ...inQuery, ...(idempotency === "honoured" ? [key] : [])];
+  return [...inPath, ...inQuery, ...(idempotency === undefined || idempotency === "refused" ? [] : [key])];
 }
 
 /** Checks that JSON Schema cannot say (a custom one, a transformation) are left out: the description is then wider, never wrong. */

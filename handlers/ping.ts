@@ -19,7 +19,7 @@ export const pingRoute: Route = {
   body: bodySchema,
   bodyOptional: true,
   reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true), echo: v.unknown() }) },
-  idempotency: "honoured",
+  idempotency: "harmless",
   async handler(request, context) {
     // Any JSON fits the schema, and the echo is to show it as it was sent
     const body = await readJsonValue(request, context, { optional: true });

@@ -4,6 +4,7 @@ import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { RequestTarget } from "./request_target.ts";
 import type { RequestContext, ResponseClass } from "./route.ts";
+import type { RunClaim } from "./run_claim.ts";
 import { httpError } from "./wire/error_codes.ts";
 
 /** Reads the whole body of a request. @throws {RangeError} when it is longer than `maxBytes`, anything else when it stops half-way */
@@ -35,6 +36,7 @@ export class GatewayRequestContext implements RequestContext {
   readonly replyHeaders: Record<string, string>;
   built: Response | undefined = undefined;
   identity: Identity | null = null;
+  claim: RunClaim | undefined = undefined;
   params: Readonly<Record<string, string>> = NO_PARAMS;
   /** Others who wait for this request's reply: with some, the client's leaving stops nothing (idempotency) */
   followers = 0;

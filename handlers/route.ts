@@ -3,6 +3,7 @@ import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Scope } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/gateway.ts";
+import type { RunClaim } from "./run_claim.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
@@ -30,6 +31,8 @@ export interface RequestContext {
   readonly query: URLSearchParams;
   /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];
+  /** With an Idempotency-Key: the hold on the run that answers this request and its repeats, so the run must be durable */
+  readonly claim?: RunClaim | undefined;
   /** Headers each reply of this request carries, as x-request-id. Written by the middleware, sent by wire/reply.ts */
   readonly replyHeaders: Record<string, string>;
   /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
@@ -45,6 +48,16 @@ export interface RequestContext {
 export type RouteAccess = "public" | "pairing_code" | Scope;
 
 export type Handler = (request: Request, context: RequestContext) => Response | Promise<Response>;
+
+/**
+ * Answers a repeat whose first request began before a crash and whose reply is not known.
+ * @param runId the run that was accepted for it; null where it started none
+ */
+export type RepeatHandler = (
+  request: Request,
+  context: RequestContext,
+  runId: string | null,
+) => Response | Promise<Response>;
 
 /** One row of the route table; `/openapi.json` is generated from it. */
 export interface Route {
@@ -62,8 +75,14 @@ export interface Route {
   readonly reply: { readonly status: number; readonly type: string; readonly schema?: GenericSchema };
   /** Query parameters by name, with a description */
   readonly query?: Readonly<Record<string, string>>;
-  /** Whether Idempotency-Key is honoured. Required for POST: `refused` on routes that hand out secrets */
-  readonly idempotency?: "honoured" | "refused";
+  /**
+   * What is done with an Idempotency-Key. Required for POST. `honoured`: it is claimed before the handler is called; `by_run`: the
+   * handler starts a run with `context.claim`, which claims it; `harmless`: the handler may be called twice, since nothing comes of it;
+   * `refused`: the reply hands out a secret and is never kept
+   */
+  readonly idempotency?: "honoured" | "by_run" | "harmless" | "refused";
+  /** With `honoured` and `by_run`. Default: 409 conflict, the outcome is unknown */
+  readonly repeat?: RepeatHandler;
   /** A WebSocket handshake is accepted here, after every check of a request; gives the socket's hooks. A plain GET is 426 before `handler` */
   readonly websocket?: (context: RequestContext) => Partial<Hooks>;
   readonly handler: Handler;

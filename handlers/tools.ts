@@ -67,38 +67,61 @@ export const callToolRoute: Route = {
   bodyOptional: true,
   reply: { status: 200, type: "application/json", schema: resultSchema },
   idempotency: "honoured",
-  async handler(request, context) {
-    const { name, input_schema: schema } = findTool(context);
-    const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
-    const { input = {}, approved = false, approval_id: given } = body;
-    const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
-    if (body.input === undefined && stray !== undefined) throw misplaced(stray);
-    const { services, signal } = context;
-    const caller = callerOf(context, "http");
-    const { result, approvalId } = await services.tools.call({
-      name,
-      input: typeof input === "string" ? input : JSON.stringify(input),
-      runId: services.random.id("run_"),
-      callId: services.random.id("call_"),
-      requestId: context.requestId,
-      caller,
-      depth: 0,
-      signal,
-      approver: askByReply({
-        approvals: services.approvals,
-        given,
-        granted: approved && hasScope(caller.scopes, "approve"),
-        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
-      }),
-    });
-    return jsonReply(context, 200, {
-      output: result.output,
-      is_error: result.isError,
-      ...(result.data === undefined ? {} : { data: result.data }),
-      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
-    });
-  },
+  repeat: callAgain,
+  handler: call,
 };
+
+async function call(request: Request, context: RequestContext): Promise<Response> {
+  const { name, input_schema: schema } = findTool(context);
+  const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+  const { input, approved = false, approval_id: given } = body;
+  const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
+  if (body.input === undefined && stray !== undefined) throw misplaced(stray);
+  const { services } = context;
+  // A repeat must find the call, so it outlives its client (DESIGN.md section 7)
+  const signal = context.claim === undefined ? context.signal : new AbortController().signal;
+  const caller = callerOf(context, "http");
+  const { result, approvalId } = await services.tools.call({
+    name,
+    input: toInputText(input),
+    runId: services.random.id("run_"),
+    callId: services.random.id("call_"),
+    requestId: context.requestId,
+    caller,
+    depth: 0,
+    direct: true,
+    signal,
+    approver: askByReply({
+      approvals: services.approvals,
+      given,
+      granted: approved && hasScope(caller.scopes, "approve"),
+      timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+    }),
+  });
+  return jsonReply(context, 200, {
+    output: result.output,
+    is_error: result.isError,
+    ...(result.data === undefined ? {} : { data: result.data }),
+    ...(approvalId === undefined ? {} : { approval_id: approvalId }),
+  });
+}
+
+/** What only reads, or cannot be called at all, is called once more; whether anything else took effect, nobody knows. */
+async function callAgain(request: Request, context: RequestContext): Promise<Response> {
+  const { name } = findTool(context);
+  const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+  const access = context.services.tools.accessOf(name, toInputText(input));
+  if (access === undefined || access === "read") return await call(request, context);
+  throw httpError(
+    "conflict",
+    `Cannot repeat this call: the gateway stopped during the first one, and whether "${name}" took effect is unknown; ` +
+      "look before you call it again under another Idempotency-Key",
+  );
+}
+
+function toInputText(input: v.InferOutput<typeof callSchema>["input"] = {}): string {
+  return typeof input === "string" ? input : JSON.stringify(input);
+}
 
 /** The tool's fields beside `input` instead of in it. */
 function misplaced(field: string) {

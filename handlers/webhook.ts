@@ -43,7 +43,8 @@ export const webhookRoute: Route = {
   body: webhookSchema,
   query: { wait: "1: answer 200 with the reply instead of 202 at once" },
   reply: { status: 202, type: "application/json", schema: webhookReplySchema },
-  idempotency: "honoured",
+  idempotency: "by_run",
+  repeat: (_request, context, runId) => repeat(context, channelOf(context).name, runId ?? ""),
   handler: dispatch,
 };
 
@@ -74,7 +75,7 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       },
       { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId, claim },
     ));
-  if (body.message_id === undefined) return answer(context, name, await start());
+  if (body.message_id === undefined) return answer(context, name, await start(context.claim?.write));
   const { store, clock } = context.services;
   const key = `${name}:${digest(body.message_id)}`;
   const accepted = await acceptOnce({ store, now: clock.now(), collection: MESSAGES, key, start });

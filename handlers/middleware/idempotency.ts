@@ -1,11 +1,13 @@
 import { createHash } from "node:crypto";
+import { isEnded } from "../../lib/base/records/run.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { GatewayRequestContext } from "../request_context.ts";
-import type { Route } from "../route.ts";
+import type { Handler, Route } from "../route.ts";
+import type { RunClaim } from "../run_claim.ts";
 import { httpError } from "../wire/error_codes.ts";
 import { errorReply } from "../wire/reply.ts";
-import { recordReply, recordText, type ReplyRecording } from "./reply_recording.ts";
-import { createReplyStore } from "./reply_store.ts";
+import { type RecordedReply, recordReply, recordText, type ReplyRecording } from "./reply_recording.ts";
+import { createReplyStore, type StoredClaim } from "./reply_store.ts";
 
 export interface Idempotency {
   /** Calls the route's handler, or answers from an earlier call with the same key. @throws {HttpError} 400 invalid_request, 409 idempotency_conflict */
@@ -33,6 +35,9 @@ const KEY = /^[\x21-\x7e]{1,255}$/;
  * A repeat during the first attaches to it: JSON waits, an event stream replays from its start. A later repeat gets the stored reply.
  * Stored are replies of executed handlers that succeeded, or failed after an effect: any other failure may be tried again.
  * A reply over 4 MiB is not kept; a repeat of it is told so and never runs twice.
+ *
+ * A claim is on disk before the effect, in the transaction that accepts a run where the route starts one. So a repeat after a crash
+ * is answered by that run, by what the route's `repeat` finds of the first one, or by 409 `conflict`: its outcome is unknown.
  */
 export function createIdempotency(services: Services): Idempotency {
   const flights = new Map<string, Flight>();
@@ -67,28 +72,73 @@ export function createIdempotency(services: Services): Idempotency {
   ): Promise<ReplyRecording> {
     const { scope, fingerprint } = claim;
     const stored = await store.find(scope);
-    if (stored !== undefined) {
+    if (stored !== undefined) checkSame(stored.fingerprint, fingerprint);
+    if (stored?.kind === "reply") {
       flights.delete(scope);
-      checkSame(stored.fingerprint, fingerprint);
-      const recording = recordText(stored);
-      return { ...recording, reply: recording.replay };
+      return replayed(recordText(stored));
     }
-    const reply = await callHandler(request, context, route);
-    const kept = reply.ok || reply.headers.get("x-should-retry") === "false";
+    const hold = createHold(claim, stored);
+    context.claim = hold.claim;
+    const handler = stored === undefined ? await firstHandler(route, claim) : repeatHandler(route, stored);
+    const reply = await callHandler(request, context, handler);
     const recording = await recordReply(reply);
     recording.ended
-      // A stream that every reader left has no whole to keep
-      .then((whole) => (kept ? store.keep(scope, { ...whole, fingerprint }) : undefined), () => {})
+      .then((whole) => settle(claim, hold.runId(), whole), () => giveUp(claim, hold.runId()))
       .catch((error) => services.log.warn("Reply is not kept for repeats", { request_id: context.requestId, error }))
       .finally(() => flights.delete(scope));
-    return recording;
+    return stored === undefined ? recording : replayed(recording);
+  }
+
+  /** The handler of a first request, with its claim made where the handler itself makes none. */
+  async function firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler> {
+    if (route.idempotency === "honoured" && !await store.claim(scope, fingerprint)) throw outcomeUnknown();
+    return route.handler;
+  }
+
+  function createHold({ scope, fingerprint }: Claim, stored: StoredClaim | undefined): Hold {
+    let runId = stored?.runId ?? undefined;
+    const told = new Set(stored?.told);
+    return {
+      runId: () => runId,
+      claim: {
+        write(id) {
+          runId = id;
+          return store.claimWrite(scope, { fingerprint, runId: id, told: [] });
+        },
+        wasTold: (turn) => told.has(turn),
+        async tell(turn) {
+          if (told.has(turn) || runId === undefined) return;
+          told.add(turn);
+          await store.reclaim(scope, { fingerprint, runId, told: [...told] });
+        },
+      },
+    };
+  }
+
+  /** A reply is kept once it is the last word; before that, the claim leads a repeat to the run. */
+  async function settle({ scope, fingerprint }: Claim, runId: string | undefined, whole: RecordedReply): Promise<void> {
+    if (whole.status !== ACCEPTED && !await isOver(runId)) return;
+    const kept = whole.status < 400 || whole.headers["x-should-retry"] === "false";
+    await (kept ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
+  }
+
+  /** A stream that every reader left has no whole to keep: the run's claim stays, any other outcome is known to nobody. */
+  async function giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
+    if (runId === undefined) await store.forget(scope);
+  }
+
+  async function isOver(runId: string | undefined): Promise<boolean> {
+    const run = runId === undefined ? undefined : await services.agent?.runs.get(runId);
+    return run === undefined || isEnded(run.status);
   }
 
   return {
     run(request, context, route) {
       const key = request.headers.get("idempotency-key");
       if (key === null || route.method !== "POST") return route.handler(request, context);
-      if (route.idempotency !== "honoured") throw invalidKey("this route's replies hold a secret and are never kept");
+      if (route.idempotency === undefined || route.idempotency === "refused") {
+        throw invalidKey("this route's replies hold a secret and are never kept");
+      }
       if (!KEY.test(key)) throw invalidKey("it must have 1-255 visible ASCII characters");
       return runOnce(request, context, route, key);
     },
@@ -99,10 +149,37 @@ function invalidKey(reason: string) {
   return httpError("invalid_request", `Cannot honour this Idempotency-Key: ${reason}`, { param: "Idempotency-Key" });
 }
 
+/** The status of work that has just begun: such a reply is whole, whatever becomes of its run. */
+const ACCEPTED = 202;
+
+/** A claim in the making. */
+interface Hold {
+  readonly claim: RunClaim;
+  /** The run it is made for; undefined as long as there is none */
+  runId(): string | undefined;
+}
+
+function replayed(recording: ReplyRecording): ReplyRecording {
+  return { ...recording, reply: recording.replay };
+}
+
+function repeatHandler({ repeat }: Route, { runId }: StoredClaim): Handler {
+  if (repeat === undefined) throw outcomeUnknown();
+  return (request, context) => repeat(request, context, runId);
+}
+
+function outcomeUnknown() {
+  return httpError(
+    "conflict",
+    "Cannot repeat this request: the gateway stopped during the first one, and whether it took effect is unknown; " +
+      "look before you send it again under another Idempotency-Key",
+  );
+}
+
 /** A thrown error is a reply here: whoever waits under the same key is told the same. */
-async function callHandler(request: Request, context: GatewayRequestContext, route: Route): Promise<Response> {
+async function callHandler(request: Request, context: GatewayRequestContext, handler: Handler): Promise<Response> {
   try {
-    return await route.handler(request, context);
+    return await handler(request, context);
   } catch (error) {
     return errorReply(context, error);
   }

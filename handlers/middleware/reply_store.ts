@@ -1,17 +1,36 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
-import type { Store } from "../../lib/storage/store.ts";
+import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RecordedReply } from "./reply_recording.ts";
 
 /** A stored reply with the fingerprint of the request it answered. */
 export interface StoredReply extends RecordedReply {
+  readonly kind: "reply";
   readonly fingerprint: string;
 }
 
+/** A request that began and whose reply is not known yet. */
+export interface StoredClaim {
+  readonly kind: "claim";
+  readonly fingerprint: string;
+  /** The run that was accepted for it; null where it is none */
+  readonly runId: string | null;
+  /** Turns of the run of which text may have been sent */
+  readonly told: readonly number[];
+}
+
 export interface ReplyStore {
-  /** @returns undefined for an unknown or expired scope */
-  find(scope: string): Promise<StoredReply | undefined>;
-  keep(scope: string, reply: StoredReply): Promise<void>;
+  /** @returns undefined for an unknown scope; one that has expired is forgotten */
+  find(scope: string): Promise<StoredReply | StoredClaim | undefined>;
+  /** The write of a new claim, for a transaction: it inserts */
+  claimWrite(scope: string, claim: Omit<StoredClaim, "kind">): Write;
+  /** Durable when it resolves. @returns false when there is one */
+  claim(scope: string, fingerprint: string): Promise<boolean>;
+  /** Changes a claim; durable when it resolves */
+  reclaim(scope: string, claim: Omit<StoredClaim, "kind">): Promise<void>;
+  /** The reply takes the place of the claim */
+  keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
+  forget(scope: string): Promise<void>;
 }
 
 const COLLECTION = "idempotent_replies";
@@ -19,17 +38,27 @@ const KEPT_MS = 24 * 60 * 60 * 1000;
 const SWEEP_EVERY = 50;
 const SWEEP_LIMIT = 200;
 
-const recordSchema = v.object({
-  record_version: v.literal(1),
-  fingerprint: v.string(),
-  status: v.number(),
-  headers: v.record(v.string(), v.string()),
-  body: v.nullable(v.string()),
-  /** Milliseconds since the epoch */
-  expires_at: v.number(),
-});
+/** Milliseconds since the epoch */
+const expires = { expires_at: v.number() };
+const recordSchema = v.variant("record_version", [
+  v.object({
+    record_version: v.literal(1),
+    fingerprint: v.string(),
+    status: v.number(),
+    headers: v.record(v.string(), v.string()),
+    body: v.nullable(v.string()),
+    ...expires,
+  }),
+  v.object({
+    record_version: v.literal(2),
+    fingerprint: v.string(),
+    run_id: v.nullable(v.string()),
+    told: v.array(v.number()),
+    ...expires,
+  }),
+]);
 
-/** Replies kept for 24 hours. The oldest that have expired go as new ones come. */
+/** Claims and replies, kept for 24 hours. The oldest that have expired go as new ones come. */
 export function createReplyStore({ store, clock }: { readonly store: Store; readonly clock: Clock }): ReplyStore {
   let writes = 0;
 
@@ -41,19 +70,42 @@ export function createReplyStore({ store, clock }: { readonly store: Store; read
     }
   }
 
+  const toBody = ({ fingerprint, runId, told }: Omit<StoredClaim, "kind">) => ({
+    record_version: 2,
+    fingerprint,
+    run_id: runId,
+    told: [...told],
+    expires_at: clock.now() + KEPT_MS,
+  });
+  const forget = async (scope: string) => {
+    await store.batch([{ op: "delete", collection: COLLECTION, key: scope }]);
+  };
+
   return {
     async find(scope) {
-      const record = await store.get(COLLECTION, scope);
-      if (record === undefined || !v.is(recordSchema, record.body) || record.body.expires_at <= clock.now()) {
+      const stored = await store.get(COLLECTION, scope);
+      if (stored === undefined) return undefined;
+      if (!v.is(recordSchema, stored.body) || stored.body.expires_at <= clock.now()) {
+        await forget(scope);
         return undefined;
       }
-      const { fingerprint, status, headers, body } = record.body;
-      return { fingerprint, status, headers, body };
+      if (stored.body.record_version === 1) {
+        const { fingerprint, status, headers, body } = stored.body;
+        return { kind: "reply", fingerprint, status, headers, body };
+      }
+      const { fingerprint, run_id: runId, told } = stored.body;
+      return { kind: "claim", fingerprint, runId, told };
+    },
+    claimWrite: (scope, claim) => ({ op: "insert", collection: COLLECTION, key: scope, body: toBody(claim) }),
+    claim: (scope, fingerprint) => store.insertOnce(COLLECTION, scope, toBody({ fingerprint, runId: null, told: [] })),
+    async reclaim(scope, claim) {
+      await store.batch([{ op: "put", collection: COLLECTION, key: scope, body: toBody(claim) }]);
     },
     async keep(scope, { fingerprint, status, headers, body }) {
       const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
       await store.batch([{ op: "put", collection: COLLECTION, key: scope, body: record }]);
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
+    forget,
   };
 }

@@ -7,6 +7,8 @@ import { errorBody } from "./to_http_error.ts";
 export interface CompletionChunksOptions extends CompletionHead {
   /** `stream_options.include_usage`: a last chunk with the usage, and `"usage":null` in the others */
   readonly includeUsage: boolean;
+  /** Whether an earlier stream of this run may have shown text of a turn that is asked again. Default: none did */
+  readonly interrupts?: ((turn: number) => boolean) | undefined;
   /** The error shape of a run's `error` event */
   readonly toError: (event: Extract<AgentEvent, { type: "error" }>) => HttpError;
 }
@@ -77,7 +79,9 @@ export function createCompletionChunks(options: CompletionChunksOptions): EventE
             break;
           case "turn_restart":
             // What was sent cannot be taken back in this format: an honest error instead of a doubled text
-            if (event.from_seq <= lastDelta) text += fail(options.toError({ ...event, type: "error", ...RESTARTED }));
+            if (event.from_seq <= lastDelta || options.interrupts?.(event.turn)) {
+              text += fail(options.toError({ seq: event.seq, time: event.time, type: "error", ...RESTARTED }));
+            }
             break;
           case "done":
             text += done(event);
@@ -95,6 +99,8 @@ export function createCompletionChunks(options: CompletionChunksOptions): EventE
 }
 
 const RESTARTED = {
-  code: "provider_error",
-  message: "The model's turn was interrupted after a part of it had been sent: send the request again",
+  code: "run_interrupted",
+  message:
+    "Cannot continue this stream: the gateway stopped after a part of the model's turn had been sent, and the turn was " +
+    'asked again; the whole answer is the result of the run, which has this stream\'s id with "run_" for "chatcmpl-"',
 };

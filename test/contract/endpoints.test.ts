@@ -11,7 +11,12 @@ test("the routes are those of the endpoint table, with its access", () => {
 
 test("every POST route says what it does with Idempotency-Key, and those that hand out secrets refuse it", () => {
   for (const { method, path, idempotency } of ROUTES) {
-    const expected = method !== "POST" ? undefined : SECRET_ENDPOINTS.includes(path) ? "refused" : "honoured";
-    assert.equal(idempotency, expected, `${method} ${path}`);
+    assert.equal(idempotency !== undefined, method === "POST", `${method} ${path}`);
+    if (method === "POST") assert.equal(idempotency === "refused", SECRET_ENDPOINTS.includes(path), path);
   }
+});
+
+test("a run that answers under an Idempotency-Key is found again by its repeats", () => {
+  const lost = ROUTES.filter(({ idempotency, repeat }) => idempotency === "by_run" && repeat === undefined);
+  assert.deepEqual(lost.map(({ path }) => path), []);
 });

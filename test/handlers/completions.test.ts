@@ -164,6 +164,7 @@ test("the run gets the messages, the parameters and the client's tools; null equ
       { role: "tool", content: "3", tool_call_id: "c1" },
     ],
     durable: false,
+    claim: undefined,
     whole: true,
     canApprove: false,
     agentTools: "configured",

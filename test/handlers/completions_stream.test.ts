@@ -168,7 +168,7 @@ test("a turn asked again after a part of it was sent is an error, before that it
     [{ type: "turn_restart", turn: 1, from_seq: 1 }],
     ...answer("x"),
   ];
-  assert.equal((await chunksOf(stream({ script: again }).response)).at(-1).error.code, "provider_error");
+  assert.equal((await chunksOf(stream({ script: again }).response)).at(-1).error.code, "run_interrupted");
   const before: ScriptStep[] = [
     [{ type: "turn_start", turn: 1 }],
     [{ type: "turn_restart", turn: 1, from_seq: 2 }],

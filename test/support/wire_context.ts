@@ -1,4 +1,5 @@
 import type { RequestContext } from "../../handlers/route.ts";
+import type { RunClaim } from "../../handlers/run_claim.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
@@ -79,11 +80,21 @@ export function createWireContext(
     remoteAddress: "127.0.0.1",
     controller,
     signal: controller.signal,
+    claim: request.headers.has("idempotency-key") ? createFakeClaim() : undefined,
     path: url.pathname,
     query: url.searchParams,
     ignored: [],
     replyHeaders: {},
     built: undefined,
     body: () => (body ??= request.arrayBuffer().then((bytes) => new Uint8Array(bytes))),
+  };
+}
+
+/** A hold on a run that nobody looks for. */
+function createFakeClaim(): RunClaim {
+  return {
+    write: (runId) => ({ op: "insert", collection: "claims", key: runId, body: { v: 1 } }),
+    wasTold: () => false,
+    tell: () => Promise.resolve(),
   };
 }
