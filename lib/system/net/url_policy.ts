@@ -22,14 +22,28 @@ export interface AllowedUrl {
   readonly addresses: readonly string[];
 }
 
+/** The hosts one tool may reach, beside what `[url_access]` says of all. */
+export interface AllowedHosts {
+  /** As `domain_allowlist`, and `*` for every host; empty refuses all */
+  readonly entries: readonly string[];
+  /** Where the list stands in the configuration, as `[http_request] allowed_domains` */
+  readonly key: string;
+}
+
+export interface CheckOptions {
+  readonly signal: AbortSignal;
+  /** Default: what `[url_access]` says is all */
+  readonly allowed?: AllowedHosts | undefined;
+}
+
 /** Decides which addresses the network tools may reach (DESIGN.md section 8, "Web"). */
 export interface UrlPolicy {
   /**
-   * Checks scheme, blocklist, every address the name has, and allowlist, in this order.
+   * Checks scheme, blocklist, every address the name has, and allowlists, in this order.
    * @throws {ToolError} `url_invalid`, `url_scheme`, `url_blocked`, `url_unresolved`, `url_private`, `url_not_allowed`
    * @throws {CancelError} when the signal aborts
    */
-  check(url: string, rules: UrlRules, options: { readonly signal: AbortSignal }): Promise<AllowedUrl>;
+  check(url: string, rules: UrlRules, options: CheckOptions): Promise<AllowedUrl>;
 }
 
 export interface UrlPolicyOptions {
@@ -40,7 +54,7 @@ export interface UrlPolicyOptions {
 export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   const lookup = options.lookup ?? lookUp;
   return {
-    async check(text, rules, { signal }) {
+    async check(text, rules, { signal, allowed }) {
       const url = parse(text);
       const host = plainHost(url.hostname);
       const blocked = rules.domain_blocklist.find((entry) => isWithinDomain(host, entry));
@@ -51,6 +65,9 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
       for (const address of addresses) requireReachable(url, address, rules);
       if (rules.enforce_domain_allowlist && !rules.domain_allowlist.some((entry) => matchesHost(host, entry))) {
         throw refusal("url_not_allowed", url, `add "${host}" to [url_access] domain_allowlist to allow it`);
+      }
+      if (allowed !== undefined && !allowed.entries.some((entry) => entry === "*" || matchesHost(host, entry))) {
+        throw refusal("url_not_allowed", url, `add "${host}" to ${allowed.key} to allow it`);
       }
       return { url, addresses };
     },

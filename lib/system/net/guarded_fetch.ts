@@ -1,0 +1,211 @@
+import { networkInterfaces } from "node:os";
+import { CancelError, cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import { addressKind } from "./address_kind.ts";
+import { describeNetworkError } from "./network_error.ts";
+import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
+import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
+
+export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
+
+/** One request to the outside. */
+export interface GuardedRequest {
+  readonly method: GuardedMethod;
+  readonly url: string;
+  /** Asked again for each address a redirect leads to, so that a credential goes to its own host alone. Default: none */
+  readonly headers?: ((url: URL) => Readonly<Record<string, string>>) | undefined;
+  readonly body?: string | Uint8Array | undefined;
+  /** `[url_access]` */
+  readonly rules: UrlRules;
+  /** The tool's own list of hosts. Default: none */
+  readonly allowed?: AllowedHosts | undefined;
+  /**
+   * The URL stands in the operator's configuration: it may be private or on this machine, and no allowlist is asked for it. What
+   * it redirects to gets no such trust. The blocklist holds for both. Default false
+   */
+  readonly fromConfig?: boolean | undefined;
+  /** Of the reply's body */
+  readonly maxBytes: number;
+  /** For all of it: look-ups, redirects and the last byte of the reply. Milliseconds */
+  readonly timeoutMs: number;
+  /** Default 5 */
+  readonly maxRedirects?: number | undefined;
+  /** A redirect that would turn the method into GET is given back as the reply. Default false */
+  readonly keepsMethod?: boolean | undefined;
+  readonly signal: AbortSignal;
+}
+
+export interface GuardedReply extends PinnedReply {
+  /** Where the reply came from, after redirects */
+  readonly url: string;
+}
+
+/**
+ * Fetches from the outside (DESIGN.md section 8, "Web"): parse, scheme, blocklist, look-up, private ranges, allowlists, execute.
+ *
+ * Every address of the name is checked, the connection goes to a checked address and nowhere else, every redirect passes the same
+ * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut.
+ * @throws {ToolError} what UrlPolicy refuses; `url_own_gateway`, `fetch_redirects`, `fetch_timeout`, `fetch_failed`
+ * @throws {CancelError} when the signal aborts
+ */
+export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
+
+/** The gateway itself, which no tool may reach with its credentials. */
+export interface OwnGateway {
+  readonly port: number;
+  /** Paths that hold no secret and may be read */
+  readonly publicPaths: readonly string[];
+}
+
+export interface GuardedFetchOptions {
+  readonly policy: UrlPolicy;
+  readonly clock: Clock;
+  /** undefined while no port is open */
+  readonly own: () => OwnGateway | undefined;
+  /** Sent as User-Agent */
+  readonly userAgent: string;
+}
+
+const MAX_REDIRECTS = 5;
+/** Headers that are the connection's, and those that would let a request be read as two. */
+const OWN_HEADERS =
+  /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|keep-alive|proxy-.*)$/i;
+
+export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
+  return async (request) => {
+    const timeout = options.clock.timeoutSignal(request.timeoutMs);
+    const signal = AbortSignal.any([timeout.signal, request.signal]);
+    try {
+      return await follow({ ...request, signal }, options);
+    } catch (error) {
+      if (request.signal.aborted) throw cancelError(request.signal);
+      if (timeout.signal.aborted) {
+        throw failure("fetch_timeout", request.url, `no whole reply came within ${request.timeoutMs / 1000} s`, error);
+      }
+      if (error instanceof ToolError || error instanceof CancelError) throw error;
+      const reason = error instanceof PinError ? error.message : describeNetworkError(error);
+      throw failure("fetch_failed", request.url, reason, error);
+    } finally {
+      timeout.clear();
+    }
+  };
+}
+
+async function follow(request: GuardedRequest, options: GuardedFetchOptions): Promise<GuardedReply> {
+  const { maxRedirects = MAX_REDIRECTS, signal, maxBytes } = request;
+  let { method, body } = request;
+  let next = request.url;
+  for (let redirects = 0;; redirects++) {
+    const checked = await checkStep(next, redirects === 0, request, options.policy);
+    refuseOwnGateway(checked, method, options.own());
+    const { url, addresses } = checked;
+    const headers = {
+      accept: "*/*",
+      "user-agent": options.userAgent,
+      "accept-encoding": "identity",
+      ...credentialsOf(url),
+      ...checkHeaders(request.headers?.(url) ?? {}),
+    };
+    const reply = await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes });
+    const location = isRedirect(reply.status) ? reply.headers["location"] : undefined;
+    const turnsToGet = reply.status === 303 ? method !== "HEAD" : reply.status < 303 && method === "POST";
+    if (location === undefined || (request.keepsMethod && turnsToGet && method !== "GET")) {
+      return { ...reply, url: withoutCredentials(url).href };
+    }
+    if (redirects === maxRedirects) {
+      throw failure("fetch_redirects", request.url, `it redirects more than ${maxRedirects} times`);
+    }
+    const target = URL.parse(location, url.href);
+    if (target === null) throw failure("fetch_redirects", request.url, "it redirects to something that is no URL");
+    if (turnsToGet) [method, body] = ["GET", undefined];
+    if (body !== undefined && url.protocol === "https:" && target.protocol === "http:") {
+      throw failure("fetch_redirects", request.url, "it redirects a request with a body from https: to http:");
+    }
+    next = target.href;
+  }
+}
+
+function checkStep(
+  url: string,
+  isFirst: boolean,
+  { rules, allowed, fromConfig, signal }: GuardedRequest,
+  policy: UrlPolicy,
+): Promise<AllowedUrl> {
+  if (!isFirst || !fromConfig) return policy.check(url, rules, { signal, allowed });
+  const trusting = { ...rules, block_private_ip: false, allow_loopback: true, enforce_domain_allowlist: false };
+  return policy.check(url, trusting, { signal });
+}
+
+function refuseOwnGateway({ url, addresses }: AllowedUrl, method: GuardedMethod, own: OwnGateway | undefined): void {
+  const port = url.port === "" ? (url.protocol === "https:" ? 443 : 80) : Number(url.port);
+  if (own === undefined || port !== own.port || !addresses.some(isThisMachine)) return;
+  if ((method === "GET" || method === "HEAD") && own.publicPaths.includes(url.pathname)) return;
+  throw new ToolError(
+    "url_own_gateway",
+    `Cannot reach "${url.host}": it is the gateway itself, which no tool may call`,
+  );
+}
+
+function isThisMachine(address: string): boolean {
+  const [plain = ""] = address.split("%");
+  const inner = /^::(?:ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(plain)?.[1] ?? mappedAddress(plain);
+  if (inner !== undefined) return isThisMachine(inner);
+  // Unspecified addresses lead to this machine on most systems
+  if (addressKind(plain) === "loopback" || plain === "0.0.0.0" || plain === "::") return true;
+  return Object.values(networkInterfaces()).some((faces) => faces?.some((face) => face.address === plain));
+}
+
+/** As `::ffff:7f00:1`, the form in which URLs have a mapped address. */
+function mappedAddress(address: string): string | undefined {
+  const [, high, low] = /^::(?:ffff:)?([0-9a-f]{1,4}):([0-9a-f]{1,4})$/i.exec(address) ?? [];
+  if (high === undefined || low === undefined) return undefined;
+  const [a, b] = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
+  return `${a >> 8}.${a & 255}.${b >> 8}.${b & 255}`;
+}
+
+function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/.test(name) || OWN_HEADERS.test(name)) {
+      throw new ToolError(
+        "fetch_failed",
+        `Cannot send the header "${name.slice(0, 64)}": it is not one a request may set`,
+      );
+    }
+    if (/[^\t\x20-\x7e\x80-\xff]/.test(value)) {
+      throw new ToolError(
+        "fetch_failed",
+        `Cannot send the header "${name}": its value holds characters headers cannot have`,
+      );
+    }
+  }
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+/** User and password of the address, as every client sends them. */
+function credentialsOf({ username, password }: URL): Readonly<Record<string, string>> {
+  if (username === "" && password === "") return {};
+  const pair = [username, password].map((part) => decode(part)).join(":");
+  return { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function withoutCredentials(url: URL): URL {
+  const shown = new URL(url);
+  shown.username = "";
+  shown.password = "";
+  return shown;
+}
+
+/** Names the host alone: user, password and query may be secret. */
+function failure(code: string, url: string, reason: string, cause?: unknown): ToolError {
+  const host = URL.parse(url)?.host ?? "the address";
+  return new ToolError(code, `Cannot fetch from "${host.slice(0, 100)}": ${reason}`, { cause });
+}

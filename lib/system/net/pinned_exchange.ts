@@ -1,0 +1,151 @@
+import { type IncomingMessage, request as sendPlain } from "node:http";
+import { request as sendOverTls } from "node:https";
+import { isIP, type LookupFunction } from "node:net";
+import type { Readable } from "node:stream";
+import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+
+/** One request to one of these addresses and no other. */
+export interface PinnedRequest {
+  readonly url: URL;
+  /** What the host's name was resolved to and checked; tried in this order */
+  readonly addresses: readonly string[];
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array | undefined;
+  /** Ends it at once, in whatever state it is */
+  readonly signal: AbortSignal;
+  /** Of the body, decompressed */
+  readonly maxBytes: number;
+}
+
+export interface PinnedReply {
+  readonly status: number;
+  /** Names in lower case */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+  /** The body was longer than `maxBytes`, and the connection was given up */
+  readonly truncated: boolean;
+}
+
+/** The connection did not lead to an address that was checked. */
+export class PinError extends Error {
+  override readonly name = "PinError";
+}
+
+/**
+ * Sends one request over a connection of its own and reads the reply, decompressed where the server compresses unasked.
+ *
+ * The name is not looked up again: the socket gets the addresses that were checked, whatever the name means by now; TLS still
+ * checks the certificate against the name. Redirects are a reply like any other; their body is not read.
+ * @throws {PinError}; what the network or the runtime throws; nothing is retried
+ */
+export function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
+  const { url, addresses, method, headers, body, signal, maxBytes } = request;
+  const host = url.hostname.replace(/^\[|\]$/g, "");
+  const isTls = url.protocol === "https:";
+  return new Promise((resolve, reject) => {
+    const outgoing = (isTls ? sendOverTls : sendPlain)({
+      host,
+      ...(url.port === "" ? {} : { port: Number(url.port) }),
+      path: url.pathname + url.search,
+      method,
+      headers: { ...headers, ...(body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) }) },
+      agent: false,
+      lookup: lookupOf(addresses),
+      signal,
+      ...(isTls && isIP(host) === 0 ? { servername: host } : {}),
+    });
+    outgoing.on("error", reject);
+    outgoing.on("response", (incoming: IncomingMessage) => {
+      const at = incoming.socket?.remoteAddress;
+      if (at !== undefined && !addresses.some((address) => isSame(address, at))) {
+        outgoing.destroy();
+        return reject(new PinError(`the connection led to ${at}, which was not checked`));
+      }
+      const reply = { status: incoming.statusCode ?? 0, headers: headersOf(incoming) };
+      const end = (read: { readonly body: Uint8Array; readonly truncated: boolean }) => {
+        outgoing.destroy();
+        resolve({ ...reply, ...read });
+      };
+      if (isRedirect(reply.status) && reply.headers["location"] !== undefined) {
+        incoming.on("error", () => {});
+        return end({ body: new Uint8Array(), truncated: false });
+      }
+      readBody(incoming, maxBytes).then(end, reject);
+    });
+    outgoing.end(body);
+  });
+}
+
+/** Whether a reply with this status may point elsewhere. */
+export function isRedirect(status: number): boolean {
+  return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
+}
+
+function lookupOf(addresses: readonly string[]): LookupFunction {
+  const found = addresses.map((address) => ({ address, family: isIP(address.split("%")[0] ?? "") }));
+  return (_host, options, onFound) => {
+    const [first] = found;
+    if (first === undefined) return onFound(new PinError("there is no address to connect to"), "", 0);
+    if (options.all) onFound(null, found);
+    else onFound(null, first.address, first.family);
+  };
+}
+
+/** An IPv4 address may be shown in its mapped form, and IPv6 ones are written in many ways. */
+function isSame(address: string, other: string): boolean {
+  return plainAddress(address) === plainAddress(other);
+}
+
+function plainAddress(address: string): string {
+  const [text = ""] = address.toLowerCase().replace(/^::ffff:(?=\d+\.)/, "").split("%");
+  return isIP(text) === 6 ? new URL(`http://[${text}]`).hostname : text;
+}
+
+function headersOf({ headers }: IncomingMessage): Readonly<Record<string, string>> {
+  const entries = Object.entries(headers).map((
+    [name, value],
+  ) => [name, Array.isArray(value) ? value.join(", ") : value]);
+  return Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+}
+
+async function readBody(
+  incoming: IncomingMessage,
+  maxBytes: number,
+): Promise<{ readonly body: Uint8Array; readonly truncated: boolean }> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  const decoded = decode(incoming);
+  try {
+    for await (const part of decoded) {
+      const chunk = part as Uint8Array; // byte streams without an encoding give bytes
+      parts.push(chunk);
+      bytes += chunk.length;
+      if (bytes > maxBytes) return { body: Buffer.concat(parts).subarray(0, maxBytes), truncated: true };
+    }
+    return { body: Buffer.concat(parts), truncated: false };
+  } finally {
+    decoded.destroy();
+    incoming.on("error", () => {});
+    incoming.destroy();
+  }
+}
+
+/** A server may compress although it was asked not to. The output is bounded by its reader, so that a bomb costs no more than that. */
+function decode(incoming: IncomingMessage): Readable {
+  const decoder = DECODERS[incoming.headers["content-encoding"]?.trim().toLowerCase() ?? ""]?.();
+  if (decoder === undefined) return incoming;
+  incoming.on("error", (error) => decoder.destroy(error));
+  // A connection that breaks off gives no error on every runtime
+  incoming.on("close", () => {
+    if (!incoming.complete) decoder.destroy(new Error("the connection was closed"));
+  });
+  return incoming.pipe(decoder);
+}
+
+const DECODERS: Readonly<Record<string, () => ReturnType<typeof createGunzip>>> = {
+  gzip: createGunzip,
+  "x-gzip": createGunzip,
+  deflate: createInflate,
+  br: createBrotliDecompress,
+};

@@ -1,0 +1,346 @@
+import assert from "node:assert/strict";
+import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, describe, test } from "node:test";
+import { brotliCompressSync, gzipSync } from "node:zlib";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { ToolError } from "../../../lib/base/errors.ts";
+import { createGuardedFetch, type GuardedRequest, type OwnGateway } from "../../../lib/system/net/guarded_fetch.ts";
+import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+
+const STRICT: UrlRules = {
+  block_private_ip: true,
+  allow_loopback: false,
+  enforce_domain_allowlist: false,
+  domain_allowlist: [],
+  domain_blocklist: [],
+};
+const LOCAL: UrlRules = { ...STRICT, allow_loopback: true };
+
+interface Site {
+  readonly port: number;
+  readonly origin: string;
+  readonly seen: {
+    readonly method: string;
+    readonly path: string;
+    readonly headers: IncomingMessage["headers"];
+    body: string;
+  }[];
+}
+
+const servers: Server[] = [];
+after(() => {
+  for (const server of servers) {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+/** A server on a loopback address that answers by a listener. */
+async function site(
+  listener: RequestListener,
+  place: { readonly host?: string; readonly port?: number } = {},
+): Promise<Site> {
+  const seen: Site["seen"] = [];
+  const server = createServer((request, response) => {
+    const entry = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body: "" };
+    seen.push(entry);
+    request.on("data", (part) => (entry.body += part));
+    request.on("end", () => listener(request, response));
+  });
+  servers.push(server);
+  const host = place.host ?? "127.0.0.1";
+  await new Promise<void>((resolve) => server.listen(place.port ?? 0, host, resolve));
+  const { port } = server.address() as AddressInfo; // it listens on a port
+  return { port, origin: `http://${host}:${port}`, seen };
+}
+
+interface SetUp {
+  /** Addresses of each name, one list for each look-up; the last one is repeated */
+  readonly names?: Readonly<Record<string, readonly (readonly string[])[]>>;
+  readonly own?: OwnGateway;
+}
+
+function setUp({ names = {}, own }: SetUp = {}) {
+  const lookups: string[] = [];
+  const policy = createUrlPolicy({
+    lookup(host) {
+      const turn = lookups.filter((name) => name === host).length;
+      lookups.push(host);
+      const lists = names[host] ?? [];
+      return Promise.resolve(lists[Math.min(turn, lists.length - 1)] ?? []);
+    },
+  });
+  const guarded = createGuardedFetch({ policy, clock: systemClock, own: () => own, userAgent: "postern/test" });
+  const get = (url: string, changes: Partial<GuardedRequest> = {}) =>
+    guarded({
+      method: "GET",
+      url,
+      rules: LOCAL,
+      maxBytes: 100_000,
+      timeoutMs: 5000,
+      signal: new AbortController().signal,
+      ...changes,
+    });
+  const refusal = async (url: string, changes: Partial<GuardedRequest> = {}) => {
+    const error = await get(url, changes).then(() => undefined, (thrown) => thrown);
+    assert.ok(error instanceof ToolError, String(error));
+    assert.match(error.message, /^Cannot .*[^.]$/);
+    return error.code;
+  };
+  return { get, refusal, lookups };
+}
+
+const textOf = (body: Uint8Array) => Buffer.from(body).toString();
+
+describe("guarded_fetch", () => {
+  test("sends method, headers and body, and gives status, headers and body", async () => {
+    const place = await site((_request, response) => {
+      response.writeHead(201, { "x-one": "1", "set-cookie": ["a=1", "b=2"] });
+      response.end("Grüezi");
+    });
+    const { get } = setUp();
+    const reply = await get(`${place.origin}/a?b=c`, {
+      method: "POST",
+      headers: () => ({ "X-Mine": "yes", "content-type": "text/plain" }),
+      body: "Hällo",
+    });
+    assert.deepEqual([reply.status, reply.headers["x-one"], textOf(reply.body)], [201, "1", "Grüezi"]);
+    assert.deepEqual([reply.truncated, reply.url], [false, `${place.origin}/a?b=c`]);
+    const [seen] = place.seen;
+    assert.deepEqual([seen?.method, seen?.path, seen?.body], ["POST", "/a?b=c", "Hällo"]);
+    assert.equal(seen?.headers["x-mine"], "yes");
+    assert.equal(seen?.headers["content-length"], "6");
+    assert.equal(seen?.headers["user-agent"], "postern/test");
+    assert.equal(seen?.headers.host, `127.0.0.1:${place.port}`);
+  });
+
+  test("connects to the address that was checked, whatever the name means a moment later", async () => {
+    const checked = await site((_request, response) => response.end("checked"), { host: "127.0.0.2" });
+    const rebound = await site((_request, response) => response.end("rebound"), { port: checked.port });
+    const { get, lookups } = setUp({ names: { "rebind.test": [["127.0.0.2"], ["127.0.0.1"]] } });
+    const reply = await get(`http://rebind.test:${checked.port}/`);
+    assert.equal(textOf(reply.body), "checked");
+    assert.deepEqual([lookups, rebound.seen.length], [["rebind.test"], 0]);
+    assert.equal(checked.seen[0]?.headers.host, `rebind.test:${checked.port}`);
+  });
+
+  test("refuses a name one of whose addresses is private, and a redirect to one, before anything is sent", async () => {
+    const inside = await site((_request, response) => response.end("secret"));
+    const outside = await site((request, response) => {
+      const to = request.url === "/name" ? `http://inside.test:${inside.port}/` : `http://10.0.0.1:${inside.port}/`;
+      response.writeHead(302, { location: to }).end();
+    });
+    const { refusal } = setUp({
+      names: { "mixed.test": [["93.184.216.34", "127.0.0.1"]], "inside.test": [["10.1.1.1"]] },
+    });
+    assert.equal(await refusal(`http://mixed.test:${inside.port}/`, { rules: STRICT }), "url_private");
+    assert.equal(await refusal(`${inside.origin}/`, { rules: STRICT }), "url_private");
+    assert.equal(await refusal(`${outside.origin}/name`), "url_private");
+    assert.equal(await refusal(`${outside.origin}/address`), "url_private");
+    assert.equal(inside.seen.length, 0);
+  });
+
+  test("checks lists at every redirect: the blocklist, the allowlist, the tool's own hosts", async () => {
+    const target = await site((_request, response) => response.end("reached"));
+    const start = await site((_request, response) =>
+      response.writeHead(301, { location: `http://second.test:${target.port}/` }).end()
+    );
+    const names = { "first.test": [["127.0.0.1"]], "second.test": [["127.0.0.1"]] };
+    const { refusal, get } = setUp({ names });
+    const url = `http://first.test:${start.port}/`;
+    assert.equal(textOf((await get(url)).body), "reached");
+    const rules = { ...LOCAL, enforce_domain_allowlist: true, domain_allowlist: ["first.test"] };
+    assert.equal(await refusal(url, { rules }), "url_not_allowed");
+    assert.equal(await refusal(url, { rules: { ...LOCAL, domain_blocklist: ["second.test"] } }), "url_blocked");
+    const allowed = { entries: ["first.test"], key: "[http_request] allowed_domains" };
+    assert.equal(await refusal(url, { allowed }), "url_not_allowed");
+    assert.equal(await refusal(url, { allowed: { ...allowed, entries: [] } }), "url_not_allowed");
+    assert.equal((await get(url, { allowed: { ...allowed, entries: ["*"] } })).status, 200);
+    assert.equal(target.seen.length, 2);
+  });
+
+  test("trusts the operator's own address, and not what it redirects to", async () => {
+    const receiver = await site((request, response) => {
+      if (request.url !== "/away") return void response.end("taken");
+      response.writeHead(307, { location: `http://127.0.0.1:${receiver.port}/` }).end();
+    });
+    const { get, refusal } = setUp();
+    const changes = { method: "POST", body: "{}", rules: STRICT, fromConfig: true } as const;
+    assert.equal(textOf((await get(`${receiver.origin}/`, changes)).body), "taken");
+    assert.equal(await refusal(`${receiver.origin}/away`, changes), "url_private");
+    const blocking = { ...STRICT, domain_blocklist: ["127.0.0.1"] };
+    assert.equal(await refusal(`${receiver.origin}/`, { ...changes, rules: blocking }), "url_blocked");
+    assert.deepEqual(receiver.seen.map((seen) => seen.path), ["/", "/away"]);
+  });
+
+  test("asks for headers at each step, so that a credential does not follow a redirect to another host", async () => {
+    const other = await site((_request, response) => response.end());
+    const home = await site((_request, response) => response.writeHead(302, { location: `${other.origin}/` }).end());
+    const { get } = setUp();
+    const headers = (url: URL): Record<string, string> =>
+      url.origin === home.origin ? { authorization: "Bearer key" } : {};
+    await get(`http://me:pa%20ss@127.0.0.1:${home.port}/`, { headers: () => ({}) });
+    await get(`${home.origin}/`, { headers });
+    const sent = [...home.seen, ...other.seen].map((seen) => seen.headers.authorization);
+    assert.deepEqual(sent, [`Basic ${btoa("me:pa ss")}`, "Bearer key", undefined, undefined]);
+  });
+
+  test("turns POST into GET where the standard says so, or hands the redirect back", async () => {
+    const place = await site((request, response) => {
+      const status = Number(request.url?.slice(1));
+      if (status > 0) response.writeHead(status, { location: "/done" });
+      response.end();
+    });
+    const { get } = setUp();
+    const post = { method: "POST", body: "x" } as const;
+    for (const status of [301, 302, 303, 307, 308]) await get(`${place.origin}/${status}`, post);
+    const landed = place.seen.filter((seen) => seen.path === "/done").map((seen) => `${seen.method} ${seen.body}`);
+    assert.deepEqual(landed, ["GET ", "GET ", "GET ", "POST x", "POST x"]);
+    assert.equal((await get(`${place.origin}/302`, { ...post, keepsMethod: true })).status, 302);
+    assert.equal((await get(`${place.origin}/308`, { ...post, keepsMethod: true })).status, 200);
+  });
+
+  test("gives up a circle of redirects, and one to another scheme or to nothing", async () => {
+    const locations: Readonly<Record<string, string>> = { "/file": "file:///etc/passwd", "/bad": "http://[", "/": "/" };
+    const place = await site((request, response) =>
+      response.writeHead(302, { location: locations[request.url ?? ""] ?? "/" }).end()
+    );
+    const { refusal } = setUp();
+    assert.equal(await refusal(`${place.origin}/`), "fetch_redirects");
+    assert.equal(place.seen.length, 6);
+    assert.equal(await refusal(`${place.origin}/file`), "url_scheme");
+    assert.equal(await refusal(`${place.origin}/bad`), "fetch_redirects");
+  });
+
+  test("cuts a reply that is too long, also one that never ends, and leaves the connection", async () => {
+    let left = () => {};
+    const gone = new Promise<void>((resolve) => (left = resolve));
+    const place = await site((_request, response) => {
+      response.on("close", left);
+      const write = () => {
+        while (!response.destroyed && response.write("x".repeat(65_536)));
+      };
+      response.on("drain", write);
+      write();
+    });
+    const { get } = setUp();
+    const reply = await get(`${place.origin}/`, { maxBytes: 1000 });
+    assert.deepEqual([reply.body.length, reply.truncated], [1000, true]);
+    await gone;
+  });
+
+  test("ends a slow reply, a silent server and a hanging look-up at the time limit", async () => {
+    const drip = await site((_request, response) => {
+      const timer = setInterval(() => response.write("."), 10);
+      response.on("close", () => clearInterval(timer));
+    });
+    const silent = await site(() => {});
+    const { refusal } = setUp();
+    for (const { origin } of [drip, silent]) assert.equal(await refusal(origin, { timeoutMs: 60 }), "fetch_timeout");
+    const hanging = createGuardedFetch({
+      policy: createUrlPolicy({ lookup: () => new Promise(() => {}) }),
+      clock: systemClock,
+      own: () => undefined,
+      userAgent: "postern/test",
+    });
+    const { signal } = new AbortController();
+    const request = {
+      method: "GET",
+      url: "http://slow.test/",
+      rules: LOCAL,
+      maxBytes: 1,
+      timeoutMs: 30,
+      signal,
+    } as const;
+    await assert.rejects(hanging(request), (error) => error instanceof ToolError && error.code === "fetch_timeout");
+  });
+
+  test("ends when its signal aborts, with the signal's reason", async () => {
+    const silent = await site(() => controller.abort(new CancelError("client_gone")));
+    const controller = new AbortController();
+    const { get } = setUp();
+    await assert.rejects(
+      get(silent.origin, { signal: controller.signal }),
+      (error) => error instanceof CancelError && error.reason === "client_gone",
+    );
+  });
+
+  test("decompresses within its bound: a bomb costs no more than that", async () => {
+    const bomb = gzipSync(Buffer.alloc(50_000_000));
+    const place = await site((request, response) => {
+      const [encoding, body] = request.url === "/br" ? ["br", brotliCompressSync("hello")] : ["gzip", bomb];
+      response.writeHead(200, { "content-encoding": encoding as string }).end(body);
+    });
+    const { get } = setUp();
+    assert.equal(textOf((await get(`${place.origin}/br`)).body), "hello");
+    const reply = await get(`${place.origin}/bomb`);
+    assert.deepEqual([reply.body.length, reply.truncated], [100_000, true]);
+    assert.equal(place.seen[0]?.headers["accept-encoding"], "identity");
+  });
+
+  test("tells a broken compression, a broken connection and a refused one as what they are", async () => {
+    const place = await site((request, response) => {
+      if (request.url === "/gzip") return void response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip");
+      response.writeHead(200, { "content-length": "100" });
+      response.write("half");
+      setTimeout(() => response.destroy(), 5);
+    });
+    const { refusal } = setUp();
+    assert.equal(await refusal(`${place.origin}/gzip`), "fetch_failed");
+    assert.equal(await refusal(`${place.origin}/half`), "fetch_failed");
+    assert.equal(await refusal("http://127.0.0.1:1/"), "fetch_failed");
+  });
+
+  test("refuses the gateway's own address in every spelling, save for what anyone may read", async () => {
+    const gateway = await site((_request, response) => response.end("mine"));
+    const other = await site((_request, response) =>
+      response.writeHead(302, { location: `${gateway.origin}/v1/tokens` }).end()
+    );
+    const { refusal, get } = setUp({
+      names: { "mine.test": [["127.0.0.1"]] },
+      own: { port: gateway.port, publicPaths: ["/health"] },
+    });
+    const rules = { ...LOCAL, block_private_ip: false };
+    const hosts = ["127.0.0.1", "mine.test", "127.0.0.2", "0x7f.1", "[::1]", "0.0.0.0", "[::]", "[::ffff:127.0.0.1]"];
+    for (const host of hosts) {
+      assert.equal(await refusal(`http://${host}:${gateway.port}/v1/tokens`, { rules }), "url_own_gateway", host);
+    }
+    assert.equal(await refusal(`${gateway.origin}/health`, { method: "POST", body: "" }), "url_own_gateway");
+    assert.equal(await refusal(`${gateway.origin}//health`), "url_own_gateway");
+    assert.equal(await refusal(`${gateway.origin}/pair`, { fromConfig: true }), "url_own_gateway");
+    assert.equal(await refusal(`${other.origin}/`), "url_own_gateway");
+    assert.equal(textOf((await get(`${gateway.origin}/health?x=1`)).body), "mine");
+    assert.equal(gateway.seen.length, 1);
+  });
+
+  test("refuses headers that are the connection's own or would split a request in two", async () => {
+    const place = await site((_request, response) => response.end());
+    const { refusal } = setUp();
+    const bad: readonly Record<string, string>[] = [
+      ...["Host", "content-length", "Transfer-Encoding", "connection", "proxy-authorization"].map((name) => ({
+        [name]: "1",
+      })),
+      { "x-a": "1\r\nx-b: 2" },
+      { "x a": "1" },
+      { "": "1" },
+    ];
+    for (const headers of bad) {
+      assert.equal(
+        await refusal(`${place.origin}/`, { headers: () => headers }),
+        "fetch_failed",
+        JSON.stringify(headers),
+      );
+    }
+    assert.equal(place.seen.length, 0);
+  });
+
+  test("names neither password nor query in a failure", async () => {
+    const { get } = setUp();
+    await assert.rejects(
+      get("http://me:hunter2@127.0.0.1:1/?key=hunter2"),
+      (error: Error) => !error.message.includes("hunter2"),
+    );
+  });
+});
