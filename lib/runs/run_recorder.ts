@@ -15,7 +15,7 @@ export interface RunRecorder {
   activate(): void;
   active(): boolean;
   /** Makes the run known, without events yet; durable when it resolves. See RunStore.accept */
-  accept(claim?: Write): Promise<void>;
+  accept(claim?: Write | readonly Write[]): Promise<void>;
   /** Resolves when everything recorded so far is durable. @throws {JournalError} */
   commit(): Promise<void>;
   /** The same with the terminal event, which waits for this, in one transaction with `writes` */

@@ -27,8 +27,8 @@ export interface RunRequest {
   readonly requestId?: string | undefined;
   /** Durable work survives a disconnect and a restart; attached work ends with its reader (DESIGN.md section 7) */
   readonly durable: boolean;
-  /** Durable work only: a record made in the one transaction that accepts the run. An `insert` lets one run of many start */
-  readonly claim?: ((runId: string) => Write) | undefined;
+  /** Durable work only: records made in the one transaction that accepts the run. An `insert` lets one run of many start */
+  readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;
   /** Attached work only: ends the run when it is aborted with a CancelError, and is aborted by the run's own end before its time. Default: one of the run's own */
   readonly controller?: AbortController | undefined;
   /** Attached work only: nobody reads along, so the provider may answer in one piece. Default false */

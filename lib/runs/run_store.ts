@@ -33,7 +33,7 @@ export interface RunStore {
    * Makes a run known, in one transaction with `claim`; durable when it resolves.
    * @throws {HttpError} 409 `conflict` when the claim was made before
    */
-  accept(state: RunState, input: RunInput, claim?: Write): Promise<void>;
+  accept(state: RunState, input: RunInput, claim?: Write | readonly Write[]): Promise<void>;
   /**
    * Adds events as one record and folds them into the run, in one transaction.
    * @param expectedSeq the last seq the journal has, 0 for an empty one
@@ -164,7 +164,7 @@ export function createRunStore(store: Store): RunStore {
       const writes = creation(head, input);
       if (claim === undefined) {
         if (!(await store.batch(writes))) throw taken(state.run.id);
-      } else if (!(await store.batch([...writes, claim]))) throw claimed();
+      } else if (!(await store.batch([...writes, ...[claim].flat()]))) throw claimed();
       heads.set(state.run.id, head);
     },
     async append(runId, expectedSeq, events, { effects = [], writes = [], create } = {}) {

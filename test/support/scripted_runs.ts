@@ -78,7 +78,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
       const refusal = options.refuse?.();
       if (refusal !== undefined) throw refusal;
       const id = `run_${++starts}`;
-      if (request.claim !== undefined && await options.store?.batch([request.claim(id)]) === false) {
+      if (request.claim !== undefined && await options.store?.batch([request.claim(id)].flat()) === false) {
         throw new HttpError("conflict", "Claimed before", { status: 409, type: "invalid_request_error" });
       }
       const conversationId = conversationOf(request);
