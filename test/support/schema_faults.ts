@@ -53,6 +53,11 @@ function faultsOf(schema: JsonSchema, { place, depth }: { readonly place: string
   return faults;
 }
 
+/** An object of any properties, as the inputs of something that is not known beforehand. */
+function isOpen(properties: Readonly<Record<string, JsonSchema>>): boolean {
+  return Object.keys(properties).length === 0;
+}
+
 function objectFaults(
   { properties, required = [], additionalProperties }: Node,
   { place, depth }: { readonly place: string; readonly depth: number },
@@ -60,7 +65,9 @@ function objectFaults(
 ): string[] {
   const faults: string[] = [];
   if (properties === undefined) return [fault("has no properties")];
-  if (additionalProperties !== false) faults.push(fault("takes other properties"));
+  if (additionalProperties !== false && (place === "" || !isOpen(properties))) {
+    faults.push(fault("takes other properties"));
+  }
   if (required.some((name) => typeof name !== "string" || !Object.hasOwn(properties, name))) {
     faults.push(fault("requires what it does not have"));
   }

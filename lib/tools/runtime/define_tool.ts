@@ -1,6 +1,7 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as v from "valibot";
 import { canonicalDigest } from "../../base/canonical_json.ts";
+import { ToolError } from "../../base/errors.ts";
 import type { JsonSchema, ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Config } from "../../config/config.ts";
 import { inputError } from "./input_error.ts";
@@ -25,6 +26,11 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   readonly access: Access;
   /** Of one call, where it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
+  /**
+   * Making a call twice does no more than making it once, so that it may be made again after a crash that left its outcome unknown.
+   * Default: it does more, and a person is asked; what only reads is always made again
+   */
+  readonly repeatable?: boolean;
   readonly enabled: "always" | ((config: Config) => boolean);
   /** What to set to enable it; required unless `enabled` is `always` */
   readonly enabledBy?: string;
@@ -66,8 +72,14 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
     throw new TypeError(`Tool "${name}": say what enables it`);
   }
   const parsing = { tool: name, fields, required: inputSchema.required ?? [], textField: definition.textField };
+  const objects = fields.filter((field) => inputSchema.properties[field]?.["type"] === "object");
   const prepare = (text: string): PreparedCall => {
     const given = parseInput(text, parsing);
+    const list = objects.find((field) => Array.isArray(given[field]));
+    // Valibot takes a list for an object
+    if (list !== undefined) {
+      throw new ToolError("invalid_input", `Cannot call "${name}": "${list}" must be an object, and is an array`);
+    }
     const parsed = v.safeParse(definition.input, given, { abortEarly: true });
     if (!parsed.success) throw inputError(name, parsed.issues[0], { fields, given });
     const input = parsed.output;
@@ -77,6 +89,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       digest: canonicalDigest(input),
       access: definition.accessOf?.(input) ?? access,
       effects: definition.effects?.(input) ?? {},
+      repeatable: definition.repeatable ?? false,
       admit: (config) => definition.admit?.(input, config),
       screen: async (context) => await definition.screen?.(input, context),
       // The door hands in the services that `needs` names

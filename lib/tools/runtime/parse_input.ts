@@ -19,7 +19,7 @@ export interface ParseInputOptions {
  * form. `operation` and `action` mean `op`; `null` in an optional field means that it is absent.
  * @throws {ToolError} `input_too_large` over 1 MiB, `invalid_input` for nesting over 64 or for text where JSON is wanted
  */
-export function parseInput(input: string, options: ParseInputOptions): unknown {
+export function parseInput(input: string, options: ParseInputOptions): Readonly<Record<string, unknown>> {
   // A UTF-16 unit is at least one byte, so that a huge text is not encoded to be measured
   if (input.length > MAX_INPUT_BYTES || Buffer.byteLength(input) > MAX_INPUT_BYTES) {
     throw new ToolError(
@@ -32,7 +32,9 @@ export function parseInput(input: string, options: ParseInputOptions): unknown {
     if (options.textField !== undefined) return { [options.textField]: input };
     throw new ToolError(
       "invalid_input",
-      `Cannot call "${options.tool}": the input must be a JSON object with ${named(options)}`,
+      `Cannot call "${options.tool}": the input must be ${
+        options.fields.length === 0 ? "the JSON object {}" : `a JSON object with ${named(options)}`
+      }`,
     );
   }
   if (!isShallow(parsed, MAX_DEPTH)) {

@@ -42,6 +42,8 @@ export interface PreparedCall {
   /** May depend on the input */
   readonly access: Access;
   readonly effects: Effects;
+  /** Making the call twice does no more than making it once: it may be made again after a crash. Default: it does more */
+  readonly repeatable?: boolean | undefined;
   /**
    * Whether the newest configuration takes this very call, as a command that is not allowed: asked before anybody is asked to
    * approve it. Default: it does. @throws {ToolError}
@@ -77,10 +79,10 @@ export interface ToolContext {
   readonly depth: number;
   /** undefined for a call outside a run */
   readonly inherited?: Inherited | undefined;
-  readonly signal: AbortSignal;
-  readonly clock: Clock;
   /** The caller makes the call itself, not a model on its behalf: with the scope `approve` it is a person's word */
   readonly direct: boolean;
+  readonly signal: AbortSignal;
+  readonly clock: Clock;
   readonly log: Logger;
   /** The newest configuration */
   readonly config: Config;
