@@ -5,6 +5,7 @@ import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
 import { createCron } from "./automation/cron/create_cron.ts";
 import type { Cron } from "./automation/cron/cron.ts";
+import { createSops } from "./automation/sops/create_sops.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
@@ -14,6 +15,7 @@ import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
+import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Approvals } from "./guard/approvals.ts";
 import type { Audit } from "./guard/audit/audit.ts";
@@ -201,10 +203,29 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       isLive: tokens.isLive,
       tools: () => tools,
     });
+    const files = createFiles({ clock, home, ownPaths });
+    const sops = createSops({
+      store,
+      clock,
+      random,
+      log,
+      approvals,
+      files,
+      runs: () => supervisor,
+      tools: () => tools,
+      workspaceRoot,
+      dataDir,
+      settings: () => ({
+        dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
+        approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
+        forbiddenPaths: config().autonomy.forbidden_paths,
+        retentionDays: config().runs.retention_days,
+      }),
+    });
     const tools: ToolDoor = createToolDoor({
       tools: BUILTIN_TOOLS,
       services: {
-        files: createFiles({ clock, home, ownPaths }),
+        files,
         memory: createMemory({ store, clock }),
         plans: createPlans({ store, clock }),
         mailbox: createMailbox({
@@ -219,6 +240,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         git: createGit({ processes, home, ownPaths }),
         urls: createUrlPolicy(),
         schedules: cron,
+        sops,
       },
       config,
       workspaceRoot,
@@ -235,9 +257,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       ? undefined
       : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
     if (agent !== undefined) {
-      closing.push(() => agent.providers.close(), () => cron.stop());
+      closing.push(() => agent.providers.close(), () => cron.stop(), () => sops.close());
       supervisor = agent.runs;
       cron.start().catch((error) => log.error("Schedules could not be started", { error }));
+      sops.start().catch((error) => log.error("Procedures could not be gone on with", { error }));
     }
     let draining = false;
     return {
@@ -267,6 +290,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       async drain(graceMs) {
         draining = true;
         await cron.stop();
+        await sops.close();
         await agent?.runs.drain(graceMs);
       },
       close,

@@ -25,6 +25,11 @@ import { cronRemove } from "./schedule/cron_remove.ts";
 import { cronResume } from "./schedule/cron_resume.ts";
 import { cronUpdate } from "./schedule/cron_update.ts";
 import { schedule } from "./schedule/schedule.ts";
+import { sopAdvance } from "./sops/sop_advance.ts";
+import { sopApprove } from "./sops/sop_approve.ts";
+import { sopExecute } from "./sops/sop_execute.ts";
+import { sopList } from "./sops/sop_list.ts";
+import { sopStatus } from "./sops/sop_status.ts";
 
 /** Every built-in tool, by family. */
 export const BUILTIN_TOOLS: readonly Tool[] = [
@@ -54,4 +59,9 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   schedule,
   agentsIpc,
   modelRoutingConfig,
+  sopList,
+  sopExecute,
+  sopStatus,
+  sopAdvance,
+  sopApprove,
 ];

@@ -183,4 +183,33 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["op", "hint?", "query?"],
     sample: { op: "resolve_hint", hint: "fast" },
   },
+  sop_list: { access: "read", enabled: "always", fields: [], sample: {} },
+  sop_execute: {
+    access: "state",
+    enabled: "always",
+    fields: ["sop", "inputs?"],
+    textField: "sop",
+    sample: { sop: "release", inputs: { version: "1.2.0" } },
+  },
+  sop_status: {
+    access: "read",
+    enabled: "always",
+    fields: ["execution_id"],
+    textField: "execution_id",
+    sample: { execution_id: "sop_1" },
+  },
+  sop_advance: {
+    access: "state",
+    enabled: "always",
+    fields: ["execution_id", "cancel?"],
+    textField: "execution_id",
+    sample: { execution_id: "sop_1", cancel: true },
+  },
+  sop_approve: {
+    access: "state",
+    enabled: "always",
+    fields: ["execution_id"],
+    textField: "execution_id",
+    sample: { execution_id: "sop_1" },
+  },
 };

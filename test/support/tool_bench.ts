@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
@@ -7,6 +8,8 @@ import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { createMailbox } from "../../lib/memory/mailbox.ts";
 import { createCron } from "../../lib/automation/cron/create_cron.ts";
+import { createSops } from "../../lib/automation/sops/create_sops.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -90,15 +93,16 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     marker: options.marker ?? "test",
     redact: redactor.part,
   });
+  const files = createFiles({
+    clock: systemClock,
+    home: "/home/nobody",
+    ownPaths: [],
+    ...(options.variant === undefined ? {} : { variant: options.variant }),
+  });
   const door: ToolDoor = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,
     services: {
-      files: createFiles({
-        clock: systemClock,
-        home: "/home/nobody",
-        ownPaths: [],
-        ...(options.variant === undefined ? {} : { variant: options.variant }),
-      }),
+      files,
       memory: createMemory({ store, clock }),
       plans: createPlans({ store, clock }),
       mailbox: createMailbox({
@@ -121,6 +125,26 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         runs: () => undefined,
         isLive: () => true,
         tools: () => door,
+      }),
+      sops: createSops({
+        store,
+        clock,
+        random,
+        log: SILENT,
+        approvals: createApprovals({
+          store,
+          clock,
+          random,
+          log: SILENT,
+          metrics: createMetrics(),
+          audit: audit.append,
+        }),
+        files,
+        runs: () => undefined,
+        tools: () => door,
+        workspaceRoot: options.root,
+        dataDir: join(options.root, ".data"),
+        settings: () => ({ dirs: [], approvalTimeoutMs: 1000, forbiddenPaths: [], retentionDays: 0 }),
       }),
     },
     config: () => config,

@@ -8,6 +8,7 @@ import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
 import type { Schedules } from "../schedule/schedules.ts";
+import type { Sops } from "../sops/sops.ts";
 
 /** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
@@ -21,5 +22,6 @@ export interface ToolServices {
   readonly git: Git;
   readonly urls: UrlPolicy;
   readonly schedules: Schedules;
+  readonly sops: Sops;
 }
 export type ServiceName = keyof ToolServices;

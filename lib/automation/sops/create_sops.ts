@@ -1,0 +1,30 @@
+import { lazily } from "../../base/lazily.ts";
+import { OPEN_SOPS } from "./execution_record.ts";
+import type { SopService, SopsOptions } from "./sop_service.ts";
+
+/**
+ * The procedures. They are loaded when the first one is asked for; a gateway without an open execution loads nothing.
+ *
+ * Call `start()` once runs are recovered, and `close()` before they are drained.
+ */
+export function createSops(options: SopsOptions): SopService {
+  let isLoaded = false;
+  const load = lazily(async () => {
+    isLoaded = true;
+    return (await import("./sop_service.ts")).createSopService(options);
+  });
+  return {
+    list: async () => await (await load()).list(),
+    execute: async (request) => await (await load()).execute(request),
+    status: async (id) => await (await load()).status(id),
+    advance: async (...given) => await (await load()).advance(...given),
+    cancel: async (...given) => await (await load()).cancel(...given),
+    approve: async (...given) => await (await load()).approve(...given),
+    async start() {
+      if (await options.store.count(OPEN_SOPS) > 0) await (await load()).start();
+    },
+    async close() {
+      if (isLoaded) await (await load()).close();
+    },
+  };
+}

@@ -1,0 +1,129 @@
+import type { Store, Write } from "../../storage/store.ts";
+import {
+  type Execution,
+  hasEnded,
+  OPEN_SOPS,
+  parseExecution,
+  parsePlan,
+  parseResult,
+  type Plan,
+  SOP_EXECUTIONS,
+  SOP_PLANS,
+  SOP_RESULTS,
+  type StepResult,
+} from "./execution_record.ts";
+
+/** An execution as it lies in the store. */
+export interface KeptExecution {
+  readonly execution: Execution;
+  readonly version: number;
+}
+
+/** Executions over a store. */
+export interface ExecutionStore {
+  create(execution: Execution, plan: Plan): Promise<void>;
+  find(id: string): Promise<KeptExecution | undefined>;
+  /** @throws {TypeError} for an execution without one */
+  plan(id: string): Promise<Plan>;
+  /** What the steps gave that have ended, by step id */
+  results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
+  /** The write that puts `next` in the place of what was found: none other came between when it holds */
+  write(found: KeptExecution, next: Execution): Write;
+  /** Writes it, with a step's result where there is one. @returns false when it changed meanwhile */
+  change(
+    found: KeptExecution,
+    next: Execution,
+    result?: { readonly stepId: string; readonly result: StepResult },
+  ): Promise<boolean>;
+  /** Ids of those that have not ended, oldest first */
+  open(): Promise<readonly string[]>;
+  /** Forgets what ended before that time, in ISO 8601, and the oldest ended ones over `keep` */
+  prune(options: { readonly before: string; readonly keep: number }): Promise<number>;
+}
+
+const EXECUTION_ID = /^sop_[0-9a-z]{1,64}$/;
+const PAGE = 200;
+/** Well over what may be open at once */
+const MAX_OPEN = 1_000;
+
+export function createExecutionStore(store: Store): ExecutionStore {
+  const write = (found: KeptExecution, next: Execution): Write => ({
+    op: "putIf",
+    collection: SOP_EXECUTIONS,
+    key: next.id,
+    version: found.version,
+    body: next,
+  });
+
+  const forget = async (execution: Execution): Promise<void> => {
+    const { id } = execution;
+    await store.batch([
+      { op: "delete", collection: SOP_EXECUTIONS, key: id },
+      { op: "delete", collection: SOP_PLANS, key: id },
+      ...execution.steps.map((step): Write => ({ op: "delete", collection: SOP_RESULTS, key: `${id}/${step.id}` })),
+    ]);
+  };
+
+  return {
+    async create(execution, plan) {
+      const key = execution.id;
+      await store.batch([
+        { op: "insert", collection: SOP_EXECUTIONS, key, body: execution },
+        { op: "insert", collection: SOP_PLANS, key, body: plan },
+        { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
+      ]);
+    },
+    async find(id) {
+      if (!EXECUTION_ID.test(id)) return undefined;
+      const stored = await store.get(SOP_EXECUTIONS, id);
+      return stored === undefined ? undefined : { execution: parseExecution(stored.body), version: stored.version };
+    },
+    async plan(id) {
+      const stored = await store.get(SOP_PLANS, id);
+      if (stored === undefined) throw new TypeError(`Execution "${id}" has no plan`);
+      return parsePlan(stored.body);
+    },
+    async results({ id, steps }) {
+      const ended = steps.filter(({ ended_at }) => ended_at !== null);
+      const found = await Promise.all(ended.map((step) => store.get(SOP_RESULTS, `${id}/${step.id}`)));
+      return new Map(
+        found.flatMap((stored, index) =>
+          stored === undefined ? [] : [[ended[index]?.id ?? "", parseResult(stored.body)] as const]
+        ),
+      );
+    },
+    write,
+    change(found, next, result) {
+      const { id } = next;
+      return store.batch([
+        write(found, next),
+        ...(result === undefined ? [] : [
+          { op: "put", collection: SOP_RESULTS, key: `${id}/${result.stepId}`, body: result.result } as const,
+        ]),
+        ...(hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : []),
+      ]);
+    },
+    async open() {
+      const stored = await store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
+      return stored.map(({ key }) => key);
+    },
+    async prune({ before, keep }) {
+      const all: Execution[] = [];
+      for (let page = PAGE; page === PAGE;) {
+        const after = all.at(-1)?.id;
+        const found = await store.scan(SOP_EXECUTIONS, {
+          order: "created",
+          limit: PAGE,
+          ...(after === undefined ? {} : { after }),
+        });
+        all.push(...found.map(({ body }) => parseExecution(body)));
+        page = found.length;
+      }
+      const over = all.length - keep;
+      const ended = all.filter(hasEnded);
+      const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);
+      for (const execution of old) await forget(execution);
+      return old.length;
+    },
+  };
+}

@@ -1,0 +1,108 @@
+import type { Approval } from "../../base/records/approval.ts";
+import type { SopExecutionView, SopStepView, SopSummary } from "../../tools/sops/sops.ts";
+import type { SopDefinition } from "./definition.ts";
+import { type Execution, hasEnded, type Plan, type StepResult } from "./execution_record.ts";
+import { fillHandWork } from "./fill_step.ts";
+import type { FoundSop } from "./load_definitions.ts";
+import { currentStep } from "./transitions.ts";
+
+/** Of a step's output; the whole of it is its run's result */
+const SHOWN_CHARACTERS = 2_000;
+
+export interface ExecutionParts {
+  readonly execution: Execution;
+  readonly plan: Plan;
+  readonly results: ReadonlyMap<string, StepResult>;
+  /** The question it waits for: about a step, its begin, or the call its run makes; undefined: none */
+  readonly approval: Approval | undefined;
+}
+
+/** An execution as people and models are shown it. */
+export function executionView({ execution, plan, results, approval }: ExecutionParts): SopExecutionView {
+  const { definition, inputs } = plan;
+  const { id, sop, created_at, started_at, ended_at, error } = execution;
+  // A run whose call waits for a person makes its execution wait
+  const status = approval !== undefined && execution.status === "running" ? "waiting_for_approval" : execution.status;
+  return {
+    id,
+    object: "sop_execution",
+    sop,
+    name: definition.name,
+    status,
+    inputs,
+    created_at,
+    started_at,
+    ended_at,
+    error,
+    steps: execution.steps.map((_, index) => stepView({ execution, plan, results }, index)),
+    approval: approval === undefined
+      ? null
+      : { id: approval.id, reason: approval.reason, expires_at: approval.expires_at },
+    waits_for: waitsFor({ execution, plan, results, approval }),
+  };
+}
+
+/** A definition as it is listed. */
+export function sopSummary({ definition, file, inWorkspace }: FoundSop): SopSummary {
+  const { id, name, description, inputs, steps } = definition;
+  return {
+    id,
+    name,
+    description,
+    file,
+    in_workspace: inWorkspace,
+    inputs: inputs.map(({ pattern: _, ...input }) => input),
+    steps: steps.map((step) => ({
+      id: step.id,
+      title: step.title,
+      kind: step.work.kind,
+      tool: toolOf(step),
+      requires_approval: step.requires_approval,
+    })),
+  };
+}
+
+function stepView({ execution, plan, results }: Omit<ExecutionParts, "approval">, index: number): SopStepView {
+  // The steps of an execution are those of its definition, in order
+  const step = plan.definition.steps[index] as SopDefinition["steps"][number];
+  const state = execution.steps[index] as Execution["steps"][number];
+  const output = results.get(step.id)?.output ?? null;
+  return {
+    id: step.id,
+    title: step.title,
+    kind: step.work.kind,
+    tool: toolOf(step),
+    requires_approval: step.requires_approval,
+    status: state.status,
+    run_id: state.run_id,
+    started_at: state.started_at,
+    ended_at: state.ended_at,
+    output: output === null || output.length <= SHOWN_CHARACTERS
+      ? output
+      : `${output.slice(0, SHOWN_CHARACTERS)}\n[Cut after ${SHOWN_CHARACTERS} of ${output.length} characters]`,
+  };
+}
+
+function waitsFor({ execution, plan, results, approval }: ExecutionParts): string {
+  if (hasEnded(execution)) return "";
+  if (execution.cancelling) return "It is being cancelled";
+  if (approval !== undefined) {
+    return `A person must approve it until ${approval.expires_at}: postern approvals approve ${approval.id}, or POST ` +
+      `/v1/approvals/${approval.id} with {"decision": "approve"}; what is asked is in postern approvals show ${approval.id}`;
+  }
+  const index = currentStep(execution);
+  const [step, state] = [plan.definition.steps[index], execution.steps[index]];
+  if (step === undefined || state === undefined) return "";
+  if (state.status === "waiting") {
+    // It was filled in before, when the step began
+    const text = step.work.kind === "manual" ? fillHandWork(step.work.text, { execution, plan, results }) : "";
+    return `Step "${step.title}" is done outside of the gateway: ${text}\nThen sop_advance says that it is done, until ${state.deadline}`;
+  }
+  if (state.status !== "needs_review") return "";
+  return `The gateway stopped while step "${step.title}" was taking effect: look what became of it, then resolve its run, ` +
+    `POST /v1/runs/${state.run_id}/resolve`;
+}
+
+function toolOf({ work }: SopDefinition["steps"][number]): string | null {
+  return work.kind === "tool" ? work.tool : null;
+}

@@ -1,0 +1,189 @@
+import { opendir, realpath } from "node:fs/promises";
+import { basename, join, sep } from "node:path";
+import type { ConfigProblem } from "../../base/errors.ts";
+import { ToolError } from "../../base/errors.ts";
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import { toKeyText } from "../../config/key_path.ts";
+import type { Files, FileScope } from "../../system/files/files.ts";
+import { checkDefinition } from "./check_definition.ts";
+import { SOP_LIMITS, type SopDefinition } from "./definition.ts";
+import { type Fault, toPlainJson } from "./plain_json.ts";
+import { DocumentError, readDocument, type SopDocument } from "./read_document.ts";
+
+/** A folder of definitions. */
+export interface SopFolder {
+  /** Absolute */
+  readonly path: string;
+  /** How it is named to people */
+  readonly shownAs: string;
+  /** Found in the workspace: nobody has accepted what is in it */
+  readonly inWorkspace: boolean;
+}
+
+/** A definition as it was found. */
+export interface FoundSop {
+  readonly definition: SopDefinition;
+  /** As it is named to people */
+  readonly file: string;
+  /** SHA-256 of the definition, hexadecimal */
+  readonly digest: string;
+  readonly inWorkspace: boolean;
+}
+
+/** A file that is no definition. */
+export interface InvalidSop {
+  readonly file: string;
+  readonly problems: readonly ConfigProblem[];
+}
+
+export interface LoadedSops {
+  readonly sops: readonly FoundSop[];
+  readonly invalid: readonly InvalidSop[];
+}
+
+export interface LoadOptions {
+  readonly files: Files;
+  /** The ones before win over later ones of the same id */
+  readonly folders: readonly SopFolder[];
+  readonly workspaceRoot: string;
+  /** The user's, beside the built-in ones; for the workspace */
+  readonly forbiddenPaths: readonly string[];
+}
+
+/** Names looked at in one folder */
+const MAX_ENTRIES = 2_000;
+/** Of one file */
+const MAX_PROBLEMS = 10;
+
+/**
+ * Reads every definition anew. A file that is none is in `invalid`, with file, line, key path and the way out, and hides no other.
+ *
+ * Files are opened as tools open theirs: a link out of the folder, a FIFO, a second hard link, or too much of it is refused. Of two
+ * definitions of one id the first counts, so that none found in a workspace takes the place of the operator's.
+ */
+export async function loadDefinitions(options: LoadOptions): Promise<LoadedSops> {
+  const sops = new Map<string, FoundSop>();
+  const invalid: InvalidSop[] = [];
+  for (const folder of options.folders) {
+    const listed = await namesIn(folder, options);
+    if ("reason" in listed) {
+      invalid.push({ file: folder.shownAs, problems: [problem(folder.shownAs, listed.reason)] });
+      continue;
+    }
+    for (const name of listed.names) {
+      const file = join(folder.shownAs, name);
+      const found = await loadOne(name, file, { ...options, folder });
+      const first = "definition" in found ? sops.get(found.definition.id) : undefined;
+      if ("problems" in found) invalid.push(found);
+      else if (first === undefined) sops.set(found.definition.id, found);
+      else {
+        const reason = `its id "${found.definition.id}" is taken by ${first.file}; give it another`;
+        invalid.push({ file, problems: [{ ...problem(file, reason), key: "id" }] });
+      }
+    }
+  }
+  return { sops: [...sops.values()], invalid };
+}
+
+async function namesIn(
+  { path, inWorkspace }: SopFolder,
+  { workspaceRoot }: LoadOptions,
+): Promise<{ readonly names: readonly string[] } | { readonly reason: string }> {
+  const names: string[] = [];
+  try {
+    const real = await realpath(path);
+    // Not even names of another place are told; what is opened is checked again as it is opened
+    if (inWorkspace && !`${real}${sep}`.startsWith(`${await realpath(workspaceRoot)}${sep}`)) {
+      return { reason: "the folder leads out of the workspace" };
+    }
+    let seen = 0;
+    for await (const { name } of await opendir(real)) {
+      if (++seen > MAX_ENTRIES) return { reason: `the folder has over ${MAX_ENTRIES} entries` };
+      if (/\.(toml|md)$/.test(name) && !/^readme\.md$/i.test(name)) names.push(name);
+    }
+  } catch (error) {
+    const { code } = error as { readonly code?: string };
+    return code === "ENOENT" ? { names } : { reason: `the folder cannot be read: ${code ?? String(error)}` };
+  }
+  if (names.length > SOP_LIMITS.files) return { reason: `the folder has over ${SOP_LIMITS.files} definitions` };
+  return { names: names.sort() };
+}
+
+async function loadOne(
+  name: string,
+  file: string,
+  options: LoadOptions & { readonly folder: SopFolder },
+): Promise<FoundSop | InvalidSop> {
+  try {
+    const text = await readText(name, options);
+    const document = await readDocument(text, name.endsWith(".toml") ? "toml" : "markdown");
+    const plain = toPlainJson(document.raw);
+    const checked = "fault" in plain
+      ? { faults: [plain.fault] }
+      : await checkDefinition(plain.value, { ...document, defaultId: basename(name).replace(/\.(toml|md)$/, "") });
+    if ("faults" in checked) return { file, problems: await toProblems(file, checked.faults, document) };
+    const { definition } = checked;
+    return { definition, file, digest: canonicalDigest(definition), inWorkspace: options.folder.inWorkspace };
+  } catch (error) {
+    if (error instanceof DocumentError) return { file, problems: [problem(file, error.message, error.line)] };
+    if (error instanceof ToolError) return { file, problems: [problem(file, error.message)] };
+    throw error;
+  }
+}
+
+async function readText(name: string, options: LoadOptions & { readonly folder: SopFolder }): Promise<string> {
+  const { folder, workspaceRoot } = options;
+  // The folder's own root counts for the operator's folders, which may lie where tools may not go
+  const scope: FileScope = folder.inWorkspace
+    ? { workspaceRoot, allowedRoot: ".", forbiddenPaths: options.forbiddenPaths, allowSensitive: false }
+    : { workspaceRoot: folder.path, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false };
+  const opened = await options.files.open(folder.inWorkspace ? join(folder.shownAs, name) : name, scope);
+  try {
+    const buffer = new Uint8Array(SOP_LIMITS.fileBytes + 1);
+    const length = await opened.read(buffer, 0);
+    if (length > SOP_LIMITS.fileBytes) {
+      throw new ToolError("file_too_large", `it is larger than ${SOP_LIMITS.fileBytes} bytes`);
+    }
+    const text = decode(buffer.subarray(0, length));
+    if (text === undefined) throw new ToolError("binary_file", "it is not UTF-8 text");
+    return text;
+  } finally {
+    await opened.close();
+  }
+}
+
+function decode(bytes: Uint8Array): string | undefined {
+  if (bytes.includes(0)) return undefined;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+async function toProblems(
+  file: string,
+  faults: readonly Fault[],
+  document: SopDocument,
+): Promise<readonly ConfigProblem[]> {
+  const shown = faults.slice(0, MAX_PROBLEMS).map(async ({ path, reason }): Promise<ConfigProblem> => {
+    const line = sectionLine(path, document) ?? await document.lineOf(path);
+    if (path.length === 0) return problem(file, reason, line);
+    const key = toKeyText(path);
+    return { file, line, key, message: `Cannot use "${key}" (${file}:${line}): ${reason}` };
+  });
+  return await Promise.all(shown);
+}
+
+/** Instructions under a heading of a Markdown definition stand there. */
+function sectionLine([root, index, field]: Fault["path"], { raw, sections }: SopDocument): number | undefined {
+  if (root !== "steps" || field !== "instructions") return undefined;
+  const { steps } = raw as { readonly steps?: Readonly<Record<string, unknown>>[] };
+  const step = steps?.[Number(index)];
+  return step === undefined || "instructions" in step ? undefined : sections.get(String(step["id"]))?.line;
+}
+
+function problem(file: string, reason: string, line?: number): ConfigProblem {
+  const place = line === undefined ? file : `${file}:${line}`;
+  return { file, line, key: undefined, message: `Cannot use the procedure (${place}): ${reason}` };
+}

@@ -1,0 +1,96 @@
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import type { ApprovalQuestion } from "../../guard/approvals.ts";
+import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { SopDefinition, SopStep } from "./definition.ts";
+import type { Execution, Plan } from "./execution_record.ts";
+
+export interface QuestionOptions {
+  readonly tools: Pick<ToolDoor, "shown" | "accessOf">;
+  readonly workspaceRoot: string;
+  readonly timeoutMs: number;
+}
+
+/** What a step is about to do, its templates filled in. */
+export type FilledWork = SopStep["work"];
+
+/** Asked before a step that requires approval: about this step of this execution alone, never remembered. */
+export function stepQuestion(
+  { execution, plan, step, work }: {
+    readonly execution: Execution;
+    readonly plan: Plan;
+    readonly step: SopStep;
+    readonly work: FilledWork;
+  },
+  options: QuestionOptions,
+): ApprovalQuestion {
+  const { definition } = plan;
+  const input = {
+    execution_id: execution.id,
+    sop: definition.id,
+    step: step.id,
+    title: step.title,
+    ...shownWork(work),
+  };
+  const access = work.kind === "tool"
+    ? options.tools.accessOf(work.tool, JSON.stringify(work.input)) ?? "write"
+    : work.kind === "agent"
+    ? "write"
+    : "state";
+  return {
+    tool: "sop_advance",
+    access,
+    workspace: options.workspaceRoot,
+    input: options.tools.shown(input),
+    inputDigest: canonicalDigest(input),
+    reason: `The procedure "${definition.name}" requires approval for its step "${step.title}"`,
+    rule: `sop:${definition.id}/${step.id}`,
+    files: [],
+    digest: canonicalDigest({ definition: plan.digest, ...input }),
+    runId: execution.id,
+    callId: step.id,
+    requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
+    timeoutMs: options.timeoutMs,
+  };
+}
+
+function shownWork(work: FilledWork): Readonly<Record<string, unknown>> {
+  if (work.kind === "manual") return { manual: work.text };
+  return work.kind === "tool"
+    ? { tool: work.tool, input: work.input }
+    : { instructions: work.instructions, tools: work.tools };
+}
+
+/** Asked before the first step of a definition that was found in the workspace: an answer that is remembered stands for its very text. */
+export function gateQuestion(
+  { execution, plan }: { readonly execution: Execution; readonly plan: Plan },
+  options: QuestionOptions,
+): ApprovalQuestion {
+  const { definition, file, inputs } = plan;
+  return {
+    ...gateSubject({ definition, file }, options.workspaceRoot),
+    access: "state",
+    input: options.tools.shown(gateInput({ definition, file })),
+    reason: `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
+      JSON.stringify(options.tools.shown(inputs)).slice(0, 2000)
+    }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
+    rule: "sop_workspace",
+    files: [],
+    digest: canonicalDigest({ execution: execution.id, definition: plan.digest, inputs }),
+    runId: execution.id,
+    callId: "start",
+    requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
+    timeoutMs: options.timeoutMs,
+  };
+}
+
+/** What a remembered answer about a definition of the workspace stands for. */
+export function gateSubject(
+  found: { readonly definition: SopDefinition; readonly file: string },
+  workspace: string,
+): Pick<ApprovalQuestion, "tool" | "workspace" | "inputDigest"> {
+  return { tool: "sop_execute", workspace, inputDigest: canonicalDigest(gateInput(found)) };
+}
+
+function gateInput({ definition, file }: { readonly definition: SopDefinition; readonly file: string }) {
+  return { sop: definition.id, file, definition };
+}

@@ -1,0 +1,291 @@
+import { basename, join } from "node:path";
+import type { Clock } from "../../base/clock.ts";
+import { HttpError, ToolError } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import type { Approval } from "../../base/records/approval.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { nearest } from "../../config/nearest.ts";
+import type { Approvals } from "../../guard/approvals.ts";
+import type { Store } from "../../storage/store.ts";
+import type { Files } from "../../system/files/files.ts";
+import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { SopExecutionView, Sops } from "../../tools/sops/sops.ts";
+import { checkInputs } from "./check_inputs.ts";
+import { createExecutor } from "./create_executor.ts";
+import { type Execution, hasEnded } from "./execution_record.ts";
+import { createExecutionStore, type KeptExecution } from "./execution_store.ts";
+import { executionView, sopSummary } from "./execution_view.ts";
+import { type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
+import { gateSubject } from "./questions.ts";
+import type { StepRuns } from "./step_run.ts";
+import { currentStep, stepEnded } from "./transitions.ts";
+
+/** What `[sops]` says, and what else is read anew each time. */
+export interface SopSettings {
+  /** Absolute folders */
+  readonly dirs: readonly string[];
+  readonly approvalTimeoutMs: number;
+  readonly forbiddenPaths: readonly string[];
+  /** Days an ended execution is kept; 0 for ever */
+  readonly retentionDays: number;
+}
+
+export interface SopsOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly approvals: Approvals;
+  readonly files: Files;
+  /** undefined: there is no agent, or not yet */
+  readonly runs: () => StepRuns | undefined;
+  readonly tools: () => Pick<ToolDoor, "get" | "shown" | "accessOf" | "enabled">;
+  /** Absolute */
+  readonly workspaceRoot: string;
+  /** Absolute */
+  readonly dataDir: string;
+  readonly settings: () => SopSettings;
+}
+
+/** The procedures, and what carries their executions on. */
+export interface SopService extends Sops {
+  /** Goes on with what a stop left open; once, when runs can be started */
+  start(): Promise<void>;
+  /** Stops; what is open goes on at the next start */
+  close(): Promise<void>;
+}
+
+/** Executions that may be open at once */
+const MAX_OPEN = 64;
+/** Open executions that a list shows */
+const OPEN_SHOWN = 20;
+/** How long `approve` waits for a question that is about to be asked */
+const ASKING_MS = 5_000;
+
+/** Procedures over a store. One gateway owns a store's executions. */
+export function createSopService(options: SopsOptions): SopService {
+  const { clock, random, approvals } = options;
+  const store = createExecutionStore(options.store);
+  const executor = createExecutor({
+    ...options,
+    store,
+    approvalTimeoutMs: () => options.settings().approvalTimeoutMs,
+    retentionDays: () => options.settings().retentionDays,
+  });
+  const time = () => new Date(clock.now()).toISOString();
+
+  const load = async (): Promise<LoadedSops> => {
+    const { dirs, forbiddenPaths } = options.settings();
+    const own = [...dirs, join(options.dataDir, "sops")].map((path): SopFolder => (
+      { path, shownAs: path, inWorkspace: false }
+    ));
+    const shownAs = join(".postern", "sops");
+    const found: SopFolder = { path: join(options.workspaceRoot, shownAs), shownAs, inWorkspace: true };
+    const { files, workspaceRoot } = options;
+    return await loadDefinitions({ files, workspaceRoot, forbiddenPaths, folders: [...own, found] });
+  };
+
+  const find = async (id: string): Promise<KeptExecution> => {
+    const found = await store.find(id);
+    if (found !== undefined) return found;
+    throw new ToolError(
+      "not_found",
+      `Cannot find the execution ${JSON.stringify(id.slice(0, 64))}: sop_list shows those that are open`,
+    );
+  };
+
+  /** The question it waits for now. */
+  const questionOf = async (execution: Execution): Promise<Approval | undefined> => {
+    if (hasEnded(execution) || execution.cancelling) return undefined;
+    const state = execution.steps[currentStep(execution)];
+    if (state?.status === "running") {
+      const { approvals: pending } = await approvals.list({ status: "pending", limit: 1000 });
+      return pending.find(({ run_id }) => run_id === state.run_id);
+    }
+    const isGated = execution.gate !== null && !execution.gate.granted;
+    const id = isGated
+      ? execution.gate?.approval_id
+      : state?.status === "waiting_for_approval"
+      ? state.approval_id
+      : null;
+    const asked = id ? await approvals.get(id) : undefined;
+    return asked?.status === "pending" ? asked : undefined;
+  };
+
+  const view = async (execution: Execution): Promise<SopExecutionView> =>
+    executionView({
+      execution,
+      plan: await store.plan(execution.id),
+      results: await store.results(execution),
+      approval: await questionOf(execution),
+    });
+
+  /** Whether a person must let it begin: nothing found in a workspace runs by itself. */
+  const isGated = async (found: FoundSop): Promise<boolean> => {
+    if (!found.inWorkspace) return false;
+    const rule = await approvals.remembered(gateSubject(found, options.workspaceRoot), "");
+    if (rule?.decision !== "deny") return rule === undefined;
+    const reason = `a person denied this very procedure before; "postern approvals revoke ${rule.id}" lifts that`;
+    throw new ToolError("denied", `Cannot execute "${found.definition.id}": ${reason}`);
+  };
+
+  const grant = async (approval: Approval, by: Caller): Promise<void> => {
+    try {
+      await approvals.answer(approval.id, { decision: "approve", by });
+    } catch (error) {
+      // Somebody answered at the same moment
+      if (!(error instanceof HttpError)) throw error;
+      throw new ToolError("conflict", error.message, { cause: error });
+    }
+  };
+
+  return {
+    start: executor.start,
+    close: executor.close,
+
+    async list() {
+      const { sops, invalid } = await load();
+      const ids = (await store.open()).toReversed().slice(0, OPEN_SHOWN);
+      const open = await Promise.all(ids.map((id) => store.find(id)));
+      return {
+        sops: sops.map(sopSummary),
+        invalid,
+        open: open.flatMap((kept) =>
+          kept === undefined ? [] : [{ id: kept.execution.id, sop: kept.execution.sop, status: kept.execution.status }]
+        ),
+      };
+    },
+
+    async execute({ sop, inputs, caller, runId, mayGrant, tools, limits }) {
+      if (caller.via === "sop") {
+        throw new ToolError("sop_nested", `Cannot execute "${sop}": a step of a procedure starts no procedures`);
+      }
+      if (options.runs() === undefined) {
+        const reason = "no agent is configured, and steps are its runs; set [provider] kind, and leave --no-agent out";
+        throw new ToolError("agent_unavailable", `Cannot execute "${sop}": ${reason}`);
+      }
+      const found = findSop(sop, await load());
+      const { definition, file, digest } = found;
+      const checked = await checkInputs(definition, inputs);
+      if ((await store.open()).length >= MAX_OPEN) {
+        throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
+      }
+      await executor.prune();
+      const execution: Execution = {
+        v: 1,
+        id: random.id("sop_"),
+        sop: definition.id,
+        status: "pending",
+        created_at: time(),
+        started_at: null,
+        ended_at: null,
+        error: null,
+        cancelling: false,
+        gate: mayGrant || !await isGated(found) ? null : { approval_id: null, granted: false },
+        steps: definition.steps.map(({ id }) => ({
+          id,
+          status: "pending",
+          approval_id: null,
+          granted: false,
+          run_id: null,
+          deadline: null,
+          started_at: null,
+          ended_at: null,
+        })),
+      };
+      await store.create(execution, {
+        v: 1,
+        definition,
+        file,
+        digest,
+        inputs: checked,
+        requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId },
+        tools: tools === undefined ? null : [...tools],
+        limits: limits === undefined ? null : { ...limits },
+      });
+      executor.goOn(execution.id);
+      return await view(execution);
+    },
+
+    async status(id) {
+      return await view((await find(id)).execution);
+    },
+
+    async advance(id) {
+      for (;;) {
+        const found = await find(id);
+        const { execution } = found;
+        if (execution.status === "failed" || execution.status === "cancelled") throw ended("advance", execution);
+        const approval = await questionOf(execution);
+        if (approval !== undefined) {
+          const { waits_for } = await view(execution);
+          throw new ToolError("approval_required", `Cannot advance "${id}": ${approval.reason}. ${waits_for}`);
+        }
+        const index = currentStep(execution);
+        const state = execution.steps[index];
+        if (state?.status === "waiting") {
+          const result = { v: 1, status: "completed", output: "Done by hand", data: null, outside: false } as const;
+          const next = stepEnded(execution, { index, status: "completed", time: time() });
+          if (!await store.change(found, next, { stepId: state.id, result })) continue;
+        }
+        executor.goOn(id);
+        return await view((await find(id)).execution);
+      }
+    },
+
+    async cancel(id) {
+      for (;;) {
+        const found = await find(id);
+        const { execution } = found;
+        if (hasEnded(execution)) throw ended("cancel", execution);
+        if (!execution.cancelling && !await store.change(found, { ...execution, cancelling: true })) continue;
+        executor.goOn(id);
+        return await view((await find(id)).execution);
+      }
+    },
+
+    async approve(id, { caller, mayGrant }) {
+      const limit = clock.timeoutSignal(ASKING_MS);
+      try {
+        await find(id);
+        const { execution } = await executor.asked(id, limit.signal) ?? await find(id);
+        const approval = await questionOf(execution);
+        if (approval === undefined) {
+          if (hasEnded(execution)) throw ended("approve", execution);
+          throw new ToolError(
+            "conflict",
+            `Cannot approve "${id}": it waits for no approval; sop_status shows where it is`,
+          );
+        }
+        if (!mayGrant) return { granted: false, execution: await view(execution) };
+        await grant(approval, caller);
+        return { granted: true, execution: await view((await find(id)).execution) };
+      } finally {
+        limit.clear();
+      }
+    },
+  };
+}
+
+function findSop(id: string, { sops, invalid }: LoadedSops): FoundSop {
+  const found = sops.find(({ definition }) => definition.id === id);
+  if (found !== undefined) return found;
+  const file = invalid.find(({ file }) => basename(file).replace(/\.(toml|md)$/, "") === id);
+  if (file !== undefined) {
+    throw new ToolError("sop_invalid", file.problems.map(({ message }) => message).join("\n"));
+  }
+  const ids = sops.map(({ definition }) => definition.id);
+  const near = nearest(id, ids);
+  const hint = near === undefined
+    ? ids.length === 0
+      ? "there are none; a file in {data_dir}/sops makes one"
+      : `there are ${ids.slice(0, 20).map((known) => `"${known}"`).join(", ")}`
+    : `did you mean "${near}"?`;
+  throw new ToolError("not_found", `Cannot find the procedure ${JSON.stringify(id.slice(0, 64))}: ${hint}`);
+}
+
+function ended(action: string, { id, status, error }: Execution): ToolError {
+  const why = error === null ? "" : ` (${error.message})`;
+  return new ToolError("conflict", `Cannot ${action} "${id}": it is ${status} already${why}`);
+}

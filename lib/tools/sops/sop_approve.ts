@@ -1,0 +1,20 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { executionIdField, sopCaller } from "./execution_fields.ts";
+import { showExecution } from "./show_execution.ts";
+
+/** `sop_approve`: called by a person it grants what the execution waits for; called by a model it asks a person (DESIGN.md section 8, "SOPs"). */
+export const sopApprove = defineTool({
+  name: "sop_approve",
+  description:
+    "Asks a person to approve the step an execution waits at, and tells how to answer. Only a person's own call grants it",
+  access: "state",
+  enabled: "always",
+  needs: ["sops"],
+  input: v.strictObject({ execution_id: executionIdField }),
+  textField: "execution_id",
+  async run({ execution_id }, context) {
+    const { granted, execution } = await context.services.sops.approve(execution_id, sopCaller(context));
+    return showExecution(execution, granted ? "Approved" : "A person is asked; nothing is approved yet");
+  },
+});

@@ -1,0 +1,43 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import type { SopCatalogue, SopSummary } from "./sops.ts";
+
+/** `sop_list`: the procedures there are, and files that should be some and are not (DESIGN.md section 8, "SOPs"). */
+export const sopList = defineTool({
+  name: "sop_list",
+  description:
+    "Lists the standard operating procedures that can be executed, with their inputs and steps, and executions that are open",
+  access: "read",
+  enabled: "always",
+  needs: ["sops"],
+  input: v.strictObject({}),
+  async run(_, { services: { sops } }) {
+    const found = await sops.list();
+    return { output: toText(found), isError: false, data: found };
+  },
+});
+
+function toText({ sops, invalid, open }: SopCatalogue): string {
+  return [
+    ...(sops.length === 0 ? ["There are no procedures; a file in {data_dir}/sops makes one"] : sops.map(sopText)),
+    ...invalid.flatMap(({ problems }) => problems.map(({ message }) => message)),
+    ...(open.length === 0
+      ? []
+      : ["Open executions:", ...open.map(({ id, sop, status }) => `${id} of "${sop}": ${status}`)]),
+  ].join("\n");
+}
+
+function sopText({ id, name, description, in_workspace, inputs, steps }: SopSummary): string {
+  const about = description === "" ? "" : `. ${description}`;
+  return [
+    `${id}: ${name}${about}${in_workspace ? " (found in the workspace: a person must let it begin)" : ""}`,
+    ...inputs.map((input) => {
+      const needed = input.required ? "required" : `default ${JSON.stringify(input.default)}`;
+      const choices = input.choices === null ? "" : `, one of ${JSON.stringify(input.choices)}`;
+      return `  input ${input.name} (${input.type}, ${needed}${choices}) ${input.description}`.trimEnd();
+    }),
+    ...steps.map((step, index) =>
+      `  ${index + 1}. ${step.title} (${step.tool ?? step.kind})${step.requires_approval ? ", requires approval" : ""}`
+    ),
+  ].join("\n");
+}

@@ -1,0 +1,17 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { executionIdField } from "./execution_fields.ts";
+import { showExecution } from "./show_execution.ts";
+
+/** `sop_status`: how far an execution is, and what it waits for (DESIGN.md section 8, "SOPs"). */
+export const sopStatus = defineTool({
+  name: "sop_status",
+  description:
+    "Tells how far an execution of a procedure is: its steps with state and output, and what it waits for and how to go on",
+  access: "read",
+  enabled: "always",
+  needs: ["sops"],
+  input: v.strictObject({ execution_id: executionIdField }),
+  textField: "execution_id",
+  run: async ({ execution_id }, { services: { sops } }) => showExecution(await sops.status(execution_id)),
+});

@@ -1,0 +1,104 @@
+import type { Script } from "../../fixtures/scripted_provider.ts";
+import { createSops } from "../../lib/automation/sops/create_sops.ts";
+import type { SopService } from "../../lib/automation/sops/sop_service.ts";
+import type { Caller } from "../../lib/base/records/caller.ts";
+import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import type { Approvals } from "../../lib/guard/approvals.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { askPerson } from "../../lib/runs/ask_person.ts";
+import type { RunSupervisor } from "../../lib/runs/run_request.ts";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import { createFiles } from "../../lib/system/files/create_files.ts";
+import type { SopExecutionView, SopStatus } from "../../lib/tools/sops/sops.ts";
+import { createFakeAudit } from "./fake_audit.ts";
+import { createFakeClock, type FakeClock } from "./fake_clock.ts";
+import type { FakeTool } from "./fake_tool_door.ts";
+import { createSeededRandom } from "./seeded_random.ts";
+import { supervised } from "./supervised.ts";
+import type { Workspace } from "./workspace.ts";
+
+export interface SopBenchOptions {
+  readonly workspace: Workspace;
+  readonly tools?: readonly FakeTool[];
+  readonly script?: Script;
+  readonly store?: Store;
+  readonly clock?: FakeClock;
+  /** Another one for each start, as ids of a real gateway are new */
+  readonly seed?: number;
+  readonly log?: Logger;
+}
+
+/** Procedures over a supervisor, a scripted model, fake tools and a clock that stands still. */
+export interface SopBench {
+  readonly sops: SopService;
+  readonly runs: RunSupervisor;
+  readonly approvals: Approvals;
+  readonly clock: FakeClock;
+  readonly store: Store;
+  /** Starts one of `own/` as the agent does */
+  execute(sop: string, inputs?: Readonly<Record<string, unknown>>): Promise<string>;
+  /** Lets work go on until the execution has this status. @throws {Error} when it does not come to it */
+  until(id: string, status: SopStatus | ((execution: SopExecutionView) => boolean)): Promise<SopExecutionView>;
+}
+
+const AGENT: Caller = { via: "http", tokenId: "tok_agent", scopes: ["admin"] };
+const PERSON: Caller = { via: "http", tokenId: "tok_person", scopes: ["approve"] };
+
+/** A model's call, in a run that an administrator started. */
+export const BY_AGENT = { caller: AGENT, runId: "run_agent", mayGrant: false } as const;
+/** A person's own call. */
+export const BY_PERSON = { caller: PERSON, runId: "run_person", mayGrant: true } as const;
+
+export function createSopBench(options: SopBenchOptions): SopBench {
+  const { workspace, seed = 1, log = SILENT } = options;
+  const clock = options.clock ?? createFakeClock();
+  const store = options.store ?? createMemoryStore();
+  const random = createSeededRandom(seed * 1000);
+  const audit = createFakeAudit(store);
+  const approvals = createApprovals({ store, clock, random, log, metrics: createMetrics(), audit: audit.append });
+  const { runs, door } = supervised(options.script ?? [], {
+    store,
+    clock,
+    log,
+    seed: seed * 1000 + 1,
+    tools: options.tools ?? [],
+    approverOf: askPerson({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
+  });
+  const sops = createSops({
+    store,
+    clock,
+    random,
+    log,
+    approvals,
+    files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
+    runs: () => runs,
+    tools: () => door,
+    workspaceRoot: workspace.root,
+    dataDir: workspace.path("data"),
+    settings: () => ({
+      dirs: [workspace.path("own")],
+      approvalTimeoutMs: 3_600_000,
+      forbiddenPaths: [],
+      retentionDays: 30,
+    }),
+  });
+  return {
+    sops,
+    runs,
+    approvals,
+    clock,
+    store,
+    execute: async (sop, inputs = {}) => (await sops.execute({ ...BY_AGENT, sop, inputs })).id,
+    async until(id, status) {
+      const isThere = typeof status === "function" ? status : (view: SopExecutionView) => view.status === status;
+      for (let i = 0; i < 500; i++) {
+        const view = await sops.status(id);
+        if (isThere(view)) return view;
+        await new Promise<void>((resolve) => setImmediate(resolve));
+      }
+      throw new Error(`It never came to that: ${JSON.stringify(await sops.status(id), null, 1)}`);
+    },
+  };
+}
