@@ -3,7 +3,7 @@ import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
-import type { Store, Stored } from "../../storage/store.ts";
+import type { Store } from "../../storage/store.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
 import type { Cron } from "./cron.ts";
@@ -11,17 +11,9 @@ import { type FireOptions, fireSchedule, firingDeletes, forgetOldFirings } from 
 import { firingTimes, isTimezone, toTiming } from "./firing_times.ts";
 import { createKeyedTurns } from "./keyed_turns.ts";
 import { parseSchedule as parseText } from "./parse_schedule.ts";
-import {
-  DONE_SCHEDULES,
-  FIRINGS,
-  firingsOf,
-  parseFiring,
-  parseSchedule,
-  type ScheduleRecord,
-  SCHEDULES,
-  type Timing,
-} from "./schedule_record.ts";
-import { toFiring, toSchedule } from "./schedule_views.ts";
+import { createScheduleReader, type FoundSchedule, isScheduleId } from "./read_schedules.ts";
+import { DONE_SCHEDULES, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
+import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 import { checkWork } from "./scheduled_work.ts";
 import { createScheduler } from "./scheduler.ts";
 import { startRun } from "./start_run.ts";
@@ -47,9 +39,6 @@ export interface CronOptions {
   readonly tools: () => Pick<ToolDoor, "explain" | "shown">;
 }
 
-const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
-const PAGE = 200;
-const DONE_SHOWN = 20;
 /** Turns of what counts all schedules; no id is empty */
 const ALL = "";
 
@@ -57,7 +46,9 @@ const ALL = "";
 export function createCronService(options: CronOptions): Cron {
   const { store, clock, random, log } = options;
   const turns = createKeyedTurns();
-  const view = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };
+  const view: ViewOptions = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };
+  const reader = createScheduleReader(store, view);
+  const { find } = reader;
   const firing: FireOptions = { store, clock, log, runs: options.runs, isLive: options.isLive };
   const scheduler = createScheduler({
     clock,
@@ -68,12 +59,10 @@ export function createCronService(options: CronOptions): Cron {
     },
   });
 
-  const find = async (id: string): Promise<Found | undefined> => {
-    const stored = SCHEDULE_ID.test(id) ? await store.get(SCHEDULES, id) : undefined;
-    return stored === undefined ? undefined : { record: parseSchedule(stored.body), version: stored.version };
-  };
-
-  const write = async ({ record, version }: Found, changes: Partial<ScheduleRecord>): Promise<ScheduleRecord> => {
+  const write = async (
+    { record, version }: FoundSchedule,
+    changes: Partial<ScheduleRecord>,
+  ): Promise<ScheduleRecord> => {
     const next = { ...record, ...changes, seen_at: clock.now() };
     const written = await store.batch([{ op: "putIf", collection: SCHEDULES, key: record.id, version, body: next }]);
     if (!written) throw new ToolError("conflict", `Cannot change "${record.id}": it was changed by others; try again`);
@@ -82,7 +71,7 @@ export function createCronService(options: CronOptions): Cron {
   };
 
   /** Sets the next time of a schedule whose own may lie behind a clock that was turned back. */
-  const realignOne = async (found: Found | undefined): Promise<void> => {
+  const realignOne = async (found: FoundSchedule | undefined): Promise<void> => {
     if (found === undefined || found.record.next_at === null) return;
     const { record } = found;
     const next = firingTimes(record.timing, record.timezone).next(clock.now());
@@ -99,8 +88,9 @@ export function createCronService(options: CronOptions): Cron {
     });
 
   const unknown = async (id: string, what: string): Promise<ToolError> => {
-    const isDone = SCHEDULE_ID.test(id) && await store.get(DONE_SCHEDULES, id) !== undefined;
-    const why = isDone ? "it was a one-time task and has fired; make a new one" : "cron_list shows the ids there are";
+    const why = await reader.isDone(id)
+      ? "it was a one-time task and has fired; make a new one"
+      : "cron_list shows the ids there are";
     return new ToolError("not_found", `Cannot ${what} ${JSON.stringify(id.slice(0, 64))}: ${why}`);
   };
 
@@ -120,21 +110,11 @@ export function createCronService(options: CronOptions): Cron {
 
   const nextOf = (timing: Timing, timezone: string) => firingTimes(timing, timezone).next(clock.now()) ?? null;
 
-  async function* pagesOf(collection: string): AsyncGenerator<readonly Stored[]> {
-    let after: string | undefined;
-    for (;;) {
-      const page = await store.scan(collection, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-      yield page;
-      if (page.length < PAGE) return;
-      after = page.at(-1)?.key;
-    }
-  }
-
   return {
     add: ({ id = random.id("task_"), schedule, timezone, ...work }, by) =>
       turns(ALL, () =>
         turns(id, async () => {
-          if (!SCHEDULE_ID.test(id)) {
+          if (!isScheduleId(id)) {
             throw new ToolError(
               "invalid_input",
               'Cannot use this "id": it must be 1-64 letters, digits, ".", "_" or "-", a letter or digit first',
@@ -205,8 +185,7 @@ export function createCronService(options: CronOptions): Cron {
     remove: (id) =>
       turns(id, async () => {
         const isThere = await find(id) !== undefined;
-        const isDone = SCHEDULE_ID.test(id) && await store.get(DONE_SCHEDULES, id) !== undefined;
-        if (!isThere && !isDone) throw await unknown(id, "remove");
+        if (!isThere && !await reader.isDone(id)) throw await unknown(id, "remove");
         await store.batch([
           { op: "delete", collection: SCHEDULES, key: id },
           { op: "delete", collection: DONE_SCHEDULES, key: id },
@@ -233,52 +212,10 @@ export function createCronService(options: CronOptions): Cron {
         return { state: "active", next_at: next, updated_at: clock.now() };
       }),
 
-    async list() {
-      const all: ScheduleRecord[] = [];
-      for await (const page of pagesOf(SCHEDULES)) all.push(...page.map(({ body }) => parseSchedule(body)));
-      const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
-      all.push(...done.map(({ body }) => parseSchedule(body)));
-      return await Promise.all(all.map((record) => toSchedule(record, view)));
-    },
-
-    async get(id) {
-      if (!SCHEDULE_ID.test(id)) return undefined;
-      const stored = await store.get(SCHEDULES, id) ?? await store.get(DONE_SCHEDULES, id);
-      return stored === undefined ? undefined : await toSchedule(parseSchedule(stored.body), view);
-    },
-
-    async page({ state, limit, after }) {
-      const schedules: ScheduleRecord[] = [];
-      for (let last = after;;) {
-        const page = await store.scan(state === "done" ? DONE_SCHEDULES : SCHEDULES, {
-          order: "created",
-          reverse: true,
-          limit: PAGE,
-          ...(last === undefined ? {} : { after: last }),
-        });
-        const fitting = page.map(({ body }) => parseSchedule(body)).filter((record) =>
-          state === undefined || record.state === state
-        );
-        schedules.push(...fitting);
-        last = page.at(-1)?.key;
-        if (page.length === PAGE && schedules.length <= limit) continue;
-        const shown = await Promise.all(schedules.slice(0, limit).map((record) => toSchedule(record, view)));
-        return { schedules: shown, hasMore: schedules.length > limit };
-      }
-    },
-
-    async history(id, { limit, after }) {
-      if (await this.get(id) === undefined) return undefined;
-      const prefix = firingsOf(id);
-      const page = await store.scan(FIRINGS, {
-        prefix,
-        reverse: true,
-        limit: Math.min(limit + 1, 1000),
-        ...(after === undefined ? {} : { after: `${prefix}${after}` }),
-      });
-      const firings = await Promise.all(page.slice(0, limit).map(({ body }) => toFiring(parseFiring(body), view)));
-      return { firings, hasMore: page.length > limit };
-    },
+    list: reader.list,
+    get: reader.get,
+    page: reader.page,
+    history: reader.history,
 
     run: (id, by) =>
       turns(id, async () => {
@@ -307,24 +244,16 @@ export function createCronService(options: CronOptions): Cron {
     async start() {
       if (!options.settings().enabled) return;
       const now = clock.now();
-      for await (const page of pagesOf(SCHEDULES)) {
-        for (const { body } of page) {
-          const { id, next_at, seen_at } = parseSchedule(body);
-          if (next_at === null) continue;
-          scheduler.set(id, next_at);
-          if (seen_at > now) await turns(id, async () => await realignOne(await find(id)));
-        }
+      for await (const { id, next_at, seen_at } of reader.records()) {
+        if (next_at === null) continue;
+        scheduler.set(id, next_at);
+        if (seen_at > now) await turns(id, async () => await realignOne(await find(id)));
       }
       scheduler.start();
     },
 
     stop: scheduler.stop,
   };
-}
-
-interface Found {
-  readonly record: ScheduleRecord;
-  readonly version: number;
 }
 
 function toMaker({ caller, tools }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools"> {

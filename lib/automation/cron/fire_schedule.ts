@@ -36,7 +36,7 @@ export async function fireSchedule(
   id: string,
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
 ): Promise<Fired> {
-  const { store, clock } = options;
+  const { store, clock, log } = options;
   const stored = await store.get(SCHEDULES, id);
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
   const record = parseSchedule(stored.body);
@@ -65,6 +65,9 @@ export async function fireSchedule(
   ]);
   // Another writer changed it: what was started is found by its firing
   if (!written) return { kind: "later" };
+  const { status, run_id, reason } = firing;
+  const due_at = new Date(firing.time).toISOString();
+  log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed?.missed_count });
   await forgetOldFirings(store, id);
   if (nextAt === undefined) await forgetOldDone(store);
   return { kind: "settled", nextAt };

@@ -1,0 +1,106 @@
+import type { Store } from "../../storage/store.ts";
+import type { Cron } from "./cron.ts";
+import {
+  DONE_SCHEDULES,
+  FIRINGS,
+  firingsOf,
+  parseFiring,
+  parseSchedule,
+  type ScheduleRecord,
+  SCHEDULES,
+} from "./schedule_record.ts";
+import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
+
+const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+const PAGE = 200;
+const DONE_SHOWN = 20;
+
+/** A schedule as it lies in the store. */
+export interface FoundSchedule {
+  readonly record: ScheduleRecord;
+  readonly version: number;
+}
+
+/** Schedules and their firings, as they are shown and as they lie in the store. */
+export interface ScheduleReader extends Pick<Cron, "list" | "get" | "page" | "history"> {
+  /** One that is active or paused */
+  find(id: string): Promise<FoundSchedule | undefined>;
+  /** Whether it is a one-time task that fired */
+  isDone(id: string): Promise<boolean>;
+  /** All that are active or paused, by id */
+  records(): AsyncGenerator<ScheduleRecord>;
+}
+
+/** Whether a text may be the id of a schedule. */
+export function isScheduleId(id: string): boolean {
+  return SCHEDULE_ID.test(id);
+}
+
+export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
+  const getFrom = async (collection: string, id: string) =>
+    isScheduleId(id) ? await store.get(collection, id) : undefined;
+
+  async function* records(): AsyncGenerator<ScheduleRecord> {
+    let after: string | undefined;
+    for (;;) {
+      const page = await store.scan(SCHEDULES, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+      for (const { body } of page) yield parseSchedule(body);
+      if (page.length < PAGE) return;
+      after = page.at(-1)?.key;
+    }
+  }
+
+  const get: Cron["get"] = async (id) => {
+    const stored = await getFrom(SCHEDULES, id) ?? await getFrom(DONE_SCHEDULES, id);
+    return stored === undefined ? undefined : await toSchedule(parseSchedule(stored.body), view);
+  };
+
+  return {
+    records,
+    get,
+
+    async find(id) {
+      const stored = await getFrom(SCHEDULES, id);
+      return stored === undefined ? undefined : { record: parseSchedule(stored.body), version: stored.version };
+    },
+
+    isDone: async (id) => await getFrom(DONE_SCHEDULES, id) !== undefined,
+
+    async list() {
+      const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
+      const all = [...await Array.fromAsync(records()), ...done.map(({ body }) => parseSchedule(body))];
+      return await Promise.all(all.map((record) => toSchedule(record, view)));
+    },
+
+    async page({ state, limit, after }) {
+      const found: ScheduleRecord[] = [];
+      for (let last = after;;) {
+        const page = await store.scan(state === "done" ? DONE_SCHEDULES : SCHEDULES, {
+          order: "created",
+          reverse: true,
+          limit: PAGE,
+          ...(last === undefined ? {} : { after: last }),
+        });
+        const records = page.map(({ body }) => parseSchedule(body));
+        found.push(...records.filter((record) => state === undefined || record.state === state));
+        last = page.at(-1)?.key;
+        if (page.length < PAGE || found.length > limit) break;
+      }
+      const schedules = await Promise.all(found.slice(0, limit).map((record) => toSchedule(record, view)));
+      return { schedules, hasMore: found.length > limit };
+    },
+
+    async history(id, { limit, after }) {
+      if (await get(id) === undefined) return undefined;
+      const prefix = firingsOf(id);
+      const page = await store.scan(FIRINGS, {
+        prefix,
+        reverse: true,
+        limit: Math.min(limit + 1, 1000),
+        ...(after === undefined ? {} : { after: `${prefix}${after}` }),
+      });
+      const firings = await Promise.all(page.slice(0, limit).map(({ body }) => toFiring(parseFiring(body), view)));
+      return { firings, hasMore: page.length > limit };
+    },
+  };
+}
