@@ -1,4 +1,5 @@
 import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
+import { eventFollowersOf } from "../handlers/event_followers.ts";
 import { createRouter, type GatewayRouter } from "../handlers/router.ts";
 import { ROUTES } from "../handlers/routes.ts";
 import type { ResponseClass } from "../handlers/route.ts";
@@ -95,6 +96,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
   const closeSilent = trackSilentConnections(server);
   await listen(server, host, options.port);
   const url = new URL(server.url ?? "");
+  services.listensOn(Number(url.port));
   return {
     host,
     port: Number(url.port),
@@ -151,6 +153,7 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
     if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
   });
   socketsOf(services).closeIdle();
+  eventFollowersOf(services).closeAll();
   await services.drain(graceMs);
   // A socket closes by itself once the last event of its run is written
   const flushed = clock.monotonic() + FLUSH_LIMIT_MS;

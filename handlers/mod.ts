@@ -6,6 +6,7 @@ import { VERSION } from "../lib/base/version.ts";
 import { toKeyText } from "../lib/config/key_path.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
+import { eventFollowersOf } from "./event_followers.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 import { socketsOf } from "./websocket/sockets.ts";
@@ -95,6 +96,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {
       socketsOf(services).closeIdle();
+      eventFollowersOf(services).closeAll();
       await services.drain(config.gateway.shutdown_grace_secs * 1000);
       socketsOf(services).closeAll();
       await services.close();

@@ -18,6 +18,8 @@ import { openApiRoute } from "./openapi.ts";
 import { pairingCodeRoute, pairRoute } from "./pair.ts";
 import { pingRoute } from "./ping.ts";
 import type { Route } from "./route.ts";
+import { runEventsRoute } from "./run_events.ts";
+import { cancelRunRoute, runRoute, runsRoute, startRunRoute } from "./runs.ts";
 import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
@@ -39,6 +41,11 @@ export const ROUTES: readonly Route[] = [
   modelsRoute,
   modelRoute,
   legacyWebhookRoute,
+  startRunRoute,
+  runsRoute,
+  runRoute,
+  cancelRunRoute,
+  runEventsRoute,
   conversationsRoute,
   conversationRoute,
   deleteConversationsRoute,

@@ -1,16 +1,16 @@
 import type { Caller } from "../../lib/base/records/caller.ts";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
-import type { CancelReason } from "../../lib/base/cancel.ts";
+import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import type { Services } from "../../lib/gateway.ts";
-import type { RunHandle } from "../../lib/runs/run_request.ts";
+import { followRun } from "../wire/follow_run.ts";
 import { requireAgent } from "../wire/require_agent.ts";
 import { endedInSilence } from "../wire/run_failure.ts";
 import { toChatRequest } from "../wire/to_chat_request.ts";
 import { toHttpError } from "../wire/to_http_error.ts";
 import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
 import { createOutbox, type OutboxPeer } from "./outbox.ts";
-import { type AnswerFrame, type Frame, type MessageFrame, parseFrame } from "./parse_frame.ts";
+import { type AnswerFrame, type Frame, type MessageFrame, parseFrame, type ResumeFrame } from "./parse_frame.ts";
 import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf } from "./sockets.ts";
 import { watchPeer } from "./watch_peer.ts";
 
@@ -43,6 +43,13 @@ export interface ChatSession {
   closed(): void;
 }
 
+/** A run whose events go to this connection. */
+interface Reading {
+  readonly runId: string;
+  readonly events: AsyncIterable<readonly AgentEvent[]>;
+  cancel(reason: CancelReason): void;
+}
+
 /** Messages that wait behind the one at work. */
 const MAX_QUEUED = 8;
 const NORMAL = 1000;
@@ -57,11 +64,11 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   const sockets = socketsOf(services);
   const idleTimeoutMs = limits.idle_timeout_secs * 1000;
   const outbox = createOutbox({ peer, clock: services.clock, patienceMs: idleTimeoutMs });
-  const queue: MessageFrame[] = [];
+  const queue: (MessageFrame | ResumeFrame)[] = [];
   let encode: FrameEncoder = encodePlain;
   let conversationId = "new";
   let working = false;
-  let running: RunHandle | undefined;
+  let running: Reading | undefined;
   let stopBeforeStart: CancelReason | undefined;
   let open = true;
 
@@ -106,7 +113,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     }
   }
 
-  /** Nothing is sent or started any more; the run at work is cancelled, since nobody reads it. */
+  /** Nothing is sent or started any more; the run at work is cancelled, since nobody reads it. A resumed one goes on. */
   function end(): void {
     open = false;
     watch.stop();
@@ -124,6 +131,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   function take(frame: Frame): void {
     switch (frame.type) {
       case "message":
+      case "resume":
         return enqueue(frame);
       case "cancel":
         return stop("cancelled");
@@ -133,8 +141,6 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
           return fail("insufficient_scope", `Cannot ${frame.type}: the token lacks the scope "approve"`);
         }
         return void answerQuestion(frame);
-      case "resume":
-        return fail("not_found", "Cannot resume this run: its events are not kept here");
       case "hello":
         encode = frame.events ? encodeEvent : encodePlain;
         return;
@@ -162,11 +168,11 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     return encode === encodeEvent && hasScope(caller.scopes, "approve");
   }
 
-  function enqueue(frame: MessageFrame): void {
+  function enqueue(frame: MessageFrame | ResumeFrame): void {
     if (queue.length >= MAX_QUEUED) {
       return fail(
         "overloaded",
-        `Cannot take the message: one is being answered and ${MAX_QUEUED} wait; send it again after the next answer`,
+        `Cannot take the ${frame.type}: one is being answered and ${MAX_QUEUED} wait; send it again after the next answer`,
       );
     }
     queue.push(frame);
@@ -177,7 +183,8 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     working = true;
     for (let frame = queue.shift(); frame !== undefined; frame = queue.shift()) {
       try {
-        await answer(frame);
+        const ended = await show(frame.type === "message" ? await start(frame) : await resume(frame));
+        if (!ended && frame.type === "message") throw endedInSilence();
       } catch (error) {
         report(error);
       }
@@ -189,7 +196,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     if (open && sockets.draining()) close(GOING_AWAY, "The gateway is shutting down");
   }
 
-  async function answer(frame: MessageFrame): Promise<void> {
+  async function start(frame: MessageFrame): Promise<Reading> {
     const handle = await requireAgent(services).runs.start(toChatRequest(
       { message: frame.text, conversationId: frame.conversation_id ?? conversationId, model: frame.model ?? undefined },
       { kind: "chat", caller, durable: false, requestId: options.requestId, canApprove: mayApprove() },
@@ -197,15 +204,35 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     if (frame.conversation_id === undefined || frame.conversation_id === null) {
       conversationId = handle.conversationId ?? conversationId;
     }
-    running = handle;
-    if (stopBeforeStart !== undefined) handle.cancel(stopBeforeStart);
+    return { runId: handle.id, events: handle.events(), cancel: (reason) => handle.cancel(reason) };
+  }
+
+  /** `cancel` stops the run itself; anything else ends the reading alone, for the run was not started for this connection. */
+  async function resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
+    const { runs } = requireAgent(services);
+    const reading = new AbortController();
+    const options = { after: { name: "after", seq: after }, signal: reading.signal };
+    return {
+      runId,
+      events: (await followRun(runs, runId, options)).events,
+      cancel(reason) {
+        if (reason === "cancelled") void runs.cancel(runId, reason).catch(report);
+        else reading.abort(new CancelError(reason));
+      },
+    };
+  }
+
+  /** @returns whether the run's end was shown; a shutdown suspends a resumed one */
+  async function show(reading: Reading): Promise<boolean> {
+    running = reading;
+    if (stopBeforeStart !== undefined) reading.cancel(stopBeforeStart);
     let ended = false;
-    for await (const events of handle.events()) {
-      ended = deliver(events, handle.id) || ended;
+    for await (const events of reading.events) {
+      ended = deliver(events, reading.runId) || ended;
       // Not reading on is what pauses the run
-      if (!await outbox.ready() && open) giveUp(handle.id, events.at(-1)?.seq ?? 0);
+      if (!await outbox.ready() && open) giveUp(reading.runId, events.at(-1)?.seq ?? 0);
     }
-    if (!ended) throw endedInSilence();
+    return ended;
   }
 
   /** @returns whether the run has ended with these events */

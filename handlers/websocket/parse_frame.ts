@@ -34,6 +34,7 @@ const commands = {
 type Commands = typeof commands;
 export type Frame = { [Type in keyof Commands]: v.InferOutput<Commands[Type]> }[keyof Commands];
 export type MessageFrame = Extract<Frame, { type: "message" }>;
+export type ResumeFrame = Extract<Frame, { type: "resume" }>;
 export type AnswerFrame = Extract<Frame, { type: "approve" | "deny" }>;
 
 /** A frame, or why it is none. */

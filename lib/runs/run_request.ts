@@ -81,6 +81,17 @@ export interface RunList {
   readonly hasMore: boolean;
 }
 
+/** Positions in a run's events. */
+export interface RunReach {
+  /** The last seq in the journal */
+  readonly recorded: number;
+  /**
+   * The furthest position a follower can have: of an ended run its last seq, of one at work as far as may have been shown, which a
+   * crash can put beyond the journal's end
+   */
+  readonly furthest: number;
+}
+
 /** Everything that executes is a run started here. */
 export interface RunSupervisor {
   /**
@@ -104,11 +115,8 @@ export interface RunSupervisor {
     id: string,
     options: { readonly afterSeq: number; readonly signal: AbortSignal },
   ): Promise<AsyncIterable<readonly AgentEvent[]> | undefined>;
-  /**
-   * The furthest position a follower can have reached: of an ended run its last seq, of one at work as far as may have been shown,
-   * which a crash can put beyond the journal's end. undefined as for `follow`
-   */
-  furthest(id: string): Promise<number | undefined>;
+  /** How far a run's events have come. undefined as for `follow` */
+  reach(id: string): Promise<RunReach | undefined>;
   /**
    * Resolves when the run is over: ended, or needs_review. undefined for an unknown run, and for one of which nothing was kept.
    * @throws {CancelError} when the signal aborts first, or a shutdown suspends the run

@@ -256,10 +256,11 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       if (!RUN_ID.test(id) || await runs.get(id) === undefined) return undefined;
       return follow(id, options);
     },
-    async furthest(id) {
+    async reach(id) {
       const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
       if (run === undefined) return undefined;
-      return await runs.lastSeq(id) + (isAtWork(run.status) ? SEQ_WINDOW : 0);
+      const recorded = await runs.lastSeq(id);
+      return { recorded, furthest: recorded + (isAtWork(run.status) ? SEQ_WINDOW : 0) };
     },
     async ended(id, signal) {
       for (;;) {

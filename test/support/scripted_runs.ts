@@ -104,7 +104,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
     cancel: () => Promise.resolve(false),
     follow: () => Promise.resolve(undefined),
-    furthest: () => Promise.resolve(undefined),
+    reach: () => Promise.resolve(undefined),
     ended: (id) => Promise.resolve(records.get(id)),
     active: () => active,
     worksIn: (id) => started.some((run) => run.conversationId === id && !run.over),

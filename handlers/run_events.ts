@@ -1,0 +1,111 @@
+import { CancelError } from "../lib/base/cancel.ts";
+import { type AgentEvent, isTerminal } from "../lib/base/records/agent_event.ts";
+import { eventFollowersOf } from "./event_followers.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { type EventEncoder, eventStream } from "./wire/event_stream.ts";
+import { followRun } from "./wire/follow_run.ts";
+import { positionOf } from "./wire/list_query.ts";
+import { sseReply, textReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+import { toHttpError } from "./wire/to_http_error.ts";
+
+/**
+ * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event (DESIGN.md section 2).
+ *
+ * Each event has its seq as `id:`, so that a browser's EventSource, and any client that sends `Last-Event-ID` or `?after=`, goes on
+ * where its connection broke; one that has seen the end gets 204, which tells an EventSource to stay away. A reader goes at its own
+ * pace and costs nothing but its place.
+ * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+ */
+export const runEventsRoute: Route = {
+  method: "GET",
+  path: "/v1/runs/:id/events",
+  access: "runs",
+  summary: "Events of a run as server-sent events, live to the terminal one; 204 when nothing comes after the position",
+  query: {
+    after: "Only events after this seq; the header Last-Event-ID says the same and wins. Default 0, from the first",
+    follow: "0: only what is recorded by now, without waiting for more. Default 1",
+  },
+  reply: { status: 200, type: "text/event-stream" },
+  async handler(request, context) {
+    const { services, identity } = context;
+    const { runs } = requireAgent(services);
+    const id = context.params["id"] ?? "";
+    const after = afterOf(request, context);
+    const follows = followsOf(context);
+    const reading = new AbortController();
+    const leave = () => reading.abort(new CancelError("client_gone"));
+    const { events, recorded, furthest } = await followRun(runs, id, { after, signal: reading.signal });
+    if (after.seq >= (follows ? furthest : recorded)) return textReply(context, 204, null, "text/event-stream");
+    const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
+    const shown = follows ? events : upTo(recorded, events);
+    return sseReply(
+      context,
+      eventStream({
+        opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
+        encoder: createEventLines(),
+        clock: services.clock,
+        toError: (error) =>
+          error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
+        onLeave: leave,
+      }),
+    );
+  },
+};
+
+function afterOf(request: Request, { query }: RequestContext): { readonly name: string; readonly seq: number } {
+  const header = request.headers.get("last-event-id");
+  if (header !== null) return { name: "Last-Event-ID", seq: positionOf("Last-Event-ID", header) };
+  return { name: "after", seq: positionOf("after", query.get("after") ?? "0") };
+}
+
+function followsOf({ query }: RequestContext): boolean {
+  const value = query.get("follow") ?? "1";
+  if (value === "0" || value === "1") return value === "1";
+  throw httpError("invalid_request", 'Cannot use this "follow": it must be 0 or 1', { param: "follow" });
+}
+
+async function* upTo(last: number, events: AsyncIterable<readonly AgentEvent[]>) {
+  for await (const batch of events) {
+    const some = batch.filter(({ seq }) => seq <= last);
+    if (some.length > 0) yield some;
+    if ((batch.at(-1)?.seq ?? 0) >= last) return;
+  }
+}
+
+async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () => void) {
+  try {
+    yield* events;
+  } finally {
+    end();
+  }
+}
+
+/** Neither over nor broken: a shutdown suspends the run, or no more was asked for. */
+function cutShort() {
+  return httpError("shutting_down", "Cannot tell more of the run now");
+}
+
+/** How soon a reader should come back, in milliseconds. */
+const RETRY_MS = 1000;
+
+/** Events as they are in JSON, a piece of text for each array. */
+function createEventLines(): EventEncoder {
+  let ended = false;
+  return {
+    start: () => `retry: ${RETRY_MS}\n\n`,
+    encode(events) {
+      let text = "";
+      for (const event of events) {
+        if (ended) break;
+        text += `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+        ended = isTerminal(event);
+      }
+      return text;
+    },
+    // The run goes on, so no end is told: the reader comes back with its position
+    fail: ({ code }) => `: no more now (${code}), come back with Last-Event-ID\n\n`,
+    ended: () => ended,
+  };
+}

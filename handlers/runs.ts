@@ -1,0 +1,171 @@
+import * as v from "valibot";
+import type { Message } from "../lib/base/records/message.ts";
+import { isEnded, type Run, runSchema, type RunStatus, runStatusSchema } from "../lib/base/records/run.ts";
+import { createRunState } from "../lib/runs/apply_event.ts";
+import type { RunSupervisor } from "../lib/runs/run_request.ts";
+import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
+import { completionSchema } from "./wire/completion_schema.ts";
+import { httpError } from "./wire/error_codes.ts";
+import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { listReply, listSchema } from "./wire/list_reply.ts";
+import { readJson } from "./wire/read_json.ts";
+import { jsonReply } from "./wire/reply.ts";
+import { requireAgent } from "./wire/require_agent.ts";
+import { toCompletionInput } from "./wire/to_completion_input.ts";
+
+const startSchema = v.object({
+  /** One message of the user; or `messages` */
+  message: v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty"))),
+  messages: v.optional(completionSchema.entries.messages),
+  model: v.optional(v.string()),
+  /** Recorded under it, with its history before the messages; `new` makes one. Default: under none */
+  conversation_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+  /** A name of `[agents.<name>]` */
+  agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+});
+
+/** How long a cancel waits for the run's end before it tells how things stand. */
+const CANCEL_WAIT_MS = 5_000;
+
+/** POST /v1/runs: work that outlives its client and the process, on disk before the reply (DESIGN.md section 2). */
+export const startRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs",
+  access: "runs",
+  summary: "Start a run; it is on disk before the reply, and goes on after a restart",
+  body: startSchema,
+  reply: { status: 202, type: "application/json", schema: runSchema },
+  idempotency: "by_run",
+  repeat: async (request, context, runId) =>
+    accepted(request, context, await findRun(requireAgent(context.services).runs, runId ?? "")),
+  async handler(request, context) {
+    const { runs } = requireAgent(context.services);
+    const { model, conversation_id: conversationId, agent, ...said } = await readJson(request, context, startSchema);
+    const handle = await runs.start({
+      kind: "chat",
+      messages: messagesOf(said),
+      model,
+      conversationId,
+      agent,
+      caller: callerOf(context, "http"),
+      requestId: context.requestId,
+      durable: true,
+      claim: context.claim?.write,
+      canApprove: false,
+      agentTools: "configured",
+      clientTools: [],
+      parameters: {},
+    });
+    return accepted(request, context, await findRun(runs, handle.id));
+  },
+};
+
+/** The run as it was accepted, whatever became of it since: a repeat is told the same. */
+function accepted(request: Request, context: RequestContext, run: Run): Response {
+  const location = `${new URL(request.url).pathname}/${run.id}`;
+  return jsonReply(context, 202, createRunState(run).run, { location });
+}
+
+/** GET /v1/runs: the last one accepted comes first. */
+export const runsRoute: Route = {
+  method: "GET",
+  path: "/v1/runs",
+  access: "runs",
+  summary: "Runs that are recorded, newest first",
+  query: {
+    status: `Only those that are ${runStatusSchema.options.join(", ")}`,
+    limit: LIMIT_QUERY,
+    after: "Only those older than this id",
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(runSchema) },
+  async handler(_request, context) {
+    const status = statusOf(context);
+    const after = context.query.get("after");
+    const { runs, hasMore } = await requireAgent(context.services).runs.list({
+      limit: limitOf(context),
+      ...(status === undefined ? {} : { status }),
+      ...(after === null ? {} : { after }),
+    });
+    return listReply(context, runs, { hasMore, lastId: runs.at(-1)?.id ?? null });
+  },
+};
+
+/** GET /v1/runs/:id */
+export const runRoute: Route = {
+  method: "GET",
+  path: "/v1/runs/:id",
+  access: "runs",
+  summary: "One run",
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  async handler(_request, context) {
+    return jsonReply(context, 200, await findRun(requireAgent(context.services).runs, context.params["id"] ?? ""));
+  },
+};
+
+/** POST /v1/runs/:id/cancel: stops the model's stream, the tools and their processes. */
+export const cancelRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs/:id/cancel",
+  access: "runs",
+  summary: "Stop a run; one that has ended is 409",
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  idempotency: "honoured",
+  // A run is cancelled once, so its status tells whether the first request did it
+  async repeat(request, context) {
+    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
+    return run.status === "cancelled" ? jsonReply(context, 200, run) : await cancelRunRoute.handler(request, context);
+  },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    const { runs } = requireAgent(context.services);
+    if (!await runs.cancel(id, "cancelled")) throw notToCancel(await findRun(runs, id));
+    const timeout = context.services.clock.timeoutSignal(CANCEL_WAIT_MS);
+    // A tool that is slow to stop keeps nobody waiting: the reply then says that it is still at work
+    const ended = await runs.ended(id, timeout.signal).catch(() => undefined);
+    timeout.clear();
+    return jsonReply(context, 200, ended ?? await findRun(runs, id));
+  },
+};
+
+/** The run of this id. @throws {HttpError} 404 not_found */
+async function findRun(runs: RunSupervisor, id: string): Promise<Run> {
+  const run = await runs.get(id);
+  if (run === undefined) throw httpError("not_found", "Cannot find this run: see /v1/runs for those that are recorded");
+  return run;
+}
+
+function notToCancel(run: Run) {
+  const reason = isEnded(run.status)
+    ? `it is ${run.status} already`
+    : run.status === "needs_review"
+    ? `it waits for a person; close it with POST /v1/runs/${run.id}/resolve`
+    : "it is being stopped already";
+  return httpError("conflict", `Cannot cancel this run: ${reason}`);
+}
+
+type Said = Pick<v.InferOutput<typeof startSchema>, "message" | "messages">;
+
+function messagesOf({ message, messages }: Said): readonly Message[] {
+  if (message !== undefined && messages !== undefined) {
+    throw httpError("invalid_request", 'Cannot take both "message" and "messages": send one of them', {
+      param: "messages",
+    });
+  }
+  if (messages !== undefined) return toCompletionInput({ messages }).messages;
+  if (message !== undefined) return [{ role: "user", content: message }];
+  throw httpError("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
+    param: "message",
+  });
+}
+
+function statusOf({ query }: RequestContext): RunStatus | undefined {
+  const asked = query.get("status");
+  const status = runStatusSchema.options.find((known) => known === asked);
+  if (asked === null || status !== undefined) return status;
+  throw httpError(
+    "invalid_request",
+    `Cannot use this "status": it must be one of ${runStatusSchema.options.join(", ")}`,
+    { param: "status" },
+  );
+}

@@ -1,0 +1,35 @@
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import type { RunReach, RunSupervisor } from "../../lib/runs/run_request.ts";
+import { httpError } from "./error_codes.ts";
+
+export interface FollowOptions {
+  /** Position of the reader, and how the request called it */
+  readonly after: { readonly name: string; readonly seq: number };
+  /** Ends the reading, not the run */
+  readonly signal: AbortSignal;
+}
+
+/** A run's events after a position, and how far they had come when the reading began. */
+export interface FollowedRun extends RunReach {
+  readonly events: AsyncIterable<readonly AgentEvent[]>;
+}
+
+/**
+ * A run's events after a reader's position, live to its end.
+ * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept, 400 invalid_request for a position that
+ *   the run has not reached
+ */
+export async function followRun(runs: RunSupervisor, id: string, options: FollowOptions): Promise<FollowedRun> {
+  const { after, signal } = options;
+  const reach = await runs.reach(id);
+  if (reach !== undefined && after.seq > reach.furthest) {
+    throw httpError("invalid_request", `Cannot go on after ${after.seq}: the run's events have not come that far`, {
+      param: after.name,
+    });
+  }
+  const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal });
+  if (reach === undefined || events === undefined) {
+    throw httpError("not_found", "Cannot follow this run: see /v1/runs for those that are recorded");
+  }
+  return { ...reach, events };
+}
