@@ -7,7 +7,7 @@ import { type EventEncoder, eventStream } from "./wire/event_stream.ts";
 import { followRun } from "./wire/follow_run.ts";
 import { positionOf } from "./wire/list_query.ts";
 import { sseReply, textReply } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { runsToRead } from "./wire/require_agent.ts";
 import { toHttpError } from "./wire/to_http_error.ts";
 
 /**
@@ -30,13 +30,12 @@ export const runEventsRoute: Route = {
   reply: { status: 200, type: "text/event-stream" },
   async handler(request, context) {
     const { services, identity } = context;
-    const { runs } = requireAgent(services);
     const id = context.params["id"] ?? "";
     const after = afterOf(request, context);
     const follows = followsOf(context);
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
-    const { events, recorded, furthest } = await followRun(runs, id, { after, signal: reading.signal });
+    const { events, recorded, furthest } = await followRun(runsToRead(context), id, { after, signal: reading.signal });
     if (after.seq >= (follows ? furthest : recorded)) return textReply(context, 204, null, "text/event-stream");
     const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, events);

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Message } from "../lib/base/records/message.ts";
 import { isEnded, type Run, runSchema, type RunStatus, runStatusSchema } from "../lib/base/records/run.ts";
 import { createRunState } from "../lib/runs/apply_event.ts";
-import type { RunSupervisor } from "../lib/runs/run_request.ts";
+import type { RunArchive } from "../lib/runs/run_archive.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { completionSchema } from "./wire/completion_schema.ts";
@@ -11,7 +11,7 @@ import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { requireAgent, runsToRead } from "./wire/require_agent.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
 
 const startSchema = v.object({
@@ -82,7 +82,7 @@ export const runsRoute: Route = {
   async handler(_request, context) {
     const status = statusOf(context);
     const after = context.query.get("after");
-    const { runs, hasMore } = await requireAgent(context.services).runs.list({
+    const { runs, hasMore } = await runsToRead(context).list({
       limit: limitOf(context),
       ...(status === undefined ? {} : { status }),
       ...(after === null ? {} : { after }),
@@ -99,7 +99,7 @@ export const runRoute: Route = {
   summary: "One run",
   reply: { status: 200, type: "application/json", schema: runSchema },
   async handler(_request, context) {
-    return jsonReply(context, 200, await findRun(requireAgent(context.services).runs, context.params["id"] ?? ""));
+    return jsonReply(context, 200, await findRun(runsToRead(context), context.params["id"] ?? ""));
   },
 };
 
@@ -129,7 +129,7 @@ export const cancelRunRoute: Route = {
 };
 
 /** The run of this id. @throws {HttpError} 404 not_found */
-async function findRun(runs: RunSupervisor, id: string): Promise<Run> {
+async function findRun(runs: RunArchive, id: string): Promise<Run> {
   const run = await runs.get(id);
   if (run === undefined) throw httpError("not_found", "Cannot find this run: see /v1/runs for those that are recorded");
   return run;

@@ -34,6 +34,7 @@ import { withRouting } from "./providers/routing.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
+import { createRunArchive, type RunArchive } from "./runs/run_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
@@ -78,6 +79,8 @@ export interface Services {
   readonly tools: ToolDoor;
   readonly cron: Cron;
   readonly conversations: ConversationArchive;
+  /** Recorded runs, for reading where there is no agent */
+  readonly runArchive: RunArchive;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
   /** Milliseconds since the epoch */
@@ -279,6 +282,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       tools,
       cron,
       conversations: createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false }),
+      runArchive: createRunArchive({ store }),
       agent,
       startedAt: clock.now(),
       workspaceRoot,

@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { RunReach, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { RunArchive } from "../../lib/runs/run_archive.ts";
+import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./error_codes.ts";
 
 export interface FollowOptions {
@@ -19,7 +20,7 @@ export interface FollowedRun extends RunReach {
  * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept, 400 invalid_request for a position that
  *   the run has not reached
  */
-export async function followRun(runs: RunSupervisor, id: string, options: FollowOptions): Promise<FollowedRun> {
+export async function followRun(runs: RunArchive, id: string, options: FollowOptions): Promise<FollowedRun> {
   const { after, signal } = options;
   const reach = await runs.reach(id);
   if (reach !== undefined && after.seq > reach.furthest) {

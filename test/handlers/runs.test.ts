@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { jsonOf } from "../support/json_of.ts";
@@ -221,10 +222,15 @@ test("a run that keeps nothing has no events to follow, a conversation's run has
   assert.equal(textIn(eventsIn((await events(`/v1/runs/${kept.id}/events`)).text)), "two");
 });
 
-test("without an agent the runs' routes are 503 agent_unavailable", async () => {
-  const { send } = createTestRouter();
-  for (const [method, path] of [["POST", "/v1/runs"], ["GET", "/v1/runs"], ["GET", "/v1/runs/run_1"]] as const) {
-    const reply = await send(method, path, method === "POST" ? { body: { message: "x" } } : {});
-    assert.equal((await jsonOf(reply)).error.code, "agent_unavailable");
+test("without an agent runs are read as they were left, and none is started or cancelled", async () => {
+  const { runs, services, start } = setUp(["Hello"]);
+  const id = await start();
+  await runs.ended(id, new AbortController().signal);
+  const { send } = createTestRouter({ services: { ...services, metrics: createMetrics(), agent: undefined } });
+  assert.equal((await jsonOf(send("GET", `/v1/runs/${id}`))).result, "Hello");
+  assert.equal((await jsonOf(send("GET", "/v1/runs"))).data.length, 1);
+  assert.equal(textIn(eventsIn(await (await send("GET", `/v1/runs/${id}/events`)).text())), "Hello");
+  for (const path of ["/v1/runs", `/v1/runs/${id}/cancel`]) {
+    assert.equal((await jsonOf(send("POST", path, { body: { message: "x" } }))).error.code, "agent_unavailable");
   }
 });

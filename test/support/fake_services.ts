@@ -8,6 +8,7 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createConversationArchive } from "../../lib/runs/conversation_archive.ts";
+import { createRunArchive } from "../../lib/runs/run_archive.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -98,6 +99,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       isLive: () => true,
       tools: () => tools,
     }),
+    runArchive: createRunArchive({ store }),
     conversations: createConversationArchive({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,

@@ -1,0 +1,27 @@
+import { createWaiters } from "../base/waiters.ts";
+import type { Store } from "../storage/store.ts";
+import { followRun } from "./follow_run.ts";
+import type { RunSupervisor } from "./run_request.ts";
+import { createRunStore } from "./run_store.ts";
+
+/** Runs that were recorded, for reading. */
+export type RunArchive = Pick<RunSupervisor, "get" | "list" | "follow" | "reach">;
+
+/** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
+export function createRunArchive({ store }: { readonly store: Store }): RunArchive {
+  const runs = createRunStore(store);
+  const news = createWaiters();
+  return {
+    get: runs.get,
+    list: runs.list,
+    async follow(id, options) {
+      if (await runs.get(id) === undefined) return undefined;
+      return followRun(id, { ...options, runs, news, find: () => undefined });
+    },
+    async reach(id) {
+      if (await runs.get(id) === undefined) return undefined;
+      const recorded = await runs.lastSeq(id);
+      return { recorded, furthest: recorded };
+    },
+  };
+}
