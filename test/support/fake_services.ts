@@ -209,6 +209,7 @@ function createFakeTools(): ToolDoor {
         const answer = await approver({
           tool: READ_FILE.name,
           prepared,
+    bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
           input: prepared.input,
           binding: { digest: "digest", files: [], versions: new Map() },
           workspaceRoot: "/workspace",

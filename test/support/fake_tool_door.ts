@@ -61,6 +61,14 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
       return tool === undefined ? undefined : toInfo(tool);
     },
     enabled: (patterns) => tools.filter((tool) => patterns.includes("*") || patterns.includes(tool.name)).map(toTool),
+    bind(name, input) {
+      const tool = byName.get(name);
+      if (tool === undefined || tool.decision === "deny") {
+        return Promise.resolve({ ok: false, reason: `Cannot call "${name}": there is no such tool, or it is denied` });
+      }
+      const { digest, access } = toPrepared(tool, input);
+      return Promise.resolve({ ok: true, binding: { digest, files: [], versions: new Map() }, access });
+    },
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
     explain: () => undefined,

@@ -2,15 +2,13 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
-import type { Config } from "../../config/config.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision } from "../../guard/decision.ts";
 import type { CallAudit } from "./audit_call.ts";
-import { bindCall, type CallBinding } from "./bind_call.ts";
-import type { PreparedCall, ScreenContext, Tool } from "./tool.ts";
+import type { CallBinding } from "./bind_call.ts";
+import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_door.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
-import type { ToolServices } from "./tool_services.ts";
 
 /** Where remembered answers are looked up. */
 export interface RememberedAnswers {
@@ -21,13 +19,11 @@ export interface RememberedAnswers {
 }
 
 export interface PermitOptions extends RememberedAnswers {
-  readonly services: ToolServices;
   readonly workspaceRoot: string;
-  readonly config: () => Config;
   readonly redact: (text: string) => string;
   readonly policy: Pick<ToolPolicy, "decide">;
-  /** What a tool sees before it runs */
-  readonly surroundings: (tool: Tool, services: ToolServices, config: Config) => ScreenContext;
+  /** What an approval of the call is bound to now. @throws {ToolError} for a call that cannot run */
+  readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
   /** Logs what is nobody's mistake but ours. @returns the sentence for the model */
   readonly reportBug: (tool: Tool, request: ToolCallRequest, error: unknown) => string;
 }
@@ -62,15 +58,7 @@ type Answer = ApprovalAnswer & { readonly rule?: string };
 
 /** Asks about a call where the policy says so: a remembered answer first, then the request's approver. */
 export function createPermit(options: PermitOptions): PermitCall {
-  const { policy, surroundings, reportBug } = options;
-
-  const bind = async (tool: Tool, prepared: PreparedCall, request: ToolCallRequest): Promise<CallBinding> => {
-    const { services, workspaceRoot } = options;
-    const config = options.config();
-    // Nobody is asked about a call that cannot run
-    await prepared.screen?.(surroundings(tool, services, config));
-    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal: request.signal });
-  };
+  const { policy, bind, reportBug } = options;
 
   /** A rule's answer, else the approver's; one that fails has approved nothing. */
   const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
@@ -99,7 +87,7 @@ export function createPermit(options: PermitOptions): PermitCall {
     await audit.decided({ prepared, kind, rule, reason });
     const { runId, callId, caller } = request;
     try {
-      const binding = await bind(tool, prepared, request);
+      const binding = await bind(tool, prepared, request.signal);
       if (request.signal.aborted) throw cancelError(request.signal);
       const answer = await askFirst(tool, request, {
         tool: tool.name,
@@ -118,7 +106,7 @@ export function createPermit(options: PermitOptions): PermitCall {
       if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
       const again = policy.decide(tool, prepared);
       if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
-      const now = await bind(tool, prepared, request);
+      const now = await bind(tool, prepared, request.signal);
       return now.digest === binding.digest
         ? { ok: true, binding: now, ...answered }
         : { ok: false, rule: "binding", reason: changed(tool.name) };

@@ -8,7 +8,7 @@ import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/met
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
 import { auditCall } from "./audit_call.ts";
-import type { CallBinding } from "./bind_call.ts";
+import { bindCall, type CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
 import { createPermit, type Refusal, type RememberedAnswers } from "./create_permit.ts";
@@ -77,7 +77,15 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     services: pickServices(services, tool.needs),
   });
 
-  const permit = createPermit({ ...options, policy, surroundings, reportBug });
+  const bind = async (tool: Tool, prepared: PreparedCall, signal: AbortSignal): Promise<CallBinding> => {
+    const { services, workspaceRoot } = options;
+    const config = options.config();
+    // Nobody is asked about a call that cannot run
+    await prepared.screen?.(surroundings(tool, services, config));
+    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal });
+  };
+
+  const permit = createPermit({ ...options, policy, bind, reportBug });
 
   const run = async (
     tool: Tool,
@@ -152,6 +160,22 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     explain(name, input) {
       const tool = registry.get(name);
       return tool === undefined ? undefined : policy.judge(tool, input);
+    },
+    async bind(name, input, signal) {
+      const tool = registry.get(name);
+      if (tool === undefined) {
+        return { ok: false, reason: `Cannot call ${JSON.stringify(name)}: there is no such tool` };
+      }
+      const judged = policy.judge(tool, input);
+      try {
+        if (judged.kind === "bad_input") throw judged.error;
+        const { prepared, decision } = judged;
+        if (prepared === undefined || decision.kind === "deny") return { ok: false, reason: decision.reason };
+        return { ok: true, binding: await bind(tool, prepared, signal), access: prepared.access };
+      } catch (error) {
+        if (error instanceof ToolError) return { ok: false, reason: error.message };
+        throw error;
+      }
     },
     async call(request) {
       if (request.signal.aborted) throw cancelError(request.signal);

@@ -74,6 +74,11 @@ export interface ToolCallOutcome {
   readonly approvalId?: string;
 }
 
+/** A call that is not made yet. */
+export type BoundCall =
+  | { readonly ok: true; readonly binding: CallBinding; readonly access: Access }
+  | { readonly ok: false; readonly reason: string };
+
 /**
  * The one door for tool calls (DESIGN.md section 1): find, prepare, decide, approve, decide again, journal, run under signal
  * and time limit, cap, redact, audit, count. A failed tool is a result with `isError`; only a CancelError is thrown.
@@ -86,6 +91,11 @@ export interface ToolDoor {
   enabled(patterns: readonly string[]): readonly Tool[];
   /** Access of this call without running it; undefined when it cannot be prepared: decides what may run in parallel */
   accessOf(name: string, input: string): Access | undefined;
+  /**
+   * What an approval of this call is bound to now, or why the call cannot run. Has no effect.
+   * @throws {CancelError} when the signal aborts
+   */
+  bind(name: string, input: string, signal: AbortSignal): Promise<BoundCall>;
   /** An input as events and people are shown it: known secrets masked */
   shown(input: unknown): unknown;
   /** What `call` would do with this input, and why; has no effect. undefined for an unknown tool */

@@ -311,6 +311,31 @@ test("accessOf tells what a call would do without running it", () => {
   assert.equal(ran, 0);
 });
 
+test("bind gives what an approval of the call would be bound to, or the words it would be refused with", async () => {
+  let ran = 0;
+  const { door, call } = bench([tool(() => done(String(++ran)), { access: "write" })]);
+  const { signal } = new AbortController();
+  let asked = "";
+  await call("probe", "x", {
+    approver: ({ binding, reason }) => {
+      asked = binding.digest;
+      return Promise.resolve({ decision: "deny", reason });
+    },
+  });
+  const bound = await door.bind("probe", "x", signal);
+  assert.deepEqual(bound.ok && [bound.binding.digest, bound.access], [asked, "write"]);
+  for (const [name, input] of [["probe", '{"wrong":1}'], ["none", "x"]] as const) {
+    const refused = await door.bind(name, input, signal);
+    assert.match(refused.ok ? "" : refused.reason, new RegExp(`^Cannot call "${name}"`));
+  }
+  const { door: denying } = bench([tool(() => done(""), { access: "write" })], {
+    config: { autonomy: { level: "read_only" } },
+  });
+  const denied = await denying.bind("probe", "x", signal);
+  assert.match(denied.ok ? "" : denied.reason, /level "read_only" never allows/);
+  assert.equal(ran, 0);
+});
+
 test("explain gives the words a call would be refused with, and runs nothing", async () => {
   let on = false;
   let ran = 0;
