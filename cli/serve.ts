@@ -96,6 +96,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
   const closeSilent = trackSilentConnections(server);
   await listen(server, host, options.port);
   const url = new URL(server.url ?? "");
+  services.listensOn(Number(url.port));
   return {
     host,
     port: Number(url.port),

@@ -11,6 +11,7 @@ import {
   deleteConversationsRoute,
 } from "./conversations.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
+import { deliveriesRoute } from "./deliveries.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
 import { modelRoute, modelsRoute } from "./models.ts";
@@ -62,6 +63,7 @@ export const ROUTES: readonly Route[] = [
   scheduleRoute,
   scheduleHistoryRoute,
   runScheduleRoute,
+  deliveriesRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

@@ -66,8 +66,11 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       param: "message",
     });
   }
-  const start = (claim?: RunRequest["claim"]) =>
-    agent.runs.start(toChatRequest(
+  const { store, clock, deliveries } = context.services;
+  const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
+  const start = async (first?: RunRequest["claim"]) => {
+    const claim = promise === undefined ? first : (runId: string) => [first?.(runId) ?? [], promise(runId)].flat();
+    const run = await agent.runs.start(toChatRequest(
       {
         message,
         context: body.context,
@@ -75,8 +78,10 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
       },
       { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId, claim },
     ));
+    if (promise !== undefined) await deliveries.watch(run.id);
+    return run;
+  };
   if (body.message_id === undefined) return answer(context, name, await start(context.claim?.write));
-  const { store, clock } = context.services;
   const key = `${name}:${digest(body.message_id)}`;
   const accepted = await acceptOnce({ store, now: clock.now(), collection: MESSAGES, key, start });
   await forgetBefore(store, MESSAGES, clock.now() - MESSAGE_MS);

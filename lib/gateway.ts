@@ -3,6 +3,9 @@ import { createPairing } from "./access/create_pairing.ts";
 import { createTickets } from "./access/create_tickets.ts";
 import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
+import { createDeliveries } from "./automation/channels/create_deliveries.ts";
+import type { Deliveries } from "./automation/channels/deliveries.ts";
+import type { ReplyTarget } from "./automation/channels/send_reply.ts";
 import { createCron } from "./automation/cron/create_cron.ts";
 import type { Cron } from "./automation/cron/cron.ts";
 import { createSops } from "./automation/sops/create_sops.ts";
@@ -78,6 +81,8 @@ export interface Services {
   readonly approvals: Approvals;
   readonly tools: ToolDoor;
   readonly cron: Cron;
+  /** Replies of channels to their `reply_url` */
+  readonly deliveries: Deliveries;
   readonly conversations: ConversationArchive;
   /** Recorded runs, for reading where there is no agent */
   readonly runArchive: RunArchive;
@@ -93,6 +98,8 @@ export interface Services {
 
 /** The services and their end. */
 export interface GatewayServices extends Services {
+  /** Told once a port of the gateway is open: what fetches from the outside refuses the gateway itself */
+  listensOn(port: number): void;
   /** From now on nothing new starts: `state()` says `draining` and handlers refuse work */
   beginDrain(): void;
   /** Waits for attached work up to `graceMs`, then cancels it with a final event; durable work is left for the next start */
@@ -225,6 +232,25 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         retentionDays: config().runs.retention_days,
       }),
     });
+    const urls = createUrlPolicy();
+    let ownPort = 0;
+    const deliveries = createDeliveries({
+      store,
+      clock,
+      random,
+      log,
+      metrics,
+      runs: () => supervisor,
+      fetch: async () => {
+        const { createGuardedFetch } = await import("./system/net/guarded_fetch.ts");
+        const own = () => (ownPort === 0 ? undefined : { port: ownPort, publicPaths: PUBLIC_PATHS });
+        return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}` });
+      },
+      targetOf: (name) => replyTarget(config().channels, name),
+      rules: () => config().url_access,
+      environment: (name) => environment[name],
+      retentionDays: () => config().runs.retention_days,
+    });
     const tools: ToolDoor = createToolDoor({
       tools: BUILTIN_TOOLS,
       services: {
@@ -241,7 +267,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         processes,
         workers,
         git: createGit({ processes, home, ownPaths }),
-        urls: createUrlPolicy(),
+        urls,
         schedules: cron,
         sops,
       },
@@ -260,9 +286,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       ? undefined
       : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
     if (agent !== undefined) {
-      closing.push(() => agent.providers.close(), () => cron.stop(), () => sops.close());
+      closing.push(() => agent.providers.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
       supervisor = agent.runs;
       cron.start().catch((error) => log.error("Schedules could not be started", { error }));
+      deliveries.start().catch((error) => log.error("Replies could not be gone on with", { error }));
       sops.start().catch((error) => log.error("Procedures could not be gone on with", { error }));
     }
     let draining = false;
@@ -281,6 +308,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       approvals,
       tools,
       cron,
+      deliveries,
+      listensOn: (port) => void (ownPort = port),
       conversations: createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false }),
       runArchive: createRunArchive({ store }),
       agent,
@@ -296,6 +325,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         await cron.stop();
         await sops.close();
         await agent?.runs.drain(graceMs);
+        await deliveries.stop();
       },
       close,
     };
@@ -303,6 +333,15 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     await close();
     throw error;
   }
+}
+
+/** Paths of the gateway that anyone may read */
+const PUBLIC_PATHS = ["/", "/health", "/health/live", "/metrics", "/openapi.json"];
+
+function replyTarget(channels: Config["channels"], name: string): ReplyTarget | undefined {
+  const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
+  if (channel === undefined || channel.reply_url === "") return undefined;
+  return { url: channel.reply_url, secretEnv: channel.secret_env };
 }
 
 /** What the mailboxes are encrypted with; those in memory need no key that lasts. */

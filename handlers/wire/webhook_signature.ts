@@ -1,4 +1,5 @@
-import { createHmac, timingSafeEqual } from "node:crypto";
+import { timingSafeEqual } from "node:crypto";
+import { bodyHmac } from "../../lib/base/body_hmac.ts";
 import { httpError } from "./error_codes.ts";
 
 /** How far the signature's time may be from ours, both ways. */
@@ -27,7 +28,7 @@ export function checkWebhookSignature(signed: SignedBody): string {
   if (time === undefined || hex === undefined) {
     throw refused("expected t=<unix seconds>,sha256=<64 hexadecimal digits>");
   }
-  const expected = createHmac("sha256", signed.secret).update(`${time}.`).update(signed.body).digest();
+  const expected = bodyHmac(signed.secret, time, signed.body);
   if (!timingSafeEqual(expected, Buffer.from(hex, "hex"))) {
     throw refused("it is not that of this body under the channel's secret");
   }

@@ -19,6 +19,7 @@ async function withServer(
   const fake = createFakeServices(options);
   const services: GatewayServices = Object.assign(fake, {
     clock: systemClock,
+    listensOn() {},
     beginDrain: () => fake.enter("draining"),
     drain: () => Promise.resolve(),
     close: () => Promise.resolve(),
@@ -60,6 +61,7 @@ test("port 0 takes a free port and says which; a port in use is refused naming a
 
 test("an IPv6 address is listened on, with brackets in the URL", async () => {
   const services = Object.assign(createFakeServices(), {
+    listensOn() {},
     beginDrain() {},
     drain: () => Promise.resolve(),
     close: () => Promise.resolve(),

@@ -34,6 +34,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/schedules/:id", "runs"],
   ["GET", "/v1/schedules/:id/history", "runs"],
   ["POST", "/v1/schedules/:id/run", "runs"],
+  ["GET", "/v1/deliveries", "runs"],
   ["POST", "/v1/ws-ticket", "chat"],
   ["POST", "/v1/pairing-code", "admin"],
   ["GET", "/v1/tokens", "admin"],

@@ -3,6 +3,7 @@ import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createDeliveries } from "../../lib/automation/channels/create_deliveries.ts";
 import { createCron } from "../../lib/automation/cron/create_cron.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
@@ -100,6 +101,19 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       tools: () => tools,
     }),
     runArchive: createRunArchive({ store }),
+    deliveries: createDeliveries({
+      store,
+      clock,
+      random,
+      log,
+      metrics,
+      runs: () => options.agent?.runs,
+      fetch: () => Promise.reject(new Error("Nothing is sent")),
+      targetOf: () => undefined,
+      rules: () => config.url_access,
+      environment: () => undefined,
+      retentionDays: () => 0,
+    }),
     conversations: createConversationArchive({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,

@@ -56,6 +56,7 @@ export function createWireContext(
     approvals: createApprovals({ store, clock, random, log, metrics, audit: createFakeAudit(store).append }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
+    deliveries: { promise: () => Promise.resolve(undefined) } as unknown as Services["deliveries"],
     tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
     // Only `get` is asked
     tools: {

@@ -1,0 +1,27 @@
+import type { Deliveries } from "./deliveries.ts";
+import { OPEN_DELIVERIES } from "./delivery_record.ts";
+import type { DeliveryOptions } from "./delivery_service.ts";
+
+/**
+ * The deliveries of channels' replies. They are loaded when the first reply is promised; a gateway without a `reply_url` loads nothing.
+ *
+ * Call `start()` once runs are recovered, and `stop()` after they are drained.
+ */
+export function createDeliveries(options: DeliveryOptions): Deliveries {
+  let loaded: Promise<Deliveries> | undefined;
+  const load = () =>
+    loaded ??= import("./delivery_service.ts").then(({ createDeliveryService }) => createDeliveryService(options));
+  return {
+    async promise(reply) {
+      return options.targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply);
+    },
+    watch: async (runId) => await (await load()).watch(runId),
+    page: async (query) => await (await load()).page(query),
+    async start() {
+      if (await options.store.count(OPEN_DELIVERIES) > 0) await (await load()).start();
+    },
+    async stop() {
+      await (await loaded)?.stop();
+    },
+  };
+}

@@ -1,0 +1,35 @@
+import type { Write } from "../../storage/store.ts";
+import type { DeliveryRecord } from "./delivery_record.ts";
+
+/** A message whose reply is to be delivered. */
+export interface PromisedReply {
+  readonly channel: string;
+  readonly sender: string | undefined;
+  readonly messageId: string | undefined;
+}
+
+export interface DeliveryQuery {
+  /** Default: all */
+  readonly status?: DeliveryRecord["status"] | undefined;
+  /** 1-1000 */
+  readonly limit: number;
+  /** Only those accepted before this run's */
+  readonly after?: string | undefined;
+}
+
+/** Delivers the replies of channels to their `reply_url`, at least once, across restarts (DESIGN.md section 2, `/v1/webhook/:channel`). */
+export interface Deliveries {
+  /**
+   * Promises replies of a channel: gives the writes for the transaction that accepts the run. undefined: the channel has no `reply_url`.
+   * @throws {HttpError} 503 `overloaded` when too many replies wait for their receiver
+   */
+  promise(reply: PromisedReply): Promise<((runId: string) => readonly Write[]) | undefined>;
+  /** To be called once the promise is accepted: the reply is delivered when the run is over */
+  watch(runId: string): Promise<void>;
+  /** Newest first */
+  page(query: DeliveryQuery): Promise<{ readonly deliveries: readonly DeliveryRecord[]; readonly hasMore: boolean }>;
+  /** Goes on with what an earlier process left. Call once runs are recovered */
+  start(): Promise<void>;
+  /** Begins no attempt any more and lets those under way end for 2 s; what is left is for the next start */
+  stop(): Promise<void>;
+}

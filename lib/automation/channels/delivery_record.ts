@@ -1,0 +1,45 @@
+import * as v from "valibot";
+import type { Write } from "../../storage/store.ts";
+
+/** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
+const deliveryRecordSchema = v.object({
+  v: v.literal(1),
+  run_id: v.string(),
+  channel: v.string(),
+  sender: v.nullable(v.string()),
+  message_id: v.nullable(v.string()),
+  /** `waiting` for the run's end, or for the next attempt */
+  status: v.picklist(["waiting", "delivered", "failed"]),
+  /** ISO 8601 */
+  accepted_at: v.string(),
+  attempts: v.number(),
+  /** ISO 8601; null before the first attempt and after the last */
+  next_attempt_at: v.nullable(v.string()),
+  /** Why the last attempt failed */
+  last_error: v.nullable(v.string()),
+  /** ISO 8601; when it was delivered or given up */
+  ended_at: v.nullable(v.string()),
+});
+export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
+
+export const DELIVERIES = "deliveries";
+/** Run ids of deliveries that wait, so that a start need not read all */
+export const OPEN_DELIVERIES = "open_deliveries";
+
+export function parseDelivery(body: unknown): DeliveryRecord {
+  return v.parse(deliveryRecordSchema, body);
+}
+
+/** What goes into the transaction that accepts the message. */
+export function promiseOf(record: DeliveryRecord): readonly Write[] {
+  return [
+    { op: "insert", collection: DELIVERIES, key: record.run_id, body: record },
+    { op: "insert", collection: OPEN_DELIVERIES, key: record.run_id, body: { v: 1 } },
+  ];
+}
+
+/** What writes a changed record down; one that is over is open no more. */
+export function changeOf(record: DeliveryRecord): readonly Write[] {
+  const put: Write = { op: "put", collection: DELIVERIES, key: record.run_id, body: record };
+  return record.status === "waiting" ? [put] : [put, { op: "delete", collection: OPEN_DELIVERIES, key: record.run_id }];
+}

@@ -1,0 +1,233 @@
+import { CancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import type { Run } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { Metrics } from "../../base/telemetry/metrics.ts";
+import type { RunSupervisor } from "../../runs/run_request.ts";
+import type { Store } from "../../storage/store.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import type { UrlRules } from "../../system/net/url_policy.ts";
+import type { Deliveries } from "./deliveries.ts";
+import {
+  changeOf,
+  DELIVERIES,
+  type DeliveryRecord,
+  OPEN_DELIVERIES,
+  parseDelivery,
+  promiseOf,
+} from "./delivery_record.ts";
+import { type Attempt, type ReplyTarget, sendReply } from "./send_reply.ts";
+import { createTurnstile } from "./turnstile.ts";
+
+export interface DeliveryOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  /** undefined while there is no agent */
+  readonly runs: () => RunSupervisor | undefined;
+  /** Loaded when the first reply is sent */
+  readonly fetch: () => Promise<GuardedFetch>;
+  /** The channel as the configuration has it now; undefined for one that is not there or has no `reply_url` */
+  readonly targetOf: (channel: string) => ReplyTarget | undefined;
+  readonly rules: () => UrlRules;
+  readonly environment: (name: string) => string | undefined;
+  /** Days an ended delivery is kept; 0 for ever */
+  readonly retentionDays: () => number;
+}
+
+const SECOND_MS = 1000;
+const MINUTE_MS = 60 * SECOND_MS;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+/** Waits between attempts, each up to a fifth longer or shorter. One attempt more than there are waits. */
+const BACKOFF_MS = [5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800].map((seconds) => seconds * SECOND_MS);
+/** After the run's end no attempt begins later than this. */
+const MAX_AGE_MS = DAY_MS;
+/** How often a run that waits for a person's review is looked at. */
+const REVIEW_MS = MINUTE_MS;
+/** A review may take its time. */
+const MAX_REVIEW_MS = 30 * DAY_MS;
+/** Attempts to one channel at a time: a slow receiver holds up no other. */
+const MAX_AT_ONCE = 4;
+/** Replies that may wait in all: each waits in memory too. */
+const MAX_OPEN = 10_000;
+const STOP_MS = 2 * SECOND_MS;
+const PAGE = 100;
+const SWEEP = 20;
+
+/** See `Deliveries`. Metric: postern_deliveries_total{status}. */
+export function createDeliveryService(options: DeliveryOptions): Deliveries {
+  const { store, clock, random, log, metrics } = options;
+  const turnstile = createTurnstile(MAX_AT_ONCE);
+  const ended = metrics.counter("postern_deliveries_total", "Replies to channels, by how their delivery ended", [
+    "status",
+  ]);
+  const open = new Map<string, Promise<void>>();
+  /** No further attempt begins */
+  const stopping = new AbortController();
+  /** Those under way are broken off */
+  const breaking = new AbortController();
+  let fetching: Promise<GuardedFetch> | undefined;
+
+  const write = async (record: DeliveryRecord) => {
+    await store.batch(changeOf(record));
+    return record;
+  };
+  const end = async (record: DeliveryRecord, status: "delivered" | "failed", last_error: string | null) => {
+    const ended_at = toIso(clock.now());
+    await write({ ...record, status, last_error, next_attempt_at: null, ended_at });
+    ended.with(status).add();
+    const about = { run_id: record.run_id, channel: record.channel, attempts: record.attempts };
+    if (status === "failed") log.error("A reply could not be delivered", { ...about, reason: last_error });
+    else log.debug("A reply was delivered", about);
+  };
+  /** @returns undefined when the delivery is over */
+  const attempt = async (record: DeliveryRecord, run: Run): Promise<DeliveryRecord | undefined> => {
+    const target = options.targetOf(record.channel);
+    if (target === undefined) {
+      return void await end(record, "failed", `[channels.${record.channel}] has no reply_url any more`);
+    }
+    const fetch = await (fetching ??= options.fetch());
+    const outcome = await turnstile.pass(
+      record.channel,
+      stopping.signal,
+      () => sendReply(record, run, target, { ...options, fetch, rules: options.rules(), signal: breaking.signal }),
+    );
+    const tried = { ...record, attempts: record.attempts + 1 };
+    if (outcome.kind === "delivered") return void await end(tried, "delivered", null);
+    const wait = waitAfter(tried, outcome);
+    const next = clock.now() + (wait ?? 0);
+    if (wait === undefined || next - Date.parse(run.ended_at ?? record.accepted_at) > MAX_AGE_MS) {
+      return void await end(tried, "failed", outcome.reason);
+    }
+    log.warn("A reply could not be delivered yet", {
+      run_id: record.run_id,
+      channel: record.channel,
+      attempts: tried.attempts,
+      reason: outcome.reason,
+    });
+    return await write({ ...tried, last_error: outcome.reason, next_attempt_at: toIso(next) });
+  };
+  const waitAfter = ({ attempts }: DeliveryRecord, outcome: Extract<Attempt, { kind: "failed" }>) => {
+    const wait = BACKOFF_MS[attempts - 1];
+    if (wait === undefined || outcome.isFinal) return undefined;
+    const [byte = 128] = random.bytes(1);
+    return Math.max(wait * (0.8 + byte / 640), outcome.retryAfterMs ?? 0);
+  };
+  const deliver = async (runId: string) => {
+    const { signal } = stopping;
+    const stored = await store.get(DELIVERIES, runId);
+    let record = stored === undefined ? undefined : parseDelivery(stored.body);
+    while (record !== undefined && record.status === "waiting") {
+      const runs = options.runs();
+      if (runs === undefined) return;
+      const run = await runs.ended(runId, signal);
+      if (run === undefined) return await end(record, "failed", "nothing is known of the run any more");
+      if (run.status === "needs_review") {
+        if (clock.now() - Date.parse(record.accepted_at) > MAX_REVIEW_MS) {
+          return await end(record, "failed", "the run waited too long for a person's review");
+        }
+        await clock.sleep(REVIEW_MS, signal);
+        continue;
+      }
+      const wait = record.next_attempt_at === null ? 0 : Date.parse(record.next_attempt_at) - clock.now();
+      if (wait > 0) await clock.sleep(wait, signal);
+      record = await attempt(record, run);
+    }
+  };
+  const watch = (runId: string) => {
+    if (stopping.signal.aborted || open.has(runId)) return;
+    const work = deliver(runId).catch((error) => {
+      // A shutdown: the next start goes on
+      if (error instanceof CancelError) return;
+      log.error("A reply's delivery stopped until the next start", { run_id: runId, error });
+    }).finally(() => open.delete(runId));
+    open.set(runId, work);
+  };
+  /** Ended deliveries that are old, a few at each new one: as small as its retention, without a timer. */
+  const forget = async () => {
+    const days = options.retentionDays();
+    if (days === 0) return;
+    const before = toIso(clock.now() - days * DAY_MS);
+    const oldest = await store.scan(DELIVERIES, { order: "created", limit: SWEEP });
+    const old = oldest.filter(({ body }) => {
+      const { ended_at } = parseDelivery(body);
+      return ended_at !== null && ended_at < before;
+    });
+    if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection: DELIVERIES, key })));
+  };
+
+  return {
+    async promise({ channel, sender, messageId }) {
+      if (options.targetOf(channel) === undefined) return undefined;
+      if (open.size >= MAX_OPEN) throw overloaded(channel);
+      await forget();
+      const accepted_at = toIso(clock.now());
+      return (runId) =>
+        promiseOf({
+          v: 1,
+          run_id: runId,
+          channel,
+          sender: sender ?? null,
+          message_id: messageId ?? null,
+          status: "waiting",
+          accepted_at,
+          attempts: 0,
+          next_attempt_at: null,
+          last_error: null,
+          ended_at: null,
+        });
+    },
+    watch(runId) {
+      watch(runId);
+      return Promise.resolve();
+    },
+    async page({ status, limit, after }) {
+      const deliveries: DeliveryRecord[] = [];
+      for (let last = after;;) {
+        const page = await store.scan(DELIVERIES, {
+          order: "created",
+          reverse: true,
+          limit: PAGE,
+          ...(last === undefined ? {} : { after: last }),
+        });
+        for (const { key, body } of page) {
+          last = key;
+          const record = parseDelivery(body);
+          if (status !== undefined && record.status !== status) continue;
+          if (deliveries.length === limit) return { deliveries, hasMore: true };
+          deliveries.push(record);
+        }
+        if (page.length < PAGE) return { deliveries, hasMore: false };
+      }
+    },
+    async start() {
+      for (let after: string | undefined;;) {
+        const page = await store.scan(OPEN_DELIVERIES, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+        for (const { key } of page) watch(after = key);
+        if (page.length < PAGE) return;
+      }
+    },
+    async stop() {
+      stopping.abort(new CancelError("shutdown"));
+      const timer = clock.after(STOP_MS, () => breaking.abort(new CancelError("shutdown")));
+      await Promise.all(open.values());
+      timer.clear();
+    },
+  };
+}
+
+function toIso(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+function overloaded(channel: string): HttpError {
+  return new HttpError(
+    "overloaded",
+    `Cannot accept the message: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
+    { status: 503, type: "api_error" },
+  );
+}

@@ -1,0 +1,107 @@
+import type { Clock } from "../../base/clock.ts";
+import { bodyHmac, SIGNATURE_HEADER } from "../../base/body_hmac.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { Run } from "../../base/records/run.ts";
+import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
+import type { UrlRules } from "../../system/net/url_policy.ts";
+import type { DeliveryRecord } from "./delivery_record.ts";
+
+/** Where the replies of a channel go: its `[channels.<name>]`. */
+export interface ReplyTarget {
+  readonly url: string;
+  /** Environment variable of the secret; empty: replies are not signed */
+  readonly secretEnv: string;
+}
+
+/** What came of an attempt. */
+export type Attempt =
+  | { readonly kind: "delivered" }
+  | {
+    readonly kind: "failed";
+    readonly reason: string;
+    /** Another attempt would end the same way */
+    readonly isFinal: boolean;
+    /** The receiver's word on when to try again */
+    readonly retryAfterMs?: number;
+  };
+
+export interface SendOptions {
+  readonly fetch: GuardedFetch;
+  readonly clock: Clock;
+  readonly rules: UrlRules;
+  readonly environment: (name: string) => string | undefined;
+  readonly signal: AbortSignal;
+}
+
+const TIMEOUT_MS = 30_000;
+/** Of the receiver's answer, which is not looked at. */
+const MAX_BYTES = 65_536;
+const MAX_RETRY_AFTER_MS = 3_600_000;
+
+/**
+ * Sends the reply of an ended run once: a JSON body, `Idempotency-Key` with the run's id, the same at every attempt, and the
+ * channel's signature where it has a secret. Any 2xx is a success; 410 means that nobody wants it any more.
+ * @throws {CancelError} when the signal aborts
+ */
+export async function sendReply(
+  record: DeliveryRecord,
+  run: Run,
+  target: ReplyTarget,
+  { fetch: guarded, clock, rules, environment, signal }: SendOptions,
+): Promise<Attempt> {
+  const body = JSON.stringify({
+    channel: record.channel,
+    run_id: run.id,
+    message_id: record.message_id,
+    sender: record.sender,
+    conversation_id: run.conversation_id,
+    status: run.status,
+    reply: run.result,
+    error: run.error,
+  });
+  const secret = target.secretEnv === "" ? undefined : environment(target.secretEnv);
+  if (target.secretEnv !== "" && !secret) {
+    // Fail closed: a receiver that expects a signature is never sent anything without one
+    return failed(`the signature's secret ${target.secretEnv} is not set`);
+  }
+  const time = String(Math.floor(clock.now() / 1000));
+  const headers = {
+    "content-type": "application/json",
+    "idempotency-key": run.id,
+    "x-postern-attempt": String(record.attempts + 1),
+    ...(secret === undefined ? {} : { [SIGNATURE_HEADER]: `t=${time},sha256=${toHex(bodyHmac(secret, time, body))}` }),
+  };
+  try {
+    const reply = await guarded({
+      method: "POST",
+      url: target.url,
+      headers: () => headers,
+      body,
+      rules,
+      fromConfig: true,
+      keepsMethod: true,
+      maxBytes: MAX_BYTES,
+      timeoutMs: TIMEOUT_MS,
+      signal,
+    });
+    if (reply.status >= 200 && reply.status < 300) return { kind: "delivered" };
+    const retryAfter = Number(reply.headers["retry-after"]);
+    return {
+      kind: "failed",
+      reason: `the receiver answered ${reply.status}`,
+      isFinal: reply.status === 410,
+      ...(retryAfter > 0 ? { retryAfterMs: Math.min(retryAfter * 1000, MAX_RETRY_AFTER_MS) } : {}),
+    };
+  } catch (error) {
+    if (error instanceof ToolError) return failed(error.message);
+    throw error;
+  }
+}
+
+function failed(reason: string): Attempt {
+  return { kind: "failed", reason, isFinal: false };
+}
+
+function toHex(bytes: Uint8Array): string {
+  return Buffer.from(bytes).toString("hex");
+}
