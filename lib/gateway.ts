@@ -39,6 +39,7 @@ import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import { createRunArchive, type RunArchive } from "./runs/run_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
+import { createSubAgents } from "./runs/sub_agents.ts";
 import { createSupervisor } from "./runs/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
 import { createDocuments } from "./storage/documents.ts";
@@ -270,6 +271,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         urls,
         schedules: cron,
         sops,
+        subAgents: createSubAgents({
+          store,
+          clock,
+          agents: () => config().agents,
+          tools: () => tools,
+          runs: () => supervisor,
+        }),
       },
       config,
       workspaceRoot,

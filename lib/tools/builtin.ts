@@ -1,5 +1,10 @@
 import { agentsIpc } from "./agents/agents_ipc.ts";
+import { delegate } from "./agents/delegate.ts";
+import { delegateCoordinationStatus } from "./agents/delegate_coordination_status.ts";
 import { modelRoutingConfig } from "./agents/model_routing_config.ts";
+import { subagentList } from "./agents/subagent_list.ts";
+import { subagentManage } from "./agents/subagent_manage.ts";
+import { subagentSpawn } from "./agents/subagent_spawn.ts";
 import { docxRead } from "./documents/docx_read.ts";
 import { imageInfo } from "./documents/image_info.ts";
 import { pdfRead } from "./documents/pdf_read.ts";
@@ -57,6 +62,11 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   cronResume,
   cronRemove,
   schedule,
+  subagentSpawn,
+  subagentList,
+  subagentManage,
+  delegate,
+  delegateCoordinationStatus,
   agentsIpc,
   modelRoutingConfig,
   sopList,

@@ -171,6 +171,27 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     fields: ["op", "path?", "paths?", "staged?", "limit?", "rev?", "message?", "branch?", "remote?"],
     sample: { op: "diff", path: "src", paths: ["a.ts"], staged: true, rev: "HEAD" },
   },
+  subagent_spawn: {
+    access: "state",
+    enabled: "always",
+    fields: ["task", "agent?", "tools?"],
+    textField: "task",
+    sample: { task: "Count the files", agent: "helper", tools: ["glob_search"] },
+  },
+  subagent_list: { access: "read", enabled: "always", fields: ["status?"], sample: { status: "running" } },
+  subagent_manage: {
+    access: "state",
+    enabled: "always",
+    fields: ["op", "id", "text?"],
+    sample: { op: "message", id: "sub_1", text: "Go on" },
+  },
+  delegate: {
+    access: "state",
+    enabled: "when configured",
+    fields: ["agent", "prompt"],
+    sample: { agent: "helper", prompt: "Count the files" },
+  },
+  delegate_coordination_status: { access: "read", enabled: "always", fields: [], sample: {} },
   agents_ipc: {
     access: "state",
     enabled: "by default",

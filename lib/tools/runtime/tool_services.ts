@@ -7,6 +7,7 @@ import type { UrlPolicy } from "../../system/net/url_policy.ts";
 import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
+import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { Sops } from "../sops/sops.ts";
 
@@ -23,5 +24,6 @@ export interface ToolServices {
   readonly urls: UrlPolicy;
   readonly schedules: Schedules;
   readonly sops: Sops;
+  readonly subAgents: SubAgents;
 }
 export type ServiceName = keyof ToolServices;

@@ -1,0 +1,94 @@
+import { canonicalDigest } from "../base/canonical_json.ts";
+import { isEnded, type Run } from "../base/records/run.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { SUB_AGENT_LIMITS, type SubAgentCaller, type SubAgentView } from "../tools/agents/sub_agents.ts";
+import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS, type SubAgentRecord } from "./sub_agent_record.ts";
+
+/** The records of sub-agents and what became of them. */
+export interface SubAgentRecords {
+  find(id: string): Promise<SubAgentRecord | undefined>;
+  /** The delegation or sub-agent that a run is of */
+  ofRun(runId: string): Promise<SubAgentRecord | undefined>;
+  /** Newest first */
+  all(): AsyncIterable<SubAgentRecord>;
+  /** Ids of its runs, in order */
+  runsOf(record: SubAgentRecord): Promise<readonly string[]>;
+  view(record: SubAgentRecord): Promise<SubAgentView>;
+  /** Makes room for one more where there are as many as are kept. @returns false when all of them are at work */
+  makeRoom(): Promise<boolean>;
+}
+
+export interface SubAgentRecordsOptions {
+  readonly store: Store;
+  readonly runOf: (id: string) => Promise<Run | undefined>;
+  /** Whether this process waits for the answer of a delegation */
+  readonly isWaitedFor: (id: string) => boolean;
+}
+
+const PAGE = 100;
+const MAX_TURNS = 1000;
+
+/** An id that one call makes and no other: made again, it is found. */
+export function idOfCall(prefix: string, { runId, callId }: Pick<SubAgentCaller, "runId" | "callId">): string {
+  return `${prefix}${canonicalDigest([runId, callId]).slice(0, 24)}`;
+}
+
+/** The write that claims a further turn. */
+export function turnWrite(id: string, by: SubAgentCaller): (runId: string) => Write {
+  const key = `${id}/${idOfCall("", by)}`;
+  return (runId) => ({ op: "insert", collection: SUB_AGENT_TURNS, key, body: { v: 1, run_id: runId } });
+}
+
+export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRecordsOptions): SubAgentRecords {
+  const find = async (id: string) => {
+    const stored = await store.get(SUB_AGENTS, id);
+    return stored === undefined ? undefined : parseSubAgent(stored.body);
+  };
+  async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
+    let after: string | undefined;
+    for (;;) {
+      const from = after === undefined ? {} : { after };
+      const page = await store.scan(SUB_AGENTS, { order: "created", reverse, limit: PAGE, ...from });
+      for (const { body } of page) yield parseSubAgent(body);
+      if (page.length < PAGE) return;
+      after = page.at(-1)?.key;
+    }
+  }
+  const turnsOf = (id: string, options: { readonly reverse: boolean; readonly limit: number }) =>
+    store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });
+  const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
+    const { v: _v, ancestors: _ancestors, limits: _limits, ended, ...shown } = record;
+    const [newest] = await turnsOf(record.id, { reverse: true, limit: 1 });
+    const runId = newest === undefined ? record.run_id : parseTurn(newest.body);
+    const run = await runOf(runId);
+    // A run that is not there any more, and did not say how it ended, was stopped with the gateway
+    const status = run?.status ?? ended?.status ?? (isWaitedFor(record.id) ? "running" : "failed");
+    return { ...shown, run_id: runId, status, ended_at: run?.ended_at ?? ended?.at ?? null };
+  };
+  return {
+    find,
+    async ofRun(runId) {
+      for await (const record of scan(true)) if (record.run_id === runId) return record;
+      return undefined;
+    },
+    all: () => scan(true),
+    async runsOf(record) {
+      const turns = await turnsOf(record.id, { reverse: false, limit: MAX_TURNS });
+      return [record.run_id, ...turns.map(({ body }) => parseTurn(body))];
+    },
+    view,
+    async makeRoom() {
+      if (await store.count(SUB_AGENTS) < SUB_AGENT_LIMITS.kept) return true;
+      for await (const record of scan(false)) {
+        if (!isEnded((await view(record)).status)) continue;
+        const turns = await turnsOf(record.id, { reverse: false, limit: MAX_TURNS });
+        await store.batch([
+          { op: "delete", collection: SUB_AGENTS, key: record.id },
+          ...turns.map(({ key }): Write => ({ op: "delete", collection: SUB_AGENT_TURNS, key })),
+        ]);
+        return true;
+      }
+      return false;
+    },
+  };
+}

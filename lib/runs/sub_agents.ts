@@ -1,0 +1,415 @@
+import { Buffer } from "node:buffer";
+import { CancelError, cancelError, type CancelReason } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { HttpError, ProviderError, ToolError } from "../base/errors.ts";
+import { isAtWork, type Run } from "../base/records/run.ts";
+import type { Config } from "../config/config.ts";
+import type { Store } from "../storage/store.ts";
+import {
+  type NewSubAgent,
+  SUB_AGENT_LIMITS,
+  type SubAgentCaller,
+  type SubAgents,
+  type SubAgentView,
+} from "../tools/agents/sub_agents.ts";
+import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "./run_request.ts";
+import { grantTools, heldTools, lineageOf } from "./sub_agent_grant.ts";
+import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_record.ts";
+import { createSubAgentRecords, idOfCall, turnWrite } from "./sub_agent_records.ts";
+
+export interface SubAgentsOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** `[agents.<name>]`, the newest ones */
+  readonly agents: () => Config["agents"];
+  readonly tools: () => Pick<ToolDoor, "enabled" | "get">;
+  /** undefined without an agent */
+  readonly runs: () => RunSupervisor | undefined;
+}
+
+/** Characters of a task that its record keeps */
+const SHOWN_TASK = 200;
+
+/** The sub-agents as runs of kind `subagent`. Which of them are at work is read from the store once, and known from then on. */
+export function createSubAgents({ store, clock, agents, tools, runs }: SubAgentsOptions): SubAgents {
+  const waitedFor = new Set<string>();
+  const records = createSubAgentRecords({
+    store,
+    runOf: async (id) => await runs()?.get(id),
+    isWaitedFor: (id) => waitedFor.has(id),
+  });
+  let working: Promise<Set<string>> | undefined;
+  let starting = 0;
+
+  const supervisor = (): RunSupervisor => {
+    const found = runs();
+    if (found !== undefined) return found;
+    throw new ToolError("agent_unavailable", "Cannot use sub-agents: the gateway runs without an agent");
+  };
+
+  /** The sub-agent that the caller is itself; undefined for every other caller. */
+  const selfOf = async (by: SubAgentCaller): Promise<SubAgentRecord | undefined> => {
+    if (by.caller.via !== "subagent") return undefined;
+    const self = by.conversationId === null ? await records.ofRun(by.runId) : await records.find(by.conversationId);
+    if (self !== undefined) return self;
+    throw new ToolError("not_found", "Cannot tell which sub-agent asks: its record is gone");
+  };
+
+  const visible = async (id: string, by: SubAgentCaller): Promise<SubAgentRecord> => {
+    const [record, self] = await Promise.all([records.find(id), selfOf(by)]);
+    if (record !== undefined && isBelow(record, self)) return record;
+    throw new ToolError(
+      "not_found",
+      `Cannot find the sub-agent ${JSON.stringify(id)}: subagent_list shows those there are`,
+    );
+  };
+
+  const loadWorking = async () => {
+    const found = new Set<string>();
+    for await (const record of records.all()) if (record.kind === "spawn") found.add(record.id);
+    return found;
+  };
+
+  const isWorking = async (id: string) => {
+    const record = await records.find(id);
+    return record !== undefined && isAtWork((await records.view(record)).status);
+  };
+
+  /** Holds a place among those that may work at once while `start` runs. */
+  const withPlace = async <T>(id: string, start: () => Promise<T>): Promise<T> => {
+    const known = await (working ??= loadWorking());
+    for (const other of known) if (other !== id && !await isWorking(other)) known.delete(other);
+    if (!known.has(id) && known.size + starting >= SUB_AGENT_LIMITS.active) {
+      const most = `${SUB_AGENT_LIMITS.active} work in the background already`;
+      throw new ToolError("too_many_sub_agents", `Cannot start a sub-agent: ${most}; wait for one, or cancel one`);
+    }
+    starting++;
+    try {
+      const started = await start();
+      known.add(id);
+      return started;
+    } finally {
+      starting--;
+    }
+  };
+
+  const configOf = (name: string | undefined) => {
+    const configured = agents();
+    if (name === undefined) return undefined;
+    if (Object.hasOwn(configured, name)) return configured[name];
+    const names = Object.keys(configured).join(", ") || "none is configured";
+    throw new ToolError("unknown_agent", `Cannot use the agent ${JSON.stringify(name)}: the agents are ${names}`);
+  };
+
+  /** @throws {ToolError} before anything is started */
+  const plan = async (
+    kind: SubAgentRecord["kind"],
+    { task, agent, tools: asked }: NewSubAgent,
+    { id, by }: { readonly id: string; readonly by: SubAgentCaller },
+  ) => {
+    checkText(kind === "spawn" ? "task" : "prompt", task);
+    const config = configOf(agent);
+    const parent = await selfOf(by);
+    const lineage = lineageOf({ id, agent: agent ?? null, config }, { by, parent });
+    const granted = grantTools(tools(), { by, asked, agent: config });
+    if (!await records.makeRoom()) {
+      throw new ToolError(
+        "too_many_sub_agents",
+        `Cannot start a sub-agent: ${SUB_AGENT_LIMITS.kept} are at work already`,
+      );
+    }
+    const limits = by.inherited?.limits;
+    const record: Omit<SubAgentRecord, "run_id"> = {
+      v: 1,
+      id,
+      kind,
+      agent: agent ?? null,
+      task: task.slice(0, SHOWN_TASK),
+      ...lineage,
+      tools: [...granted],
+      ...(limits === undefined ? {} : { limits: toLimits(limits) }),
+      created_at: new Date(clock.now()).toISOString(),
+      ended: null,
+    };
+    return record;
+  };
+
+  const start = async (request: RunRequest): Promise<RunHandle> => {
+    try {
+      return await supervisor().start(request);
+    } catch (cause) {
+      if (cause instanceof HttpError || cause instanceof ProviderError) {
+        throw new ToolError(cause.code, cause.message, { cause });
+      }
+      throw cause;
+    }
+  };
+
+  /** What another start of the same call claimed before counts as this one's. */
+  const startOnce = async (request: RunRequest): Promise<void> => {
+    try {
+      await start(request);
+    } catch (error) {
+      if (!(error instanceof ToolError) || error.code !== "conflict") throw error;
+    }
+  };
+
+  /** The newest run, once it is over or `signal` aborts. */
+  const awaitNewest = async (record: SubAgentRecord, signal: AbortSignal): Promise<Run | undefined> => {
+    for (;;) {
+      const { run_id: id } = await records.view(record);
+      const run = await supervisor().ended(id, signal);
+      if ((await records.view(record)).run_id === id) return run;
+    }
+  };
+
+  const cancelRuns = async (record: SubAgentRecord, reason: CancelReason): Promise<boolean> => {
+    let stopped = false;
+    for (const runId of (await records.runsOf(record)).toReversed()) {
+      stopped = await supervisor().cancel(runId, reason) || stopped;
+    }
+    return stopped;
+  };
+
+  /** Waits for a delegation whose run goes on by itself. */
+  const awaitDurable = async (record: SubAgentRecord, { signal }: SubAgentCaller): Promise<string> => {
+    try {
+      const run = await supervisor().ended(record.run_id, signal);
+      return answerOf(record, run);
+    } catch (error) {
+      const left = error instanceof CancelError && error.reason !== "shutdown";
+      if (left) await supervisor().cancel(record.run_id, error.reason);
+      throw error;
+    }
+  };
+
+  const delegateAttached = async (
+    plan: Omit<SubAgentRecord, "run_id">,
+    { prompt, by }: { readonly prompt: string; readonly by: SubAgentCaller },
+  ): Promise<string> => {
+    const request = requestOf(plan, { text: prompt, by, durable: false });
+    const handle = await start({ ...request, approver: by.inherited?.approver });
+    const record: SubAgentRecord = { ...plan, run_id: handle.id };
+    const cancel = () => handle.cancel(cancelError(by.signal).reason);
+    by.signal.addEventListener("abort", cancel, { once: true });
+    waitedFor.add(record.id);
+    let status: NonNullable<SubAgentRecord["ended"]>["status"] = "failed";
+    try {
+      await store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
+      if (by.signal.aborted) cancel();
+      const answer = await readAnswer(handle, { record, by });
+      status = "completed";
+      return answer;
+    } catch (error) {
+      if (error instanceof CancelError) status = "cancelled";
+      throw error;
+    } finally {
+      by.signal.removeEventListener("abort", cancel);
+      handle.cancel("cancelled");
+      const body: SubAgentRecord = { ...record, ended: { status, at: new Date(clock.now()).toISOString() } };
+      await store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body }]);
+      waitedFor.delete(record.id);
+    }
+  };
+
+  const collect = async (
+    by: SubAgentCaller,
+    keep: (record: SubAgentRecord, view: SubAgentView) => boolean,
+  ): Promise<readonly SubAgentView[]> => {
+    const self = await selfOf(by);
+    const views: SubAgentView[] = [];
+    for await (const record of records.all()) {
+      if (!isBelow(record, self)) continue;
+      const view = await records.view(record);
+      if (keep(record, view)) views.push(view);
+      if (views.length === SUB_AGENT_LIMITS.listed) break;
+    }
+    return views;
+  };
+
+  return {
+    async spawn(order, by) {
+      const id = idOfCall("sub_", by);
+      const known = await records.find(id);
+      if (known !== undefined) return await records.view(known);
+      return await withPlace(id, async () => {
+        const planned = await plan("spawn", order, { id, by });
+        const claim: RunRequest["claim"] = (runId) => ({
+          op: "insert",
+          collection: SUB_AGENTS,
+          key: id,
+          body: { ...planned, run_id: runId },
+        });
+        await startOnce({ ...requestOf(planned, { text: order.task, by, durable: true }), conversationId: id, claim });
+        return await records.view(await visible(id, by));
+      });
+    },
+    list: ({ status }, by) =>
+      collect(by, (record, view) => record.kind === "spawn" && (status === undefined || view.status === status)),
+    status: async (id, by) => await records.view(await visible(id, by)),
+    async result(id, by) {
+      const record = await visible(id, by);
+      const limit = clock.timeoutSignal(SUB_AGENT_LIMITS.waitMs);
+      let run: Run | undefined;
+      try {
+        run = await awaitNewest(record, AbortSignal.any([by.signal, limit.signal]));
+      } catch (error) {
+        if (!(error instanceof CancelError)) throw error;
+        if (by.signal.aborted) throw cancelError(by.signal);
+      } finally {
+        limit.clear();
+      }
+      const view = await records.view(record);
+      const working = isAtWork(view.status);
+      return {
+        view,
+        result: working ? null : run?.result ?? null,
+        error: working || view.status === "completed" ? null : run?.error?.message ?? "its record is gone",
+        ageMs: clock.now() - Date.parse(record.created_at),
+      };
+    },
+    async message(id, text, by) {
+      checkText("text", text);
+      const record = await visible(id, by);
+      if (record.kind === "delegate") {
+        throw new ToolError("not_found", `Cannot send to "${id}": a delegation ends with its answer; delegate again`);
+      }
+      if ((await records.view(record)).status === "needs_review") {
+        throw new ToolError("conflict", `Cannot send to "${id}": its last run waits for a person to review it`);
+      }
+      const held = heldTools(tools(), by);
+      await withPlace(id, () => {
+        const next = {
+          ...record,
+          parent_id: by.direct ? null : by.runId,
+          tools: record.tools.filter((name) => held.includes(name)),
+          limits: narrower(record.limits, by.inherited?.limits),
+        };
+        const request = requestOf(next, { text, by, durable: true });
+        return startOnce({ ...request, conversationId: id, claim: turnWrite(id, by) });
+      });
+      return await records.view(record);
+    },
+    async cancel(id, by) {
+      return await cancelRuns(await visible(id, by), "cancelled");
+    },
+    async delegate({ agent, prompt }, by) {
+      const id = idOfCall("del_", by);
+      const known = await records.find(id);
+      if (known !== undefined) return await awaitDurable(known, by);
+      const planned = await plan("delegate", { task: prompt, agent }, { id, by });
+      if (by.inherited?.durable !== true) return await delegateAttached(planned, { prompt, by });
+      const claim: RunRequest["claim"] = (runId) => ({
+        op: "insert",
+        collection: SUB_AGENTS,
+        key: id,
+        body: { ...planned, run_id: runId },
+      });
+      await startOnce({ ...requestOf(planned, { text: prompt, by, durable: true }), claim });
+      return await awaitDurable(await visible(id, by), by);
+    },
+    delegations: (by) => collect(by, () => true),
+  };
+}
+
+/** Whether `self` may see it; undefined: a caller that is no sub-agent sees all. */
+function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): boolean {
+  return self === undefined || record.ancestors.includes(self.id);
+}
+
+function requestOf(
+  record: Pick<SubAgentRecord, "id" | "kind" | "agent" | "parent_id" | "depth" | "tools"> & {
+    readonly limits?: SubAgentRecord["limits"];
+  },
+  { text, by, durable }: { readonly text: string; readonly by: SubAgentCaller; readonly durable: boolean },
+): RunRequest {
+  return {
+    kind: "subagent",
+    messages: [{ role: "user", content: text }],
+    parentId: record.parent_id ?? undefined,
+    depth: record.depth,
+    caller: { ...by.caller, via: "subagent" },
+    durable,
+    canApprove: false,
+    agent: record.agent ?? undefined,
+    tools: record.tools,
+    limits: record.limits,
+    instructions: instructionsOf(record),
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+  };
+}
+
+function instructionsOf({ id, kind }: Pick<SubAgentRecord, "id" | "kind">): string {
+  const name = kind === "spawn"
+    ? ` Your id is "${id}": it is your name in agents_ipc, and answers to it reach you.`
+    : "";
+  return "You are a sub-agent: another agent gave you one task. Nobody answers questions, so decide by yourself and say what you " +
+    `assumed. Your last answer is all that the other agent reads: put the whole result into it.${name}`;
+}
+
+/** The text of an attached delegation, read to its end. */
+async function readAnswer(
+  handle: RunHandle,
+  { record, by }: { readonly record: SubAgentRecord; readonly by: SubAgentCaller },
+): Promise<string> {
+  let text = "";
+  try {
+    for await (const events of handle.events()) {
+      for (const event of events) {
+        if (event.type === "text_delta") text += event.delta;
+        if (event.type === "tool_start") by.progress(`${record.agent ?? record.id}: ${event.tool}`);
+        if (event.type !== "error") continue;
+        if (by.signal.aborted) throw cancelError(by.signal);
+        throw failed(record, event.message);
+      }
+    }
+  } catch (error) {
+    if (error instanceof ProviderError) throw failed(record, error.message);
+    throw error;
+  }
+  return text;
+}
+
+function answerOf(record: SubAgentRecord, run: Run | undefined): string {
+  if (run?.status === "completed") return run.result ?? "";
+  if (run?.status === "needs_review") {
+    throw failed(
+      record,
+      `it was interrupted in the middle of a call with an effect; run "${run.id}" waits for a person`,
+    );
+  }
+  throw failed(record, run?.error?.message ?? "its run is gone");
+}
+
+function failed({ agent, id }: SubAgentRecord, reason: string): ToolError {
+  return new ToolError("agent_failed", `Cannot get the answer of the agent "${agent ?? id}": ${reason}`);
+}
+
+type Limits = NonNullable<SubAgentRecord["limits"]>;
+
+function toLimits({ maxIterations, maxToolCalls, tokensPerRun }: Limits): Limits {
+  return { maxIterations, maxToolCalls, tokensPerRun };
+}
+
+function narrower(a: Limits | undefined, b: Limits | undefined): Limits | undefined {
+  if (a === undefined || b === undefined) return a ?? b;
+  const tokens = [a.tokensPerRun, b.tokensPerRun].filter((limit) => limit > 0);
+  return {
+    maxIterations: Math.min(a.maxIterations, b.maxIterations),
+    maxToolCalls: Math.min(a.maxToolCalls, b.maxToolCalls),
+    tokensPerRun: tokens.length === 0 ? 0 : Math.min(...tokens),
+  };
+}
+
+function checkText(field: string, text: string): void {
+  const bytes = Buffer.byteLength(text);
+  if (bytes <= SUB_AGENT_LIMITS.textBytes && text.trim() !== "") return;
+  const reason = bytes === 0 || text.trim() === "" ? "it is blank" : `it has ${bytes} bytes`;
+  throw new ToolError(
+    "invalid_input",
+    `Cannot use "${field}": it must be 1-${SUB_AGENT_LIMITS.textBytes} bytes of text, and ${reason}`,
+  );
+}

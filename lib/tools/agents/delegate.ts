@@ -1,0 +1,25 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+
+/** A chain of agents takes its time; what bounds it are the limits of its runs and the caller's patience. */
+const TIMEOUT_MS = 3_600_000;
+
+/** `delegate`: a configured agent, run to its answer (DESIGN.md section 7, "Sub-agents"). */
+export const delegate = defineTool({
+  name: "delegate",
+  description:
+    "Gives a prompt to a configured agent, waits, and gives its answer. It sees nothing of this conversation, so say all it needs",
+  access: "state",
+  enabled: (config) => Object.keys(config.agents).length > 0,
+  enabledBy: '[agents.helper] model = "gpt-5-mini"',
+  needs: ["subAgents"],
+  timeoutMs: () => TIMEOUT_MS,
+  input: v.strictObject({
+    agent: v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("Name of the configured agent")),
+    prompt: v.pipe(v.string(), v.minLength(1), v.description("What it is to do, with all it must know")),
+  }),
+  async run(input, context) {
+    const answer = await context.services.subAgents.delegate(input, context);
+    return { output: answer, isError: false, data: { agent: input.agent, answer } };
+  },
+});

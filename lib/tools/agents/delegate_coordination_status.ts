@@ -1,0 +1,27 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import type { SubAgentView } from "./sub_agents.ts";
+
+/** `delegate_coordination_status`: who works for whom (DESIGN.md section 8, "Agents"). */
+export const delegateCoordinationStatus = defineTool({
+  name: "delegate_coordination_status",
+  description: "Shows the delegations and sub-agents, newest first: their chain, depth, state and times",
+  access: "read",
+  enabled: "always",
+  needs: ["subAgents"],
+  input: v.strictObject({}),
+  async run(_input, context) {
+    const delegations = await context.services.subAgents.delegations(context);
+    return {
+      output: delegations.map(describe).join("\n") || "Nothing was delegated",
+      isError: false,
+      data: { delegations },
+    };
+  },
+});
+
+function describe(view: SubAgentView): string {
+  const times = `started=${view.created_at} ended=${view.ended_at ?? "-"}`;
+  return `id=${view.id} kind=${view.kind} status=${view.status} depth=${view.depth}/${view.max_depth} ` +
+    `chain=${JSON.stringify(view.chain.join(" > "))} ${times}`;
+}

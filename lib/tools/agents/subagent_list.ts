@@ -1,0 +1,24 @@
+import * as v from "valibot";
+import { runStatusSchema } from "../../base/records/run.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+import { describeSubAgent } from "./sub_agent_output.ts";
+
+/** `subagent_list`: the sub-agents in the background (DESIGN.md section 7, "Sub-agents"). */
+export const subagentList = defineTool({
+  name: "subagent_list",
+  description: "Lists the sub-agents that subagent_spawn started, newest first, with their states",
+  access: "read",
+  enabled: "always",
+  needs: ["subAgents"],
+  input: v.strictObject({
+    status: v.optional(v.pipe(runStatusSchema, v.description("Only those in this state"))),
+  }),
+  async run(input, context) {
+    const views = await context.services.subAgents.list(input, context);
+    return {
+      output: views.map(describeSubAgent).join("\n") || "There are no sub-agents",
+      isError: false,
+      data: { subagents: views },
+    };
+  },
+});
