@@ -209,6 +209,7 @@ function createFakeTools(): ToolDoor {
     get: (name) => (name === READ_FILE.name ? READ_FILE : undefined),
     enabled: () => [],
     accessOf: () => "read",
+    bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
     shown: (input) => input,
     explain: () => undefined,
     async call({ input, approver, caller, runId, callId, signal }) {
@@ -223,7 +224,6 @@ function createFakeTools(): ToolDoor {
         const answer = await approver({
           tool: READ_FILE.name,
           prepared,
-    bind: () => Promise.resolve({ ok: false, reason: "It is not bound" }),
           input: prepared.input,
           binding: { digest: "digest", files: [], versions: new Map() },
           workspaceRoot: "/workspace",
