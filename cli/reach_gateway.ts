@@ -17,6 +17,8 @@ import { randomControlToken } from "./control_token.ts";
 export interface ReachedGateway {
   /** JSON of a successful reply. @throws {CommandError} the gateway's own sentence when it refuses */
   request(request: GatewayRequest): Promise<unknown>;
+  /** A successful reply as it comes, for event streams. @throws {CommandError} as `request` */
+  stream(request: GatewayRequest): Promise<AsyncIterable<Uint8Array>>;
   readonly running: { readonly client: GatewayClient; readonly record: ControlRecord } | undefined;
   readonly services: GatewayServices | undefined;
   close(): Promise<void>;
@@ -68,6 +70,11 @@ function reachRunning(
   const client = createGatewayClient({ ...record, clock: systemClock });
   return {
     request: async (request) => expectSuccess(await client.request(request)),
+    async stream(request) {
+      const { status, body } = await client.stream(request);
+      if (status >= 400) expectSuccess({ status, body: parseBody(await textOf(body)) });
+      return body;
+    },
     running: { client, record },
     services: undefined,
     close: () => Promise.resolve(),
@@ -92,23 +99,44 @@ async function startHere(
     );
   });
   const router = createRouter({ services, routes: ROUTES });
+  const send = async ({ method, path, body, signal }: GatewayRequest) => {
+    const request = new Request(new URL(path, "http://127.0.0.1/"), {
+      method,
+      headers: {
+        authorization: `Bearer ${token}`,
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    return await router.fetch(request, { remoteAddress: "127.0.0.1" });
+  };
   return {
-    async request({ method, path, body, signal }) {
-      const request = new Request(new URL(path, "http://127.0.0.1/"), {
-        method,
-        headers: {
-          authorization: `Bearer ${token}`,
-          ...(body === undefined ? {} : { "content-type": "application/json" }),
-        },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        ...(signal === undefined ? {} : { signal }),
-      });
-      const reply = await router.fetch(request, { remoteAddress: "127.0.0.1" });
-      const text = await reply.text();
-      return expectSuccess({ status: reply.status, body: text === "" ? undefined : JSON.parse(text) });
+    async request(request) {
+      const reply = await send(request);
+      return expectSuccess({ status: reply.status, body: parseBody(await reply.text()) });
+    },
+    async stream(request) {
+      const reply = await send(request);
+      if (!reply.ok) expectSuccess({ status: reply.status, body: parseBody(await reply.text()) });
+      return reply.body ?? NOTHING;
     },
     running: undefined,
     services,
-    close: () => services.close(),
+    async close() {
+      // What is at work here goes on at the next start
+      await services.drain(0);
+      await services.close();
+    },
   };
 }
+
+async function textOf(body: AsyncIterable<Uint8Array>): Promise<string> {
+  return Buffer.concat(await Array.fromAsync(body)).toString("utf8");
+}
+
+function parseBody(text: string): unknown {
+  return text === "" ? undefined : JSON.parse(text);
+}
+
+const NOTHING: AsyncIterable<Uint8Array> = { async *[Symbol.asyncIterator]() {} };

@@ -62,6 +62,17 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Show what became of a schedule's firings",
     async () => (await import("./commands/cron.ts")).cronHistoryCommand,
   ),
+  "runs list": verb("List runs", async () => (await import("./commands/runs.ts")).runsListCommand),
+  "runs show": verb("Show one run", async () => (await import("./commands/runs.ts")).runsShowCommand),
+  "runs events": verb(
+    "Show what a run says and does",
+    async () => (await import("./commands/runs.ts")).runsEventsCommand,
+  ),
+  "runs start": verb(
+    "Start work that goes on without this terminal",
+    async () => (await import("./commands/runs_change.ts")).runsStartCommand,
+  ),
+  "runs cancel": verb("Stop a run", async () => (await import("./commands/runs_change.ts")).runsCancelCommand),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

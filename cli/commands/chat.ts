@@ -1,12 +1,10 @@
-import { type ChatEvent, type ChatSession, openChatSession } from "../chat_session.ts";
+import { type ChatSession, openChatSession } from "../chat_session.ts";
 import { askPerson } from "../ask_person.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
-import { harmless, harmlessLine } from "../terminal_text.ts";
-
-const MAX_SHOWN_INPUT = 200;
+import { createReplyView } from "../reply_view.ts";
 
 /**
  * `postern chat`: at a terminal a conversation until Ctrl-D; with a message, or one piped in, a single reply. The answer goes to
@@ -77,54 +75,4 @@ async function showReply({ context, session, gateway }: Talk, message: string): 
     reply.end();
     ignore();
   }
-}
-
-function createReplyView({ io, flags }: CommandContext): { show(event: ChatEvent): void; end(): void } {
-  let atLineStart = true;
-  const text = (part: string) => {
-    io.stdout(io.isTerminal.stdout ? harmless(part) : part);
-    if (part !== "") atLineStart = part.endsWith("\n");
-  };
-  const end = () => {
-    if (!atLineStart) io.stdout("\n");
-    atLineStart = true;
-  };
-  const aside = (line: string) => {
-    // On a terminal both streams meet: what is told aside begins a line of its own
-    if (io.isTerminal.stdout) end();
-    io.stderr(`${harmlessLine(line)}\n`);
-  };
-  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
-  return {
-    show(event) {
-      switch (event.type) {
-        case "text_delta":
-        case "refusal_delta":
-          return text(event.delta);
-        case "tool_start":
-          return aside(`[tool] ${event.tool} ${shorten(JSON.stringify(event.input) ?? "")}`);
-        case "tool_end":
-          return aside(
-            `[tool] ${event.tool} ${
-              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
-            }`,
-          );
-        case "approval_needed":
-          return aside(`[approval] ${event.tool} needs your word`);
-        case "approval_answered":
-          return aside(`[approval] ${event.decision}`);
-        case "notice":
-          return aside(`[notice] ${event.message}`);
-        case "error":
-          return aside(`[error] ${event.message}`);
-        default:
-          return;
-      }
-    },
-    end,
-  };
-}
-
-function shorten(text: string): string {
-  return text.length <= MAX_SHOWN_INPUT ? text : `${text.slice(0, MAX_SHOWN_INPUT)}...`;
 }

@@ -1,4 +1,4 @@
-import { request as send } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as send } from "node:http";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 
@@ -6,6 +6,12 @@ import type { Clock } from "../../base/clock.ts";
 export interface GatewayReply {
   readonly status: number;
   readonly body: unknown;
+}
+
+/** A reply that is read piece by piece. */
+export interface GatewayStream {
+  readonly status: number;
+  readonly body: AsyncIterable<Uint8Array>;
 }
 
 export interface GatewayRequest {
@@ -27,6 +33,11 @@ export interface GatewaySocket {
 export interface GatewayClient {
   /** @throws {GatewayClientError} no or a broken answer; {CancelError} on abort */
   request(request: GatewayRequest): Promise<GatewayReply>;
+  /**
+   * A reply as it comes, for event streams; reading no further pauses it, leaving it ends the request.
+   * @throws {GatewayClientError} no or a broken answer, also while it is read; {CancelError} on abort
+   */
+  stream(request: GatewayRequest): Promise<GatewayStream>;
   /** Opens a WebSocket. @param path with the query. @throws {GatewayClientError} the handshake was refused */
   openSocket(path: string): Promise<GatewaySocket>;
 }
@@ -53,6 +64,7 @@ const MAX_WAITING_FRAMES = 100_000;
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
   return {
     request: (request) => exchange(request, options),
+    stream: (request) => openStream(request, options),
     openSocket: (path) => openSocket(new URL(path, options.address.replace(/^http/, "ws"))),
   };
 }
@@ -72,39 +84,75 @@ async function exchange(request: GatewayRequest, options: GatewayClientOptions):
   }
 }
 
-function transfer(
+/** Sends a request; `read` gets the reply before its body. */
+function dispatch(
   { method, path, body }: GatewayRequest,
+  options: GatewayClientOptions & { readonly signal: AbortSignal | undefined },
+  read: (incoming: IncomingMessage) => void,
+): ClientRequest {
+  const payload = body === undefined ? undefined : JSON.stringify(body);
+  const headers = {
+    authorization: `Bearer ${options.token}`,
+    ...(payload === undefined
+      ? {}
+      : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
+  };
+  const { signal } = options;
+  const outgoing = send(
+    new URL(path, options.address),
+    { method, headers, agent: false, ...(signal === undefined ? {} : { signal }) },
+    read,
+  );
+  outgoing.end(payload);
+  return outgoing;
+}
+
+function transfer(
+  request: GatewayRequest,
   options: GatewayClientOptions & { readonly signal: AbortSignal },
 ): Promise<{ readonly status: number; readonly text: string }> {
-  const payload = body === undefined ? undefined : JSON.stringify(body);
   return new Promise((resolve, reject) => {
-    const headers = {
-      authorization: `Bearer ${options.token}`,
-      ...(payload === undefined
-        ? {}
-        : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
-    };
-    const outgoing = send(
-      new URL(path, options.address),
-      { method, headers, signal: options.signal, agent: false },
-      (incoming) => {
-        const parts: Buffer[] = [];
-        let bytes = 0;
-        incoming.on("data", (part: Buffer) => {
-          bytes += part.length;
-          if (bytes > MAX_REPLY_BYTES) {
-            outgoing.destroy(new Error(`the answer is larger than ${MAX_REPLY_BYTES} bytes`));
-          } else parts.push(part);
-        });
-        incoming.on(
-          "end",
-          () => resolve({ status: incoming.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
-        );
-        incoming.on("error", reject);
-      },
-    );
+    const outgoing = dispatch(request, options, (incoming) => {
+      const parts: Buffer[] = [];
+      let bytes = 0;
+      incoming.on("data", (part: Buffer) => {
+        bytes += part.length;
+        if (bytes > MAX_REPLY_BYTES) {
+          outgoing.destroy(new Error(`the answer is larger than ${MAX_REPLY_BYTES} bytes`));
+        } else parts.push(part);
+      });
+      incoming.on(
+        "end",
+        () => resolve({ status: incoming.statusCode ?? 0, text: Buffer.concat(parts).toString("utf8") }),
+      );
+      incoming.on("error", reject);
+    });
     outgoing.on("error", reject);
-    outgoing.end(payload);
+  });
+}
+
+function openStream(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayStream> {
+  const { signal } = request;
+  const toError = (cause: unknown) =>
+    signal?.aborted
+      ? cancelError(signal)
+      : new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${(cause as Error).message}`, {
+        cause,
+      });
+  async function* read(incoming: IncomingMessage): AsyncIterable<Uint8Array> {
+    try {
+      yield* incoming;
+    } catch (cause) {
+      throw toError(cause);
+    }
+  }
+  return new Promise((resolve, reject) => {
+    const outgoing = dispatch(
+      request,
+      { ...options, signal },
+      (incoming) => resolve({ status: incoming.statusCode ?? 0, body: read(incoming) }),
+    );
+    outgoing.on("error", (cause) => reject(toError(cause)));
   });
 }
 

@@ -81,3 +81,29 @@ test("a server that does not answer is given up after the time limit, and at onc
       reason: "cancelled",
     });
   }, 50));
+
+test("a stream gives its reply piece by piece, is left by its reader, and breaks as an error", () => {
+  let left = 0;
+  return withServer((request, response) => {
+    response.on("close", () => left++);
+    response.writeHead(request.url === "/refused" ? 404 : 200);
+    response.write("one");
+    if (request.url === "/broken") setImmediate(() => response.destroy());
+    if (request.url === "/refused") response.end();
+  }, async (client) => {
+    const refused = await client.stream({ method: "GET", path: "/refused" });
+    assert.deepEqual([refused.status, Buffer.concat(await Array.fromAsync(refused.body)).toString()], [404, "one"]);
+    const { body } = await client.stream({ method: "GET", path: "/endless" });
+    for await (const part of body) {
+      assert.equal(Buffer.from(part).toString(), "one");
+      break;
+    }
+    while (left < 2) await new Promise(setImmediate);
+    const broken = await client.stream({ method: "GET", path: "/broken" });
+    await assert.rejects(Array.fromAsync(broken.body), { name: "GatewayClientError" });
+    const controller = new AbortController();
+    const aborted = await client.stream({ method: "GET", path: "/endless", signal: controller.signal });
+    setImmediate(() => controller.abort());
+    await assert.rejects(Array.fromAsync(aborted.body), { name: "CancelError" });
+  });
+});

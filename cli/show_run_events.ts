@@ -1,0 +1,39 @@
+import { isTerminal } from "../lib/base/records/agent_event.ts";
+import type { CommandContext } from "./command.ts";
+import type { ReachedGateway } from "./reach_gateway.ts";
+import { createReplyView } from "./reply_view.ts";
+import { runEvents } from "./run_events.ts";
+import { untilInterrupt } from "./until_interrupt.ts";
+
+export interface ShowRunEventsOptions {
+  readonly context: CommandContext;
+  readonly gateway: ReachedGateway;
+  /** Only events after this seq */
+  readonly after: number;
+  /** Waits for more, to the run's end or Ctrl-C */
+  readonly follow: boolean;
+}
+
+/** Shows what a run says and does; where it goes on without the reader, stderr tells how to come back to it. */
+export async function showRunEvents(
+  id: string,
+  { context, gateway, after, follow }: ShowRunEventsOptions,
+): Promise<void> {
+  const view = createReplyView(context);
+  const { signal, stop } = untilInterrupt(context);
+  let seq = after;
+  let ended = !follow;
+  try {
+    for await (const event of runEvents(gateway, id, { after, follow, signal })) {
+      view.show(event);
+      seq = event.seq;
+      ended ||= isTerminal(event);
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    stop();
+    view.end();
+  }
+  if (!ended) context.say(`The run goes on: postern runs events ${id} --follow --after ${seq}`);
+}

@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type Machine, onMachine } from "./support/run_in.ts";
+
+const WAYS: readonly (readonly [name: string, (machine: Machine, use: () => Promise<void>) => Promise<unknown>])[] = [
+  ["through the running gateway", (machine, use) => machine.withGateway([], use)],
+  ["without a gateway", (_machine, use) => use()],
+];
+const ID = /^run_\w+$/m;
+const idIn = (text: string) => ID.exec(text)?.[0] ?? assert.fail(`no run in ${text}`);
+
+for (const [name, way] of WAYS) {
+  test(`a run is started, listed, shown and its events read, ${name}`, () =>
+    onMachine(async (machine) => {
+      writeFileSync(join(machine.cwd, "garden.md"), "Water the beans on Tuesday.\n");
+      await way(machine, async () => {
+        const { run } = machine;
+        const started = await run(["runs", "start", "/read_file", "garden.md"]);
+        assert.equal(started.code, 0, started.stderr);
+        const id = idIn(started.stdout);
+        const followed = await run(["runs", "events", id, "--follow"]);
+        assert.match(followed.stdout, /Water the beans on Tuesday\./);
+        assert.match(followed.stderr, /\[tool\] read_file .*garden\.md/);
+        assert.equal((await run(["runs", "events", id])).stdout, followed.stdout);
+        assert.match((await run(["runs", "list"])).stdout, new RegExp(`^${id} +completed +chat .*offline`, "m"));
+        assert.equal((await run(["runs", "list", "--status", "failed"])).stdout, "There is no such run\n");
+        const shown = await run(["runs", "show", id]);
+        assert.match(shown.stdout, /status +completed[\s\S]*Water the beans/);
+        const lines = (await run(["runs", "events", id, "--after", "1", "--json"])).stdout.trim().split("\n");
+        assert.deepEqual(lines.map((line) => JSON.parse(line).seq), lines.map((_, index) => index + 2));
+        const ended = await run(["runs", "cancel", id]);
+        assert.deepEqual([ended.code, ended.stdout], [1, ""]);
+        assert.match(ended.stderr, /completed already/);
+      });
+    }));
+
+  test(`--follow shows the answer as it comes; a message may be piped in, ${name}`, () =>
+    onMachine(async (machine) => {
+      writeFileSync(join(machine.cwd, "garden.md"), "Water the beans on Tuesday.\n");
+      await way(machine, async () => {
+        const { code, stdout, stderr } = await machine.run(["runs", "start", "--follow"], {
+          stdin: "/read_file garden.md",
+        });
+        assert.deepEqual([code, /Water the beans/.test(stdout)], [0, true]);
+        assert.match(stderr, /^Started run_\w+$/m);
+      });
+    }));
+
+  test(`what is not there says so, ${name}`, () =>
+    onMachine((machine) =>
+      way(machine, async () => {
+        for (const argv of [["show", "run_none"], ["events", "run_none"], ["cancel", "run_none"]]) {
+          const { code, stderr } = await machine.run(["runs", ...argv]);
+          assert.equal(code, 1);
+          assert.match(stderr, /Cannot (find|follow) this run/);
+        }
+        assert.equal((await machine.run(["runs", "events", "run_none", "--after", "x"])).code, 2);
+        assert.equal((await machine.run(["runs", "list", "--status", "odd"])).code, 2);
+        assert.match((await machine.run(["runs", "start", " "])).stderr, /message is empty/);
+      }).then(() => {})
+    ));
+}
+
+test("Ctrl-C leaves a followed run at work, tells how to come back, and runs cancel stops it", () =>
+  onMachine((machine) =>
+    machine.withGateway([], async () => {
+      const { run } = machine;
+      const id = idIn((await run(["runs", "start", "/shell", "echo hi"])).stdout);
+      let interrupted = false;
+      const { code, stderr } = await run(["runs", "events", id, "--follow"], {
+        onOutput({ stderr, interrupt }) {
+          if (interrupted || !stderr.includes("[approval]")) return;
+          interrupted = true;
+          interrupt();
+        },
+      });
+      assert.equal(code, 0);
+      assert.match(stderr, new RegExp(`The run goes on: postern runs events ${id} --follow --after \\d+`));
+      assert.equal((await run(["runs", "cancel", id])).stdout, `${id}: cancelled\n`);
+      assert.match((await run(["runs", "show", id])).stdout, /status +cancelled/);
+    }).then(() => {})
+  ));
