@@ -209,6 +209,34 @@ test("a model's sop_approve grants nothing, though its run was started with an a
     });
   }));
 
+test("an approval of a step counts for files as they were, and for the policy's own question about the same call", () =>
+  withWorkspace({
+    "own/write.toml": '[[steps]]\nid = "write"\ntool = "write_file"\nrequires_approval = true\n' +
+      'input = { path = "a.txt", content = "new", overwrite = true }\n',
+    "a.txt": "old",
+  }, async (workspace) => {
+    const config = { ...CONFIG, autonomy: { level: "supervised" }, sops: { dirs: [workspace.path("own")] } };
+    await withRunningGateway({ config, workspace, script: [] }, async (gateway) => {
+      const { data: { id } } = await call(gateway, "sop_execute", { sop: "write" });
+      const first = (await until(gateway, id, waitsAt("write"))).approval?.id ?? "";
+      const asked = await gateway.services.approvals.get(first);
+      assert.deepEqual(asked?.files.map(({ path }) => path), ["a.txt"]);
+      workspace.write("a.txt", "changed meanwhile");
+      await gateway.call(`/v1/approvals/${first}`, { body: { decision: "approve" } });
+      const { approval } = await until(gateway, id, ({ approval }) => approval !== null && approval.id !== first);
+      assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "changed meanwhile");
+      await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "approve" } });
+      await until(gateway, id, isCompleted);
+      assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "new");
+      const { approvals } = await gateway.services.approvals.list({ limit: 10 });
+      assert.deepEqual(approvals.map(({ tool, status }) => [tool, status]), [
+        ["write_file", "approved"],
+        ["sop_advance", "approved"],
+        ["sop_advance", "approved"],
+      ]);
+    });
+  }));
+
 test("an execution goes on after a restart of the gateway, with its question still open", () =>
   withWorkspace({
     "own/note.toml":

@@ -8,11 +8,16 @@ import type { SopService, SopsOptions } from "./sop_service.ts";
  * Call `start()` once runs are recovered, and `close()` before they are drained.
  */
 export function createSops(options: SopsOptions): SopService {
-  let isLoaded = false;
-  const load = lazily(async () => {
-    isLoaded = true;
-    return (await import("./sop_service.ts")).createSopService(options);
-  });
+  let loaded: Promise<SopService> | undefined;
+  let isStarted = false;
+  const load = lazily(() =>
+    loaded = (async () => {
+      const { createSopService } = await import("./sop_service.ts");
+      const service = createSopService(options);
+      if (isStarted) await service.start();
+      return service;
+    })()
+  );
   return {
     list: async () => await (await load()).list(),
     execute: async (request) => await (await load()).execute(request),
@@ -21,10 +26,12 @@ export function createSops(options: SopsOptions): SopService {
     cancel: async (...given) => await (await load()).cancel(...given),
     approve: async (...given) => await (await load()).approve(...given),
     async start() {
-      if (await options.store.count(OPEN_SOPS) > 0) await (await load()).start();
+      isStarted = true;
+      if (loaded !== undefined) await (await loaded).start();
+      else if (await options.store.count(OPEN_SOPS) > 0) await load();
     },
     async close() {
-      if (isLoaded) await (await load()).close();
+      await (await loaded)?.close();
     },
   };
 }

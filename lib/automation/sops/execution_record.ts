@@ -26,6 +26,8 @@ const stepStateSchema = v.object({
   approval_id: text,
   /** A person has said yes */
   granted: v.boolean(),
+  /** What the question about its call was bound to; null: it asks none, or is no call */
+  call_digest: text,
   run_id: text,
   /** Of the question, or of a step by hand: when it has waited too long */
   deadline: text,

@@ -1,11 +1,12 @@
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import type { ApprovalQuestion } from "../../guard/approvals.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { BoundCall, ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import type { Execution, Plan } from "./execution_record.ts";
 
 export interface QuestionOptions {
-  readonly tools: Pick<ToolDoor, "shown" | "accessOf">;
+  /** Masks known secrets */
+  readonly shown: ToolDoor["shown"];
   readonly workspaceRoot: string;
   readonly timeoutMs: number;
 }
@@ -13,13 +14,21 @@ export interface QuestionOptions {
 /** What a step is about to do, its templates filled in. */
 export type FilledWork = SopStep["work"];
 
-/** Asked before a step that requires approval: about this step of this execution alone, never remembered. */
+/** A step's call that can be made. */
+export type StepCall = Extract<BoundCall, { ok: true }>;
+
+/**
+ * Asked before a step that requires approval: about this step of this execution alone, never remembered. The answer about a call is
+ * bound to what the policy's own question would be.
+ */
 export function stepQuestion(
-  { execution, plan, step, work }: {
+  { execution, plan, step, work, call }: {
     readonly execution: Execution;
     readonly plan: Plan;
     readonly step: SopStep;
     readonly work: FilledWork;
+    /** undefined: the step is none */
+    readonly call: StepCall | undefined;
   },
   options: QuestionOptions,
 ): ApprovalQuestion {
@@ -31,21 +40,17 @@ export function stepQuestion(
     title: step.title,
     ...shownWork(work),
   };
-  const access = work.kind === "tool"
-    ? options.tools.accessOf(work.tool, JSON.stringify(work.input)) ?? "write"
-    : work.kind === "agent"
-    ? "write"
-    : "state";
   return {
     tool: "sop_advance",
-    access,
+    // What an agent may do in its step is decided call by call
+    access: call?.access ?? "state",
     workspace: options.workspaceRoot,
-    input: options.tools.shown(input),
+    input: options.shown(input),
     inputDigest: canonicalDigest(input),
     reason: `The procedure "${definition.name}" requires approval for its step "${step.title}"`,
     rule: `sop:${definition.id}/${step.id}`,
-    files: [],
-    digest: canonicalDigest({ definition: plan.digest, ...input }),
+    files: call?.binding.files ?? [],
+    digest: canonicalDigest({ definition: plan.digest, call: call?.binding.digest ?? null, ...input }),
     runId: execution.id,
     callId: step.id,
     requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
@@ -69,9 +74,9 @@ export function gateQuestion(
   return {
     ...gateSubject({ definition, file }, options.workspaceRoot),
     access: "state",
-    input: options.tools.shown(gateInput({ definition, file })),
+    input: options.shown(gateInput({ definition, file })),
     reason: `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
-      JSON.stringify(options.tools.shown(inputs)).slice(0, 2000)
+      JSON.stringify(options.shown(inputs)).slice(0, 2000)
     }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
     rule: "sop_workspace",
     files: [],

@@ -40,7 +40,7 @@ export interface SopsOptions {
   readonly files: Files;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
-  readonly tools: () => Pick<ToolDoor, "get" | "shown" | "accessOf" | "enabled">;
+  readonly tools: () => Pick<ToolDoor, "get" | "shown" | "bind" | "enabled">;
   /** Absolute */
   readonly workspaceRoot: string;
   /** Absolute */
@@ -171,7 +171,6 @@ export function createSopService(options: SopsOptions): SopService {
       if ((await store.open()).length >= MAX_OPEN) {
         throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
       }
-      await executor.prune();
       const execution: Execution = {
         v: 1,
         id: random.id("sop_"),
@@ -188,6 +187,7 @@ export function createSopService(options: SopsOptions): SopService {
           status: "pending",
           approval_id: null,
           granted: false,
+          call_digest: null,
           run_id: null,
           deadline: null,
           started_at: null,

@@ -275,6 +275,32 @@ describe("approval", () => {
       assert.deepEqual(calls.map(({ tool }) => tool), ["log"]);
     }));
 
+  test("is asked for once where the step and the policy both want it", () =>
+    withSops(
+      { "a.toml": '[[steps]]\nid = "a"\ntool = "ask_first"\nrequires_approval = true\n' },
+      async (bench, calls) => {
+        const id = await bench.execute("a");
+        await bench.until(id, "waiting_for_approval");
+        const { id: question } = await onlyQuestion(bench);
+        await bench.sops.approve(id, BY_PERSON);
+        await bench.until(id, "completed");
+        assert.equal(calls.length, 1);
+        const { approvals } = await bench.approvals.list({ limit: 10 });
+        assert.deepEqual(approvals.map(({ tool, answered_by }) => [tool, answered_by]), [
+          ["ask_first", "tok_person"],
+          ["sop_advance", "tok_person"],
+        ]);
+        assert.equal(approvals[0]?.note, `Approved as a step, by ${question}`);
+      },
+    ));
+
+  test("is not asked for a call that cannot run", () =>
+    withSops({ "a.toml": '[[steps]]\nid = "a"\ntool = "nothing"\nrequires_approval = true\n' }, async (bench) => {
+      const failed = await bench.until(await bench.execute("a"), "failed");
+      assert.match(failed.error?.message ?? "", /Cannot call "nothing"/);
+      assert.deepEqual((await bench.approvals.list({ limit: 10 })).approvals, []);
+    }));
+
   test("where there is nothing to approve is an error", () =>
     withSops({ "a.toml": '[[steps]]\nid = "a"\nmanual = "Wait"\n' }, async (bench) => {
       const id = await bench.execute("a");
