@@ -10,6 +10,7 @@ export const delegate = defineTool({
   description:
     "Gives a prompt to a configured agent, waits, and gives its answer. It sees nothing of this conversation, so say all it needs",
   access: "state",
+  repeatable: true,
   enabled: (config) => Object.keys(config.agents).length > 0,
   enabledBy: '[agents.helper] model = "gpt-5-mini"',
   needs: ["subAgents"],

@@ -11,6 +11,7 @@ export const subagentManage = defineTool({
     "Asks after a sub-agent (status), waits up to a minute for its answer (result), says more to it, which is its next turn " +
     "after the one at work (message), or stops it (cancel)",
   access: "state",
+  repeatable: true,
   enabled: "always",
   needs: ["subAgents"],
   input: v.strictObject({

@@ -9,6 +9,7 @@ export const subagentSpawn = defineTool({
     "Starts a sub-agent that works on one task in the background, with your tools or fewer, and gives its id at once. It sees nothing " +
     "of this conversation, so say all it needs; subagent_manage gives its answer",
   access: "state",
+  repeatable: true,
   enabled: "always",
   needs: ["subAgents"],
   input: v.strictObject({
