@@ -295,7 +295,9 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
     if (agent !== undefined) {
       closing.push(() => agent.providers.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
+      // The tools of a run that goes on work with it too
       supervisor = agent.runs;
+      await agent.runs.recover();
       cron.start().catch((error) => log.error("Schedules could not be started", { error }));
       deliveries.start().catch((error) => log.error("Replies could not be gone on with", { error }));
       sops.start().catch((error) => log.error("Procedures could not be gone on with", { error }));
@@ -476,7 +478,6 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
       }),
     }),
   });
-  await runs.recover();
   const close = async () => {
     await agents.close();
     await providers.close();
