@@ -65,12 +65,16 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
 
 ${rows.join("\n")}
 
-${pairingText(facts, requiresPairing)}
+${pairingText(facts, { requiresPairing })}
 Stop it with Ctrl-C.
 `;
 }
 
-function pairingText({ pairing_code: code, dashboard }: BannerFacts, requiresPairing: boolean): string {
+/** How to pair with a gateway: the code on a plain line of its own, or why there is none. */
+export function pairingText(
+  { pairing_code: code, dashboard }: Pick<BannerFacts, "pairing_code" | "dashboard">,
+  { requiresPairing }: { readonly requiresPairing: boolean },
+): string {
   if (!requiresPairing) return "Pairing is off: every program on this machine may use the gateway.\n";
   if (code === null) return "Paired already. A further code: postern pair\n";
   return `Pairing code: ${code}

@@ -13,11 +13,15 @@ export interface CliIo {
   readonly ask: (question: string) => Promise<string | undefined>;
   /** Calls back at each SIGINT or SIGTERM; gives the way to stop that */
   readonly onInterrupt: (listener: () => void) => () => void;
+  /** Calls back with what ends the process in disorder, before it ends; must not wait */
+  readonly onCrash: (listener: (error: unknown) => void) => void;
   /** Ends the process at once */
   readonly exit: (code: number) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly home: string;
+  /** Whether `daemon start` launched this process: nobody reads what it prints */
+  readonly isLaunched: boolean;
   /** Whether stdout, or stderr, is a terminal: text from outside is then made harmless, and colour is allowed */
   readonly isTerminal: { readonly stdout: boolean; readonly stderr: boolean };
 }

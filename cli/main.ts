@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import * as nodeModule from "node:module";
+import { HANDOVER_VARIABLE } from "../lib/host/daemon/handover_variable.ts";
 import { EXIT } from "./exit_codes.ts";
 
 const OLDEST_NODE = [22, 19] as const;
@@ -25,6 +26,11 @@ process.on("unhandledRejection", (reason) => {
 process.stdout.on("error", (error: { code?: string }) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.failed));
 
 const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), import("./process_io.ts")]);
-const code = await runCli(process.argv.slice(2), processIo());
+const io = processIo();
+const isHandedOver = process.env[HANDOVER_VARIABLE] === "stdin";
+const code = await runCli(
+  process.argv.slice(2),
+  isHandedOver ? await (await import("./handed_environment.ts")).withHandedEnvironment(io) : io,
+);
 // What was written before is out once this empty write is
 process.stdout.write("", () => process.exit(code));

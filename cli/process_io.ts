@@ -18,10 +18,16 @@ export function processIo(): CliIo {
         for (const signal of SIGNALS) process.removeListener(signal, listener);
       };
     },
+    onCrash(listener) {
+      // The listener of main.ts ends the process
+      process.prependListener("unhandledRejection", listener);
+      process.on("uncaughtExceptionMonitor", listener);
+    },
     exit: (code) => process.exit(code),
     env: process.env,
     cwd: process.cwd(),
     home: homedir(),
+    isLaunched: false,
     isTerminal: { stdout: process.stdout.isTTY === true, stderr: process.stderr.isTTY === true },
   };
 }

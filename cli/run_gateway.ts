@@ -62,6 +62,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         address,
         pid: process.pid,
         identity: await processIdentity(process.pid),
+        host: server.host,
         token,
         started_at: new Date(services.startedAt).toISOString(),
         version: VERSION,

@@ -14,6 +14,18 @@ const verb = (summary: string, load: () => Promise<unknown>): Verb => ({
 /** Every verb, in the order help shows them. Nothing is loaded before it is used. */
 export const VERBS: Readonly<Record<string, Verb>> = {
   gateway: verb("Run the gateway in this terminal", async () => (await import("./commands/gateway.ts")).gatewayCommand),
+  "daemon start": verb(
+    "Run the gateway in the background",
+    async () => (await import("./commands/daemon.ts")).daemonStartCommand,
+  ),
+  "daemon status": verb(
+    "Say whether the daemon runs, where, and since when",
+    async () => (await import("./commands/daemon.ts")).daemonStatusCommand,
+  ),
+  "daemon stop": verb(
+    "Let the daemon finish its work, and stop it",
+    async () => (await import("./commands/daemon.ts")).daemonStopCommand,
+  ),
   chat: verb("Chat with the agent", async () => (await import("./commands/chat.ts")).chatCommand),
   pair: verb("Print a new pairing code", async () => (await import("./commands/pair.ts")).pairCommand),
   "token list": verb("List tokens", async () => (await import("./commands/token.ts")).tokenListCommand),

@@ -11,6 +11,8 @@ const recordSchema = v.object({
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
   /** As processIdentity gives it: another process may have the number later */
   identity: v.optional(v.string()),
+  /** What the gateway listens on; the address is where this machine reaches it */
+  host: v.optional(v.string()),
   /** Admin token of this start, good from the loopback interface alone */
   token: v.pipe(v.string(), v.nonEmpty()),
   /** ISO 8601 */
@@ -42,6 +44,12 @@ export async function readControlFile(dataDir: string): Promise<ControlRecord | 
 export async function removeControlFile(dataDir: string, token: string): Promise<void> {
   const current = await readControlFile(dataDir);
   if (current?.token === token) await rm(controlPath(dataDir), { force: true });
+}
+
+/** Removes the record that a killed process left; one of any other stays. */
+export async function forgetControlFile(dataDir: string, pid: number): Promise<void> {
+  const text = await readPrivateFile(controlPath(dataDir));
+  if (text !== undefined && parse(text)?.pid === pid) await rm(controlPath(dataDir), { force: true });
 }
 
 function controlPath(dataDir: string): string {

@@ -9,13 +9,14 @@ export interface GatewayLock {
 }
 
 /**
- * Takes a data directory for this process, so that one gateway at a time owns its records. The operating system drops the
+ * Takes a data directory for this process, so that one gateway at a time owns its records, or a daemon its name. The operating system drops the
  * lock with the process, also on `kill -9`. The directory is created, mode 0700, where it is missing.
+ * @param name file in the directory. Default: that of the records
  * @returns undefined when another holds it
- * @throws {ConfigError} `database_unusable` when `{data_dir}/gateway.lock` cannot be written
+ * @throws {ConfigError} `database_unusable` when the file cannot be written
  */
-export function takeGatewayLock(dataDir: string): GatewayLock | undefined {
-  const path = join(dataDir, "gateway.lock");
+export function takeGatewayLock(dataDir: string, name = "gateway.lock"): GatewayLock | undefined {
+  const path = join(dataDir, name);
   let database: DatabaseSync | undefined;
   try {
     ensurePrivateFile(path);

@@ -20,6 +20,8 @@ export interface RunOptions {
   /** Told when stdout or stderr got text */
   readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
   readonly terminal?: boolean;
+  /** Told once how to press Ctrl-C */
+  readonly onInterruptible?: (interrupt: () => void) => void;
 }
 
 /** A user with a home, a current folder and a data directory of their own. */
@@ -79,6 +81,7 @@ async function runOn(
   const interrupt = () => {
     for (const listener of [...listeners]) listener();
   };
+  options.onInterruptible?.(interrupt);
   const told = () => options.onOutput?.({ stdout, stderr, interrupt });
   const io: CliIo = {
     stdout(text) {
@@ -95,11 +98,13 @@ async function runOn(
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
+    onCrash: () => {},
     exit: (code) => void (stderr += `exit ${code}`),
     // Nothing on the machine that runs the tests is looked for
     env: { POSTERN__PROVIDER__KIND: "offline", ...options.env },
     cwd,
     home,
+    isLaunched: false,
     isTerminal: { stdout: options.terminal === true, stderr: options.terminal === true },
   };
   const code = await runCli(argv, io);

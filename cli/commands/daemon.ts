@@ -1,0 +1,103 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
+import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
+import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { pairingText } from "../banner.ts";
+import { bindFlags, bindKeys } from "../bind_flags.ts";
+import { checkBind } from "../check_bind.ts";
+import { CommandError } from "../cli_error.ts";
+import { defineCliCommand } from "../command.ts";
+import { daemonStatusText, toDaemonStatus } from "../daemon_status.ts";
+import { EXIT } from "../exit_codes.ts";
+import { probeGateway } from "../probe_gateway.ts";
+import { expectSuccess } from "../reach_gateway.ts";
+
+/** `postern daemon start`: in the background, or with --foreground in this process, as service managers want it. */
+export const daemonStartCommand = defineCliCommand({
+  args: {
+    ...bindFlags,
+    foreground: { type: "boolean", description: "Stay in this process, for debugging or a service manager" },
+  },
+  example: "postern daemon start --port 8080",
+  async run(context, { host, port, foreground }) {
+    if (process.platform === "win32") {
+      throw new CommandError("Cannot run a daemon on Windows: use postern gateway");
+    }
+    const keys = bindKeys({ host, port });
+    if (foreground === true) {
+      const { runDaemon } = await import("../run_daemon.ts");
+      await runDaemon(context, keys);
+      return EXIT.ok;
+    }
+    const loaded = await context.loadConfig(keys);
+    // A configuration that cannot work is told here, not in a log
+    checkBind(loaded.config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
+    const { launchDaemon } = await import("../launch_daemon.ts");
+    const flags = Object.entries({ host, port }).flatMap(([name, value]) =>
+      value === undefined ? [] : [`--${name}=${value}`]
+    );
+    const state = await launchDaemon(context, { loaded, flags });
+    const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now() });
+    const pairingCode = await pairingCodeOf(state.record, loaded);
+    const pairing = pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, {
+      requiresPairing: loaded.config.gateway.require_pairing,
+    });
+    context.print(
+      { ...status, pairing_code: pairingCode },
+      `${daemonStatusText(state, status)}\n\n${pairing}\nStop it with postern daemon stop`,
+    );
+    return EXIT.ok;
+  },
+});
+
+/** `postern daemon status`: exit 0 whether it runs or not. */
+export const daemonStatusCommand = defineCliCommand({
+  args: {},
+  example: "postern daemon status --json",
+  async run(context) {
+    const { dataDir } = await context.loadConfig();
+    const state = await readDaemonState(dataDir, probeGateway);
+    const status = toDaemonStatus(state, { dataDir, now: systemClock.now() });
+    context.print(status, daemonStatusText(state, status));
+    return EXIT.ok;
+  },
+});
+
+/** `postern daemon stop`: lets work finish, then kills, and says which. */
+export const daemonStopCommand = defineCliCommand({
+  args: {},
+  example: "postern daemon stop",
+  async run(context) {
+    const { dataDir } = await context.loadConfig();
+    const { stopDaemon } = await import("../stop_daemon.ts");
+    const stopped = await stopDaemon(dataDir);
+    if (stopped === undefined) {
+      const gateway = await readControlFile(dataDir);
+      const other = gateway === undefined
+        ? ""
+        : `; the gateway at ${gateway.address} (process ${gateway.pid}) was started by postern gateway: stop it in its terminal`;
+      throw new CommandError(`Cannot stop: no daemon is running${other}`);
+    }
+    const { pid, endedBy, waitedSeconds } = stopped;
+    context.print(
+      { pid, ended_by: endedBy },
+      endedBy === "itself"
+        ? `Stopped the daemon (process ${pid})`
+        : `Killed the daemon (process ${pid}): it had not ended ${waitedSeconds} s after it was told to`,
+    );
+    return EXIT.ok;
+  },
+});
+
+/** A code for the first client, made for this terminal: the daemon itself has nobody to tell it to. null: there are tokens. */
+async function pairingCodeOf({ address, token }: ControlRecord, { config }: LoadedConfig): Promise<string | null> {
+  if (!config.gateway.require_pairing) return null;
+  const client = createGatewayClient({ address, token, clock: systemClock });
+  const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens?limit=1" })) as {
+    data: unknown[];
+  };
+  if (tokens.data.length > 0) return null;
+  const made = expectSuccess(await client.request({ method: "POST", path: "/v1/pairing-code" })) as { code: string };
+  return made.code;
+}

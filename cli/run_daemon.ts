@@ -1,0 +1,130 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { systemClock } from "../lib/base/clock.ts";
+import type { LogRecord } from "../lib/base/telemetry/log.ts";
+import { VERSION } from "../lib/base/version.ts";
+import { prepareDataDir } from "../lib/config/folders.ts";
+import { loadConfig, type LoadedConfig } from "../lib/config/load_config.ts";
+import { openLogFile } from "../lib/host/daemon/log_file.ts";
+import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../lib/host/daemon/pid_file.ts";
+import { processIdentity } from "../lib/host/process_identity.ts";
+import { createNotifier } from "../lib/host/service/create_notifier.ts";
+import { SERVICE_VARIABLE } from "../lib/host/service/service_description.ts";
+import { CommandError } from "./cli_error.ts";
+import type { CommandContext } from "./command.ts";
+import { daemonLogPath } from "./daemon_log_path.ts";
+import { createLogSink } from "./log_sink.ts";
+import { toLogLine } from "./log_line.ts";
+import { probeGateway } from "./probe_gateway.ts";
+import { runGateway } from "./run_gateway.ts";
+import { takeDaemonLock } from "./take_daemon_lock.ts";
+
+/**
+ * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
+ * tells systemd where that waits for it (DESIGN.md section 9).
+ * @param keys configuration keys of the command line
+ * @throws {CommandError} another one runs; {ConfigError} {ListenError} it cannot start
+ */
+export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
+  const { io } = context;
+  const isService = (io.env[SERVICE_VARIABLE] ?? "") !== "";
+  const loaded = await loadFor(context, { keys, isService });
+  const { dataDir, config: { logging, gateway } } = loaded;
+  await prepareDataDir(dataDir);
+  const lock = await takeDaemonLock(dataDir);
+  if (lock === undefined) throw await alreadyRuns(dataDir);
+  const file = openLogFile({
+    path: daemonLogPath(dataDir),
+    clock: systemClock,
+    toLine: (record) => toLogLine(record, { format: logging.format, withDate: true }),
+  });
+  // Launched in the background, stderr is the log's own file
+  const shown = io.isLaunched ? undefined : createLogSink({ format: logging.format, write: io.stderr });
+  const write = (record: LogRecord) => {
+    file.write(record);
+    shown?.(record);
+  };
+  const say = (level: LogRecord["level"], message: string, fields: LogRecord["fields"] = {}) =>
+    write({ level, time: systemClock.now(), message, fields });
+  io.onCrash((error) => say("error", "The process ends after an error that nothing caught", { error: textOf(error) }));
+  const pidFile = keepPidFile(dataDir, {
+    pid: process.pid,
+    identity: await processIdentity(process.pid) ?? "",
+    leads_group: io.isLaunched,
+    grace_seconds: gateway.shutdown_grace_secs,
+  });
+  let address = "";
+  const notifier = createNotifier({
+    env: io.env,
+    pid: process.pid,
+    clock: systemClock,
+    answers: async () => await probeGateway({ address, token: "" }) !== "silent",
+    onError: (message) => say("error", message),
+  });
+  try {
+    await pidFile.tell("starting");
+    say("info", "The daemon starts", { pid: process.pid, version: VERSION });
+    await runGateway({ ...context, say: (message) => say("info", message) }, {
+      loaded,
+      agent: true,
+      newPairing: false,
+      banner: !io.isLaunched && !isService,
+      log: { write, healthy: file.healthy },
+      async onStarted(at) {
+        address = at;
+        await pidFile.tell("running");
+        say("info", "The daemon listens", { address });
+        await notifier.ready(`Listening at ${address}`);
+      },
+      onStopping() {
+        void pidFile.tell("stopping");
+        void notifier.stopping();
+      },
+    });
+    say("info", "The daemon has ended");
+  } finally {
+    await notifier.close();
+    await pidFile.remove();
+    file.close();
+    lock.release();
+  }
+}
+
+/** A service works in a folder of its own unless the configuration names one: that which it is started in is Postern's. */
+async function loadFor(
+  context: CommandContext,
+  { keys, isService }: { readonly keys: Readonly<Record<string, unknown>>; readonly isService: boolean },
+): Promise<LoadedConfig> {
+  const loaded = await context.loadConfig(keys);
+  const { flags } = context.loadOptions;
+  if (!isService || flags.workspace !== undefined || loaded.sources.has("workspace")) return loaded;
+  const workspace = join(loaded.dataDir, "workspace");
+  await mkdir(workspace, { recursive: true, mode: 0o700 });
+  return await loadConfig({ ...context.loadOptions, flags: { ...flags, workspace, keys } });
+}
+
+async function alreadyRuns(dataDir: string): Promise<CommandError> {
+  const other = await readPidFile(dataDir);
+  const who = other?.kind === "alive" ? ` (process ${other.process.pid})` : "";
+  return new CommandError(
+    `Cannot start: a daemon${who} runs on "${dataDir}" already; stop it with postern daemon stop`,
+  );
+}
+
+function keepPidFile(dataDir: string, own: Omit<DaemonProcess, "phase">) {
+  // One after the other: the last word must be the last one written
+  let written = Promise.resolve();
+  return {
+    tell(phase: DaemonProcess["phase"]): Promise<void> {
+      return written = written.then(() => writePidFile(dataDir, { ...own, phase }));
+    },
+    remove(): Promise<void> {
+      return written.catch(() => {}).then(() => removePidFile(dataDir));
+    },
+  };
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

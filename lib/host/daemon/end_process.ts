@@ -1,0 +1,40 @@
+import process from "node:process";
+import type { Clock } from "../../base/clock.ts";
+import { processIdentity } from "../process_identity.ts";
+import type { DaemonProcess } from "./pid_file.ts";
+
+const LOOK_MS = 50;
+/** After SIGKILL only the kernel has work left */
+const KILL_LIMIT_MS = 10_000;
+
+/** How it ended: by itself after the signal, by SIGKILL, or not at all within 10 s of that. */
+export type EndedBy = "itself" | "kill" | "nothing";
+
+/** Ends a process: SIGTERM, up to `graceMs` for its own end, then SIGKILL to its whole group where it leads one. */
+export async function endProcess(
+  target: Pick<DaemonProcess, "pid" | "identity" | "leads_group">,
+  { clock, graceMs }: { readonly clock: Clock; readonly graceMs: number },
+): Promise<EndedBy> {
+  const gone = async (limitMs: number) => {
+    const until = clock.monotonic() + limitMs;
+    for (;;) {
+      if (await processIdentity(target.pid) !== target.identity) return true;
+      if (clock.monotonic() >= until) return false;
+      await clock.sleep(LOOK_MS);
+    }
+  };
+  if (await gone(0)) return "itself";
+  signal(target.pid, "SIGTERM");
+  if (await gone(graceMs)) return "itself";
+  signal(target.leads_group ? -target.pid : target.pid, "SIGKILL");
+  return await gone(KILL_LIMIT_MS) ? "kill" : "nothing";
+}
+
+function signal(pid: number, name: "SIGTERM" | "SIGKILL"): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    // It ended meanwhile; anything else is the caller's to know
+    if ((error as { code?: string }).code !== "ESRCH") throw error;
+  }
+}

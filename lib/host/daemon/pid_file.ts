@@ -1,0 +1,64 @@
+import { existsSync } from "node:fs";
+import { rm } from "node:fs/promises";
+import { join } from "node:path";
+import * as v from "valibot";
+import { writeAtomically } from "../../base/write_atomically.ts";
+import { readPrivateFile } from "../private_file.ts";
+import { processIdentity } from "../process_identity.ts";
+
+const recordSchema = v.object({
+  pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  /** As processIdentity gives it: another process may have the number later */
+  identity: v.pipe(v.string(), v.nonEmpty()),
+  phase: v.picklist(["starting", "running", "stopping"]),
+  /** Whether the process leads a group that is its own, so that the group may be killed */
+  leads_group: v.boolean(),
+  /** What work gets to finish at the end, in seconds */
+  grace_seconds: v.pipe(v.number(), v.minValue(0)),
+});
+
+/** The process of a daemon. */
+export type DaemonProcess = Readonly<v.InferOutput<typeof recordSchema>>;
+
+/** What a PID file says: a process that is there, or one that is gone and left the file. */
+export type PidFile =
+  | { readonly kind: "alive"; readonly process: DaemonProcess }
+  | { readonly kind: "stale" };
+
+/** Writes `{data_dir}/daemon.pid`, 0600, in one step: the number alone on the first line, the rest as JSON on the second. */
+export async function writePidFile(dataDir: string, { pid, ...rest }: DaemonProcess): Promise<void> {
+  await writeAtomically(pidPath(dataDir), `${pid}\n${JSON.stringify(rest)}\n`);
+}
+
+/**
+ * Reads `{data_dir}/daemon.pid`. A file that is damaged, of another user, or open to others counts as stale: nobody may choose
+ * whom this user sends signals to.
+ * @returns undefined when there is none
+ */
+export async function readPidFile(dataDir: string): Promise<PidFile | undefined> {
+  const path = pidPath(dataDir);
+  const text = await readPrivateFile(path);
+  if (text === undefined) return existsSync(path) ? { kind: "stale" } : undefined;
+  const process = parse(text);
+  if (process === undefined || await processIdentity(process.pid) !== process.identity) return { kind: "stale" };
+  return { kind: "alive", process };
+}
+
+/** Removes the file, whoever wrote it; nothing when there is none. */
+export async function removePidFile(dataDir: string): Promise<void> {
+  await rm(pidPath(dataDir), { force: true });
+}
+
+function pidPath(dataDir: string): string {
+  return join(dataDir, "daemon.pid");
+}
+
+function parse(text: string): DaemonProcess | undefined {
+  const [first = "", second = ""] = text.split("\n");
+  try {
+    const result = v.safeParse(recordSchema, { ...JSON.parse(second), pid: Number(first) });
+    return result.success ? result.output : undefined;
+  } catch {
+    return undefined;
+  }
+}
