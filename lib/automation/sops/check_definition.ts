@@ -5,7 +5,7 @@ import { checkPattern, checkValue } from "./check_inputs.ts";
 import { INPUT_TYPES, SOP_LIMITS, SOP_NAME, type SopDefinition, type SopInput, type SopStep } from "./definition.ts";
 import type { Fault } from "./plain_json.ts";
 import type { Section } from "./read_document.ts";
-import { checkTemplates, type KnownNames } from "./template.ts";
+import { checkTemplates, type KnownNames, namesIn } from "./template.ts";
 
 const NAME_RULE = "1-64 of a-z, 0-9, _ and -, beginning with a letter or digit";
 const text = (maximum: number) => v.pipe(v.string(), v.maxLength(maximum));
@@ -163,9 +163,27 @@ function templateFaults(inputs: readonly SopInput[], steps: readonly SopStep[]):
       ? [["instructions", work.instructions]]
       : [["manual", work.text]];
     return fields.flatMap(([field, value]) =>
-      checkTemplates(value, known).map(({ path, reason }) => ({ path: ["steps", index, field, ...path], reason }))
+      [...checkTemplates(value, known), ...commandFaults(work, inputs)].map(({ path, reason }) => (
+        { path: ["steps", index, field, ...path], reason }
+      ))
     );
   });
+}
+
+/** A value in a command is words to whoever takes it apart: only one that its definition bounds may stand there. */
+function commandFaults(work: SopStep["work"], inputs: readonly SopInput[]): readonly Fault[] {
+  const command = work.kind === "tool" ? work.input["command"] : undefined;
+  if (typeof command !== "string") return [];
+  const bounded = new Set(inputs.filter(isBounded).map(({ name }) => `inputs.${name}`));
+  return namesIn(command).filter((named) => !bounded.has(named)).map((named) => ({
+    path: ["command"],
+    reason:
+      `"{{${named}}}" could be more words than meant; a command takes inputs with a pattern or choices, and numbers`,
+  }));
+}
+
+function isBounded({ type, pattern, choices }: SopInput): boolean {
+  return pattern !== null || choices !== null || type === "integer" || type === "number" || type === "boolean";
 }
 
 const KEYS: Readonly<Record<string, readonly string[]>> = {

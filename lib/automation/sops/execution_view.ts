@@ -21,8 +21,12 @@ export interface ExecutionParts {
 export function executionView({ execution, plan, results, approval }: ExecutionParts): SopExecutionView {
   const { definition, inputs } = plan;
   const { id, sop, created_at, started_at, ended_at, error } = execution;
-  // A run whose call waits for a person makes its execution wait
-  const status = approval !== undefined && execution.status === "running" ? "waiting_for_approval" : execution.status;
+  // A run whose call waits for a person makes its execution wait; one whose question was answered goes on
+  const status = hasEnded(execution) || execution.status === "pending"
+    ? execution.status
+    : approval === undefined
+    ? "running"
+    : "waiting_for_approval";
   return {
     id,
     object: "sop_execution",
@@ -43,7 +47,10 @@ export function executionView({ execution, plan, results, approval }: ExecutionP
 }
 
 /** A definition as it is listed. */
-export function sopSummary({ definition, file, inWorkspace }: FoundSop): SopSummary {
+export function sopSummary(
+  { definition, file, inWorkspace }: FoundSop,
+  toolOff: (tool: string) => string | null,
+): SopSummary {
   const { id, name, description, inputs, steps } = definition;
   return {
     id,
@@ -57,6 +64,7 @@ export function sopSummary({ definition, file, inWorkspace }: FoundSop): SopSumm
       title: step.title,
       kind: step.work.kind,
       tool: toolOf(step),
+      tool_off: step.work.kind === "tool" ? toolOff(step.work.tool) : null,
       requires_approval: step.requires_approval,
     })),
   };

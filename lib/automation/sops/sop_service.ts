@@ -60,6 +60,8 @@ export interface SopService extends Sops {
 const MAX_OPEN = 64;
 /** Open executions that a list shows */
 const OPEN_SHOWN = 20;
+/** Runs within runs that are looked at */
+const MAX_DEPTH = 32;
 /** How long `approve` waits for a question that is about to be asked */
 const ASKING_MS = 5_000;
 
@@ -121,6 +123,21 @@ export function createSopService(options: SopsOptions): SopService {
       approval: await questionOf(execution),
     });
 
+  const whyOff = (name: string): string | null => {
+    const tool = options.tools().get(name);
+    return tool === undefined ? "there is no such tool" : tool.reason;
+  };
+
+  /** Whether this run is part of an execution: a step, or what a step started. */
+  const isWithin = async (runId: string): Promise<boolean> => {
+    let id: string | null | undefined = runId;
+    for (let depth = 0; id && depth < MAX_DEPTH; depth++) {
+      if (id.startsWith("sop_")) return true;
+      id = (await options.runs()?.get(id))?.parent_id;
+    }
+    return false;
+  };
+
   /** Whether a person must let it begin: nothing found in a workspace runs by itself. */
   const isGated = async (found: FoundSop): Promise<boolean> => {
     if (!found.inWorkspace) return false;
@@ -149,7 +166,7 @@ export function createSopService(options: SopsOptions): SopService {
       const ids = (await store.open()).toReversed().slice(0, OPEN_SHOWN);
       const open = await Promise.all(ids.map((id) => store.find(id)));
       return {
-        sops: sops.map(sopSummary),
+        sops: sops.map((found) => sopSummary(found, whyOff)),
         invalid,
         open: open.flatMap((kept) =>
           kept === undefined ? [] : [{ id: kept.execution.id, sop: kept.execution.sop, status: kept.execution.status }]
@@ -158,8 +175,8 @@ export function createSopService(options: SopsOptions): SopService {
     },
 
     async execute({ sop, inputs, caller, runId, mayGrant, tools, limits }) {
-      if (caller.via === "sop") {
-        throw new ToolError("sop_nested", `Cannot execute "${sop}": a step of a procedure starts no procedures`);
+      if (caller.via === "sop" || await isWithin(runId)) {
+        throw new ToolError("sop_nested", `Cannot execute "${sop}": what a procedure starts does not start procedures`);
       }
       if (options.runs() === undefined) {
         const reason = "no agent is configured, and steps are its runs; set [provider] kind, and leave --no-agent out";

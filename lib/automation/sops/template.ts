@@ -61,6 +61,11 @@ export function checkTemplates(
   });
 }
 
+/** What a text names, in order; of a text that was checked. */
+export function namesIn(text: string): readonly string[] {
+  return split(text).flatMap((piece) => ("text" in piece ? [] : [piece.source.trim()]));
+}
+
 /**
  * A copy of the value with its templates filled in. A text that is one expression alone becomes the value itself, of whatever
  * type; in a longer text values are texts, lists and objects as JSON, nothing as an empty text. What is filled in is not looked

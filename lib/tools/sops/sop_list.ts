@@ -37,7 +37,9 @@ function sopText({ id, name, description, in_workspace, inputs, steps }: SopSumm
       return `  input ${input.name} (${input.type}, ${needed}${choices}) ${input.description}`.trimEnd();
     }),
     ...steps.map((step, index) =>
-      `  ${index + 1}. ${step.title} (${step.tool ?? step.kind})${step.requires_approval ? ", requires approval" : ""}`
+      `  ${index + 1}. ${step.title} (${step.tool ?? step.kind})${step.requires_approval ? ", requires approval" : ""}${
+        step.tool_off === null ? "" : `; cannot run now: ${step.tool_off}`
+      }`
     ),
   ].join("\n");
 }

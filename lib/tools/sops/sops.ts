@@ -50,6 +50,8 @@ export interface SopSummary {
     readonly title: string;
     readonly kind: "tool" | "agent" | "manual";
     readonly tool: string | null;
+    /** Why its tool cannot be called now; null: it can */
+    readonly tool_off: string | null;
     readonly requires_approval: boolean;
   }[];
 }

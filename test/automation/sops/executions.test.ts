@@ -3,6 +3,7 @@ import { describe, test } from "node:test";
 import type { Approval } from "../../../lib/base/records/approval.ts";
 import type { FakeTool } from "../../support/fake_tool_door.ts";
 import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "../../support/sop_bench.ts";
+import { ask } from "../../support/supervised.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const RELEASE = `
@@ -229,10 +230,13 @@ describe("what an execution is given", () => {
     withSops({ "a.toml": '[[steps]]\nid = "a"\nmanual = "Wait"\n' }, async (bench) => {
       const nested = { ...BY_AGENT, caller: { ...BY_AGENT.caller, via: "sop" as const } };
       await assert.rejects(bench.sops.execute({ ...nested, sop: "a", inputs: {} }), { code: "sop_nested" });
+      const child = await bench.runs.start(ask("Go", { kind: "subagent", parentId: "sop_1", durable: true }));
+      const below = { ...BY_AGENT, runId: child.id, sop: "a", inputs: {} };
+      await assert.rejects(bench.sops.execute(below), { code: "sop_nested" });
       for (let i = 0; i < 64; i++) await bench.execute("a");
       await assert.rejects(bench.execute("a"), { code: "overloaded" });
       assert.equal((await bench.sops.list()).open.length, 20);
-    }));
+    }, { script: () => "Done" }));
 });
 
 describe("approval", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { linkSync, mkdirSync, symlinkSync } from "node:fs";
 import { describe, test } from "node:test";
+import fc from "fast-check";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { SOP_LIMITS } from "../../../lib/automation/sops/definition.ts";
 import { loadDefinitions, type LoadedSops } from "../../../lib/automation/sops/load_definitions.ts";
@@ -234,6 +235,13 @@ describe("what is wrong is said with file, line, key and the way out", () => {
         /is not declared; there are none/,
       ],
       [
+        "a value of any words in a command",
+        `[inputs.x]\n${STEP.replace("path =", "command =").replace("notes.txt", "ls {{inputs.x}}")}`,
+        5,
+        "steps.0.input.command",
+        /"{{inputs.x}}" could be more words than meant/,
+      ],
+      [
         "a default of another type",
         `[inputs.n]\ntype = "integer"\ndefault = "x"\n${STEP}`,
         3,
@@ -334,6 +342,29 @@ describe("hostile files", () => {
       assert.match(problems.map(({ message }) => message).join("\n"), reason);
     });
   }
+
+  test("whatever is done to a definition, it is one or is refused with a place", () =>
+    withWorkspace({}, async (workspace) => {
+      const edit = fc.tuple(fc.nat(), fc.nat(20), fc.string({ maxLength: 8 }));
+      const property = fc.asyncProperty(
+        fc.constantFrom(MARKDOWN, STEP),
+        fc.array(edit, { maxLength: 4 }),
+        async (text, edits) => {
+          const changed = edits.reduce<string>((whole, [at, length, put]) => {
+            const from = at % whole.length;
+            return whole.slice(0, from) + put + whole.slice(from + length) || " ";
+          }, text);
+          const name = text === STEP ? "x.toml" : "x.md";
+          workspace.write(`own/${name}`, changed);
+          const { sops, invalid } = await load(workspace);
+          for (const { problems } of invalid) {
+            for (const { message } of problems) assert.match(message, /^Cannot use .*\(own\/x\.(toml|md)(:\d+)?\): /s);
+          }
+          assert.ok(sops.length + invalid.length >= 1);
+        },
+      );
+      await fc.assert(property, { numRuns: 100 });
+    }));
 
   test("texts that make parsers slow are answered in time", async () => {
     const spaces = " ".repeat(50_000);
