@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { CancelError, cancelError, type CancelReason } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
-import { HttpError, ProviderError, ToolError } from "../base/errors.ts";
+import { ToolError } from "../base/errors.ts";
 import { isAtWork, type Run } from "../base/records/run.ts";
 import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
@@ -13,10 +13,13 @@ import {
   type SubAgentView,
 } from "../tools/agents/sub_agents.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
-import type { RunHandle, RunRequest, RunSupervisor } from "./run_request.ts";
+import { createDelegation } from "./delegation.ts";
+import type { RunRequest, RunSupervisor } from "./run_request.ts";
+import { startOnce } from "./start_sub_agent.ts";
 import { grantTools, heldTools, lineageOf } from "./sub_agent_grant.ts";
 import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_record.ts";
 import { createSubAgentRecords, idOfCall, turnWrite } from "./sub_agent_records.ts";
+import { nextTurn, subAgentRequest, toLimits } from "./sub_agent_request.ts";
 
 export interface SubAgentsOptions {
   readonly store: Store;
@@ -33,20 +36,19 @@ const SHOWN_TASK = 200;
 
 /** The sub-agents as runs of kind `subagent`. Which of them are at work is read from the store once, and known from then on. */
 export function createSubAgents({ store, clock, agents, tools, runs }: SubAgentsOptions): SubAgents {
-  const waitedFor = new Set<string>();
-  const records = createSubAgentRecords({
-    store,
-    runOf: async (id) => await runs()?.get(id),
-    isWaitedFor: (id) => waitedFor.has(id),
-  });
-  let working: Promise<Set<string>> | undefined;
-  let starting = 0;
-
   const supervisor = (): RunSupervisor => {
     const found = runs();
     if (found !== undefined) return found;
     throw new ToolError("agent_unavailable", "Cannot use sub-agents: the gateway runs without an agent");
   };
+  const delegation = createDelegation({ store, clock, supervisor });
+  const records = createSubAgentRecords({
+    store,
+    runOf: async (id) => await runs()?.get(id),
+    isWaitedFor: delegation.isWaitedFor,
+  });
+  let working: Promise<Set<string>> | undefined;
+  let starting = 0;
 
   /** The sub-agent that the caller is itself; undefined for every other caller. */
   const selfOf = async (by: SubAgentCaller): Promise<SubAgentRecord | undefined> => {
@@ -135,26 +137,6 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     return record;
   };
 
-  const start = async (request: RunRequest): Promise<RunHandle> => {
-    try {
-      return await supervisor().start(request);
-    } catch (cause) {
-      if (cause instanceof HttpError || cause instanceof ProviderError) {
-        throw new ToolError(cause.code, cause.message, { cause });
-      }
-      throw cause;
-    }
-  };
-
-  /** What another start of the same call claimed before counts as this one's. */
-  const startOnce = async (request: RunRequest): Promise<void> => {
-    try {
-      await start(request);
-    } catch (error) {
-      if (!(error instanceof ToolError) || error.code !== "conflict") throw error;
-    }
-  };
-
   /** The newest run, once it is over or `signal` aborts. */
   const awaitNewest = async (record: SubAgentRecord, signal: AbortSignal): Promise<Run | undefined> => {
     for (;;) {
@@ -170,47 +152,6 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
       stopped = await supervisor().cancel(runId, reason) || stopped;
     }
     return stopped;
-  };
-
-  /** Waits for a delegation whose run goes on by itself. */
-  const awaitDurable = async (record: SubAgentRecord, { signal }: SubAgentCaller): Promise<string> => {
-    try {
-      const run = await supervisor().ended(record.run_id, signal);
-      return answerOf(record, run);
-    } catch (error) {
-      const left = error instanceof CancelError && error.reason !== "shutdown";
-      if (left) await supervisor().cancel(record.run_id, error.reason);
-      throw error;
-    }
-  };
-
-  const delegateAttached = async (
-    plan: Omit<SubAgentRecord, "run_id">,
-    { prompt, by }: { readonly prompt: string; readonly by: SubAgentCaller },
-  ): Promise<string> => {
-    const request = requestOf(plan, { text: prompt, by, durable: false });
-    const handle = await start({ ...request, approver: by.inherited?.approver });
-    const record: SubAgentRecord = { ...plan, run_id: handle.id };
-    const cancel = () => handle.cancel(cancelError(by.signal).reason);
-    by.signal.addEventListener("abort", cancel, { once: true });
-    waitedFor.add(record.id);
-    let status: NonNullable<SubAgentRecord["ended"]>["status"] = "failed";
-    try {
-      await store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
-      if (by.signal.aborted) cancel();
-      const answer = await readAnswer(handle, { record, by });
-      status = "completed";
-      return answer;
-    } catch (error) {
-      if (error instanceof CancelError) status = "cancelled";
-      throw error;
-    } finally {
-      by.signal.removeEventListener("abort", cancel);
-      handle.cancel("cancelled");
-      const body: SubAgentRecord = { ...record, ended: { status, at: new Date(clock.now()).toISOString() } };
-      await store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body }]);
-      waitedFor.delete(record.id);
-    }
   };
 
   const collect = async (
@@ -235,13 +176,12 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
       if (known !== undefined) return await records.view(known);
       return await withPlace(id, async () => {
         const planned = await plan("spawn", order, { id, by });
-        const claim: RunRequest["claim"] = (runId) => ({
-          op: "insert",
-          collection: SUB_AGENTS,
-          key: id,
-          body: { ...planned, run_id: runId },
+        const claim = claimOf(planned);
+        await startOnce(supervisor(), {
+          ...subAgentRequest(planned, { text: order.task, by, durable: true }),
+          conversationId: id,
+          claim,
         });
-        await startOnce({ ...requestOf(planned, { text: order.task, by, durable: true }), conversationId: id, claim });
         return await records.view(await visible(id, by));
       });
     },
@@ -280,14 +220,8 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
       }
       const held = heldTools(tools(), by);
       await withPlace(id, () => {
-        const next = {
-          ...record,
-          parent_id: by.direct ? null : by.runId,
-          tools: record.tools.filter((name) => held.includes(name)),
-          limits: narrower(record.limits, by.inherited?.limits),
-        };
-        const request = requestOf(next, { text, by, durable: true });
-        return startOnce({ ...request, conversationId: id, claim: turnWrite(id, by) });
+        const request = subAgentRequest(nextTurn(record, { held, by }), { text, by, durable: true });
+        return startOnce(supervisor(), { ...request, conversationId: id, claim: turnWrite(id, by) });
       });
       return await records.view(record);
     },
@@ -297,17 +231,12 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     async delegate({ agent, prompt }, by) {
       const id = idOfCall("del_", by);
       const known = await records.find(id);
-      if (known !== undefined) return await awaitDurable(known, by);
+      if (known !== undefined) return await delegation.durable(known, by);
       const planned = await plan("delegate", { task: prompt, agent }, { id, by });
-      if (by.inherited?.durable !== true) return await delegateAttached(planned, { prompt, by });
-      const claim: RunRequest["claim"] = (runId) => ({
-        op: "insert",
-        collection: SUB_AGENTS,
-        key: id,
-        body: { ...planned, run_id: runId },
-      });
-      await startOnce({ ...requestOf(planned, { text: prompt, by, durable: true }), claim });
-      return await awaitDurable(await visible(id, by), by);
+      if (by.inherited?.durable !== true) return await delegation.attached(planned, { prompt, by });
+      const claim = claimOf(planned);
+      await startOnce(supervisor(), { ...subAgentRequest(planned, { text: prompt, by, durable: true }), claim });
+      return await delegation.durable(await visible(id, by), by);
     },
     delegations: (by) => collect(by, () => true),
   };
@@ -318,90 +247,14 @@ function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): bool
   return self === undefined || record.ancestors.includes(self.id);
 }
 
-function requestOf(
-  record: Pick<SubAgentRecord, "id" | "kind" | "agent" | "parent_id" | "depth" | "tools"> & {
-    readonly limits?: SubAgentRecord["limits"];
-  },
-  { text, by, durable }: { readonly text: string; readonly by: SubAgentCaller; readonly durable: boolean },
-): RunRequest {
-  return {
-    kind: "subagent",
-    messages: [{ role: "user", content: text }],
-    parentId: record.parent_id ?? undefined,
-    depth: record.depth,
-    caller: { ...by.caller, via: "subagent" },
-    durable,
-    canApprove: false,
-    agent: record.agent ?? undefined,
-    tools: record.tools,
-    limits: record.limits,
-    instructions: instructionsOf(record),
-    agentTools: "configured",
-    clientTools: [],
-    parameters: {},
-  };
-}
-
-function instructionsOf({ id, kind }: Pick<SubAgentRecord, "id" | "kind">): string {
-  const name = kind === "spawn"
-    ? ` Your id is "${id}": it is your name in agents_ipc, and answers to it reach you.`
-    : "";
-  return "You are a sub-agent: another agent gave you one task. Nobody answers questions, so decide by yourself and say what you " +
-    `assumed. Your last answer is all that the other agent reads: put the whole result into it.${name}`;
-}
-
-/** The text of an attached delegation, read to its end. */
-async function readAnswer(
-  handle: RunHandle,
-  { record, by }: { readonly record: SubAgentRecord; readonly by: SubAgentCaller },
-): Promise<string> {
-  let text = "";
-  try {
-    for await (const events of handle.events()) {
-      for (const event of events) {
-        if (event.type === "text_delta") text += event.delta;
-        if (event.type === "tool_start") by.progress(`${record.agent ?? record.id}: ${event.tool}`);
-        if (event.type !== "error") continue;
-        if (by.signal.aborted) throw cancelError(by.signal);
-        throw failed(record, event.message);
-      }
-    }
-  } catch (error) {
-    if (error instanceof ProviderError) throw failed(record, error.message);
-    throw error;
-  }
-  return text;
-}
-
-function answerOf(record: SubAgentRecord, run: Run | undefined): string {
-  if (run?.status === "completed") return run.result ?? "";
-  if (run?.status === "needs_review") {
-    throw failed(
-      record,
-      `it was interrupted in the middle of a call with an effect; run "${run.id}" waits for a person`,
-    );
-  }
-  throw failed(record, run?.error?.message ?? "its run is gone");
-}
-
-function failed({ agent, id }: SubAgentRecord, reason: string): ToolError {
-  return new ToolError("agent_failed", `Cannot get the answer of the agent "${agent ?? id}": ${reason}`);
-}
-
-type Limits = NonNullable<SubAgentRecord["limits"]>;
-
-function toLimits({ maxIterations, maxToolCalls, tokensPerRun }: Limits): Limits {
-  return { maxIterations, maxToolCalls, tokensPerRun };
-}
-
-function narrower(a: Limits | undefined, b: Limits | undefined): Limits | undefined {
-  if (a === undefined || b === undefined) return a ?? b;
-  const tokens = [a.tokensPerRun, b.tokensPerRun].filter((limit) => limit > 0);
-  return {
-    maxIterations: Math.min(a.maxIterations, b.maxIterations),
-    maxToolCalls: Math.min(a.maxToolCalls, b.maxToolCalls),
-    tokensPerRun: tokens.length === 0 ? 0 : Math.min(...tokens),
-  };
+/** The record, in the transaction that accepts its first run: of two starts of one call, one is made. */
+function claimOf(planned: Omit<SubAgentRecord, "run_id">): NonNullable<RunRequest["claim"]> {
+  return (runId) => ({
+    op: "insert",
+    collection: SUB_AGENTS,
+    key: planned.id,
+    body: { ...planned, run_id: runId },
+  });
 }
 
 function checkText(field: string, text: string): void {
