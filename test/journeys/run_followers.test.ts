@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { get, type IncomingMessage } from "node:http";
+import { test } from "node:test";
+import { eventFollowersOf } from "../../handlers/event_followers.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { openChat } from "../support/chat_client.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { readSse } from "../support/sse.ts";
+
+const OPEN = { gateway: { rate_limit_max: 0 } };
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await systemClock.sleep(5);
+}
+
+/** Opens a run's events and reads nothing of them. */
+async function openUnread(gateway: RunningGateway, id: string): Promise<IncomingMessage> {
+  const request = get(`${gateway.url}/v1/runs/${id}/events`, {
+    headers: { authorization: `Bearer ${gateway.token}` },
+    agent: false,
+  });
+  const [reply] = await once(request, "response") as [IncomingMessage];
+  reply.pause();
+  return reply;
+}
+
+const textIn = (text: string) =>
+  readSse(text).data.map((data) => JSON.parse(data) as AgentEvent)
+    .map((event) => (event.type === "text_delta" ? event.delta : "")).join("");
+
+test("a hundred followers of one run, over HTTP and WebSocket, each get its whole text, and leave nothing behind", async () => {
+  const text = Array.from({ length: 200 }, (_, index) => `${index} `);
+  await withRunningGateway({ config: OPEN, script: [{ text, chunkDelayMs: 1 }] }, async (gateway) => {
+    const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
+    const overHttp = Array.from(
+      { length: 80 },
+      async () => textIn(await (await gateway.call(`/v1/runs/${id}/events`)).text()),
+    );
+    const overSocket = Array.from({ length: 20 }, async () => {
+      const headers = { authorization: `Bearer ${gateway.token}` };
+      const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, { headers });
+      client.send({ type: "resume", run_id: id, after: 0 });
+      const frames = await client.readReply();
+      client.socket.close();
+      await client.closed;
+      return frames.map(({ delta }) => delta ?? "").join("");
+    });
+    const texts = await Promise.all([...overHttp, ...overSocket]);
+    assert.deepEqual(new Set(texts), new Set([text.join("")]));
+    const followers = eventFollowersOf(gateway.services);
+    await until(() => followers.count() === 0);
+  });
+});
+
+test("followers that do not read hold nobody up, cost their place alone, and find all there is when they do", async () => {
+  const piece = "x".repeat(8000);
+  const text = Array.from({ length: 500 }, () => piece);
+  await withRunningGateway({ config: OPEN, script: [{ text }] }, async (gateway) => {
+    const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
+    const unread = await Promise.all(Array.from({ length: 20 }, () => openUnread(gateway, id)));
+    const limit = systemClock.timeoutSignal(20_000);
+    assert.equal((await gateway.services.agent?.runs.ended(id, limit.signal))?.status, "completed");
+    limit.clear();
+    for (const reply of unread) {
+      let all = "";
+      reply.setEncoding("utf8").on("data", (part) => (all += part));
+      reply.resume();
+      await once(reply, "end");
+      assert.equal(textIn(all).length, text.length * piece.length);
+    }
+  });
+});
+
+test("the end of a token and the start of a shutdown end the followers' streams, and the run goes on", async () => {
+  await withRunningGateway({ config: OPEN, script: [{ text: ["one "], hang: "after" }] }, async (gateway) => {
+    const { token, id: tokenId } = await jsonOf(gateway.call("/v1/tokens", { body: { scopes: ["runs"] } }));
+    const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
+    const open = async (bearer: string) => {
+      const reply = await fetch(`${gateway.url}/v1/runs/${id}/events`, {
+        headers: { authorization: `Bearer ${bearer}` },
+      });
+      return reply.text();
+    };
+    const followers = eventFollowersOf(gateway.services);
+    const [own, others] = [open(gateway.token), open(token)];
+    await until(() => followers.count() === 2);
+    await gateway.call(`/v1/tokens/${tokenId}`, { method: "DELETE" });
+    assert.match(await others, /come back with Last-Event-ID/);
+    assert.equal(followers.count(), 1);
+    assert.equal(gateway.provider.active, 1);
+    const drained = gateway.drain(0);
+    assert.match(await own, /come back with Last-Event-ID/);
+    await drained;
+  });
+});
