@@ -222,6 +222,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       log,
       approvals,
       files,
+      isLive: tokens.isLive,
       runs: () => supervisor,
       tools: () => tools,
       workspaceRoot,

@@ -28,6 +28,8 @@ export interface SopBenchOptions {
   /** Another one for each start, as ids of a real gateway are new */
   readonly seed?: number;
   readonly log?: Logger;
+  /** Default: every token counts */
+  readonly isLive?: (tokenId: string | null) => boolean;
 }
 
 /** Procedures over a supervisor, a scripted model, fake tools and a clock that stands still. */
@@ -73,6 +75,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     log,
     approvals,
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
+    isLive: options.isLive ?? (() => true),
     runs: () => runs,
     tools: () => door,
     workspaceRoot: workspace.root,

@@ -148,6 +148,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
           audit: audit.append,
         }),
         files,
+        isLive: () => true,
         runs: () => undefined,
         tools: () => door,
         workspaceRoot: options.root,

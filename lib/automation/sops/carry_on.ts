@@ -25,6 +25,8 @@ export interface CarryOnOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly workspaceRoot: string;
+  /** Whether a token still counts: no step begins for one that was revoked */
+  readonly isLive: (tokenId: string | null) => boolean;
   /** Milliseconds a question, or a step by hand, waits; read at each */
   readonly approvalTimeoutMs: () => number;
 }
@@ -42,6 +44,8 @@ interface StepTurn extends Turn {
   readonly state: StepState;
 }
 
+/** The command line's, which is another one at each start and is never revoked */
+const CONTROL_TOKEN = "control";
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long to wait before the state of a run that waits for a review is looked at again */
 const REVIEW_MS = 2_000;
@@ -114,6 +118,8 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
 
   const begin = async (turn: StepTurn): Promise<void> => {
     const { found: { execution }, plan, step, state, signal } = turn;
+    const { token_id: tokenId } = plan.requested_by;
+    if (tokenId !== CONTROL_TOKEN && !options.isLive(tokenId)) return await fail(turn, REVOKED);
     const results = await store.results(execution);
     const work = fillStep(step, { execution, plan, results, random: options.random });
     const call = work.kind === "tool" && step.requires_approval
@@ -291,4 +297,5 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
   };
 }
 
+const REVOKED: Failure = { code: "token_revoked", message: "The token that started the procedure was revoked" };
 const TOO_MANY: Failure = { code: "overloaded", message: "As many questions wait for a person as may" };

@@ -38,6 +38,8 @@ export interface SopsOptions {
   readonly log: Logger;
   readonly approvals: Approvals;
   readonly files: Files;
+  /** Whether a token still counts */
+  readonly isLive: (tokenId: string | null) => boolean;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolDoor, "get" | "shown" | "bind" | "enabled">;

@@ -164,6 +164,18 @@ describe("an execution", () => {
       assert.deepEqual(calls.at(-1)?.input, { was: "failed", why: "No room" });
     }));
 
+  test("begins no step for a token that was revoked", async () => {
+    let revoked = "";
+    await withSops({ "release.toml": RELEASE }, async (bench, calls) => {
+      const id = await bench.execute("release", { version: "1.2" });
+      await bench.until(id, ({ approval }) => approval !== null);
+      revoked = BY_AGENT.caller.tokenId ?? "";
+      await bench.sops.approve(id, BY_PERSON);
+      assert.equal((await bench.until(id, "failed")).error?.code, "token_revoked");
+      assert.equal(pushed(calls), 0);
+    }, { isLive: (tokenId) => tokenId !== revoked });
+  });
+
   test("fails where an earlier step gave no such value", () =>
     withSops(
       { "a.toml": `${LOOK}[[steps]]\nid = "b"\ntool = "push"\ninput = { a = "{{steps.look.data.x}}" }\n` },
