@@ -38,7 +38,7 @@ test("a schedule is run now in the running gateway, and its run is in the histor
     assert.equal(nowhere.code, 1);
     assert.match(nowhere.stderr, /no gateway is running.*postern gateway/);
     await machine.withGateway([], async () => {
-      const call = { id: "list", schedule: "hourly", tool: "glob_search", input: "*.md" };
+      const call = { id: "list", schedule: "hourly", tool: "glob_search", input: { pattern: "*.md" } };
       await run("tools", "call", "cron_add", "--input", JSON.stringify(call));
       const fired = await run("cron", "run", "list");
       assert.match(fired.stdout, /^run_\w+: started\n$/);

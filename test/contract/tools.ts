@@ -162,7 +162,7 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     access: "state",
     enabled: "when configured",
     fields: ["id?", "at?", "in?", "prompt?", "tool?", "input?"],
-    sample: { id: "call", in: "10 minutes", tool: "read_file", input: "notes.txt" },
+    sample: { id: "call", in: "10 minutes", tool: "read_file", input: { path: "notes.txt" } },
   },
   git_operations: {
     access: "network",

@@ -3,7 +3,7 @@ import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
-import type { Store } from "../../storage/store.ts";
+import type { Store, Write } from "../../storage/store.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
 import type { Cron } from "./cron.ts";
@@ -12,7 +12,7 @@ import { firingTimes, isTimezone, toTiming } from "./firing_times.ts";
 import { createKeyedTurns } from "./keyed_turns.ts";
 import { parseSchedule as parseText } from "./parse_schedule.ts";
 import { createScheduleReader, type FoundSchedule, isScheduleId } from "./read_schedules.ts";
-import { DONE_SCHEDULES, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
+import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
 import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 import { checkWork } from "./scheduled_work.ts";
 import { createScheduler } from "./scheduler.ts";
@@ -222,23 +222,25 @@ export function createCronService(options: CronOptions): Cron {
         const found = await find(id);
         if (found === undefined) throw await toHttp(unknown(id, "run"));
         if (!options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
+        const { record, version } = found;
         const now = clock.now();
-        const fired = await startRun(
-          found.record,
-          { time: now, at: now, trigger: "manual", by, isLast: false },
-          firing,
-        );
-        if (fired === undefined) {
+        const writes = (made: FiringRecord): readonly Write[] => {
+          const body = { ...record, last: made, last_run_id: made.run_id, seen_at: now };
+          return [{ op: "putIf", collection: SCHEDULES, key: id, version, body }];
+        };
+        const occasion = { time: now, at: now, trigger: "manual", by, isLast: false, writes } as const;
+        const started = await startRun(record, occasion, firing);
+        if (started === undefined) {
           throw new HttpError("overloaded", `Cannot run "${id}": the gateway has no room for its run now; try again`, {
             status: 503,
             type: "api_error",
             headers: { "retry-after": "5" },
           });
         }
-        if (fired.status !== "started") throw refused(id, lowered(fired.reason ?? "it could not be started"));
-        await write(found, { last: fired, last_run_id: fired.run_id });
+        const { status, reason } = started.firing;
+        if (status !== "started") throw refused(id, lowered(reason ?? "it could not be started"));
         await forgetOldFirings(store, id);
-        return await toFiring(fired, view);
+        return await toFiring(started.firing, view);
       }),
 
     async start() {
@@ -256,10 +258,11 @@ export function createCronService(options: CronOptions): Cron {
   };
 }
 
-function toMaker({ caller, tools }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools"> {
+function toMaker({ caller, tools, limits }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools" | "limits"> {
   return {
     caller: { token_id: caller.tokenId, scopes: [...caller.scopes] },
     tools: tools === undefined ? null : [...tools],
+    limits: limits === undefined ? null : { ...limits },
   };
 }
 

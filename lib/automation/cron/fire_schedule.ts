@@ -29,7 +29,8 @@ const PAGE = 20;
 /**
  * Fires a schedule that is due: one run for its last time up to now; earlier ones, of a downtime, are recorded as missed.
  *
- * What a crash left between the acceptance of a run and its note in the schedule is found by the firing, and noted now.
+ * The run, the firing and the schedule's next time are written in one transaction. A time that fired before, as before the clock was
+ * turned back, does not fire again.
  * @param isLast a firing that cannot be started now fails, instead of being tried again
  */
 export async function fireSchedule(
@@ -44,30 +45,36 @@ export async function fireSchedule(
   const due = record.next_at;
   if (due === null || due > now) return { kind: "settled", nextAt: due ?? undefined };
   const times = firingTimes(record.timing, record.timezone);
-  const occasion = { time: Math.max(due, times.latest(now) ?? due), at: now, trigger: "schedule", isLast } as const;
-  const firing = await firedBefore(store, { id, due, now }) ?? await startRun(record, occasion, options);
-  if (firing === undefined) return { kind: "later" };
-  const nextAt = times.next(firing.time);
-  const missed = missedBefore(firing, { due, now, times });
-  const next: ScheduleRecord = {
-    ...record,
-    state: nextAt === undefined ? "done" : record.state,
-    next_at: nextAt ?? null,
-    seen_at: now,
-    last: firing,
-    last_run_id: firing.run_id ?? record.last_run_id,
+  const before = await firedBefore(store, { id, due, now });
+  const time = before?.time ?? Math.max(due, times.latest(now) ?? due);
+  const nextAt = times.next(time);
+  const missed = (firing: FiringRecord) => missedBefore(firing, { due, now, times });
+  /** The schedule as it stands after the firing, and what it missed before */
+  const writes = (firing: FiringRecord): readonly Write[] => {
+    const body: ScheduleRecord = {
+      ...record,
+      state: nextAt === undefined ? "done" : record.state,
+      next_at: nextAt ?? null,
+      seen_at: now,
+      last: firing,
+      last_run_id: firing.run_id ?? record.last_run_id,
+    };
+    return [
+      { op: "putIf", collection: SCHEDULES, key: id, version: stored.version, body },
+      ...[missed(firing)].filter((missed) => missed !== undefined).map(noted),
+      ...(nextAt === undefined ? moveAway(body) : []),
+    ];
   };
-  const written = await store.batch([
-    ...(firing.status === "started" ? [] : [noted(firing)]),
-    ...(missed === undefined ? [] : [noted(missed)]),
-    { op: "putIf", collection: SCHEDULES, key: id, version: stored.version, body: next },
-    ...(nextAt === undefined ? moveAway(next) : []),
-  ]);
-  // Another writer changed it: what was started is found by its firing
-  if (!written) return { kind: "later" };
+  const started = before === undefined
+    ? await startRun(record, { time, at: now, trigger: "schedule", isLast, writes }, options)
+    : { firing: before, recorded: false };
+  if (started === undefined) return { kind: "later" };
+  const { firing, recorded } = started;
+  // Where another writer changed the schedule meanwhile, it is looked at again
+  if (!recorded && !await store.batch([noted(firing), ...writes(firing)])) return { kind: "later" };
   const { status, run_id, reason } = firing;
   const due_at = new Date(firing.time).toISOString();
-  log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed?.missed_count });
+  log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed(firing)?.missed_count });
   await forgetOldFirings(store, id);
   if (nextAt === undefined) await forgetOldDone(store);
   return { kind: "settled", nextAt };

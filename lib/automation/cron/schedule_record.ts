@@ -44,10 +44,14 @@ const scheduleSchema = v.object({
   timing: timingSchema,
   timezone: v.string(),
   prompt: v.nullable(v.string()),
-  call: v.nullable(v.object({ tool: v.string(), input: v.string() })),
+  call: v.nullable(v.object({ tool: v.string(), input: v.record(v.string(), v.unknown()) })),
   caller: v.object({ token_id: v.nullable(v.string()), scopes: v.array(v.picklist(SCOPES)) }),
   /** Patterns of the tools its maker had; null: all that are configured */
   tools: v.nullable(v.array(v.string())),
+  /** Bounds its maker had; null: as configured */
+  limits: v.nullable(
+    v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() }),
+  ),
   /** null unless active */
   next_at: v.nullable(v.number()),
   created_at: v.number(),

@@ -22,7 +22,8 @@ export async function toSchedule(record: ScheduleRecord, options: ViewOptions): 
     timezone,
     prompt: prompt === null ? null : shown(prompt),
     tool: call === null ? null : call.tool,
-    input: call === null ? null : shown(call.input),
+    // Masking keeps the shape
+    input: call === null ? null : options.shown(call.input) as Schedule["input"],
     next_at: next_at === null ? null : iso(next_at),
     created_at: iso(created_at),
     updated_at: iso(updated_at),

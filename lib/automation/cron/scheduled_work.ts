@@ -1,7 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
-import type { ScheduledWork } from "../../tools/schedule/schedules.ts";
+import { SCHEDULE_LIMITS, type ScheduledWork } from "../../tools/schedule/schedules.ts";
 import type { ScheduleRecord } from "./schedule_record.ts";
 
 /**
@@ -24,8 +24,12 @@ export function checkWork(
     if (prompt === undefined || prompt.trim() === "") throw invalid('"prompt" must not be blank');
     return { prompt, call: null };
   }
-  const call = { tool, input: input ?? "{}" };
-  const judged = tools.explain(tool, call.input);
+  const call = { tool, input: { ...input } };
+  const text = JSON.stringify(call.input);
+  if (text.length > SCHEDULE_LIMITS.inputCharacters) {
+    throw invalid(`"input" must have at most ${SCHEDULE_LIMITS.inputCharacters} characters as JSON`);
+  }
+  const judged = tools.explain(tool, text);
   const name = JSON.stringify(tool.slice(0, 64));
   if (judged === undefined) throw invalid(`there is no tool ${name}`);
   if (allowed !== undefined && !matchesPatterns(tool, allowed)) throw invalid(`the caller itself has no tool ${name}`);

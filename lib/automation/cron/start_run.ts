@@ -3,7 +3,7 @@ import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
-import type { Store } from "../../storage/store.ts";
+import type { Store, Write } from "../../storage/store.ts";
 import { firingKey, type FiringRecord, FIRINGS, parseFiring, type ScheduleRecord } from "./schedule_record.ts";
 
 export interface StartRunOptions {
@@ -23,57 +23,67 @@ export interface Occasion {
   readonly by?: Caller | undefined;
   /** The firing fails, where it could be tried again otherwise */
   readonly isLast: boolean;
+  /** What is written in one transaction with it */
+  readonly writes: (firing: FiringRecord) => readonly Write[];
 }
 
 /** The control file's token is the person at this machine; it has another one at each start, and none where nothing listens. */
 const CONTROL_TOKEN = "control";
 
+/** What became of a firing, and whether that is on disk. */
+export interface Started {
+  readonly firing: FiringRecord;
+  readonly recorded: boolean;
+}
+
 /**
- * Starts the run of one firing, at most once for its time: the firing is recorded in the transaction that accepts the run.
+ * Starts the run of one firing, at most once for its time: the firing, and what else it writes, are recorded in the one transaction that
+ * accepts the run.
  *
  * It is skipped while the run before is queued, at work or waits for a person; one that needs review does not hold it up.
- * @returns the firing; only one that `started` is recorded yet. undefined: it can be tried again later
+ * @param occasion.writes what is written with the firing
+ * @returns undefined: it can be tried again later
  */
 export async function startRun(
   record: ScheduleRecord,
   occasion: Occasion,
   { store, runs, log, isLive }: StartRunOptions,
-): Promise<FiringRecord | undefined> {
+): Promise<Started | undefined> {
   const supervisor = runs();
   const { caller, id } = record;
   const firing = (more: Partial<FiringRecord>): FiringRecord => ({ ...blank(id, occasion), ...more });
-  if (supervisor === undefined) {
-    return firing({ status: "failed", reason: "There is no agent: [provider] kind is none" });
-  }
+  const without = (status: FiringRecord["status"], reason: string) => ({
+    firing: firing({ status, reason }),
+    recorded: false,
+  });
+  if (supervisor === undefined) return without("failed", "There is no agent: [provider] kind is none");
   if (caller.token_id !== CONTROL_TOKEN && !isLive(caller.token_id)) {
     const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
-    return firing({ status: "failed", reason });
+    return without("failed", reason);
   }
   const before = record.last_run_id === null ? undefined : await supervisor.get(record.last_run_id);
   if (before !== undefined && isAtWork(before)) {
-    return firing({
-      status: "skipped",
-      reason: `The run of the firing before is still at work: ${before.id} (${before.status})`,
-    });
+    return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
   }
-  const claim = (runId: string) => {
-    const body = firing({ status: "started", run_id: runId });
-    return { op: "insert", collection: FIRINGS, key: firingKey(body), body } as const;
+  const started = (runId: string) => firing({ status: "started", run_id: runId });
+  const claim = (runId: string): readonly Write[] => {
+    const body = started(runId);
+    return [{ op: "insert", collection: FIRINGS, key: firingKey(body), body }, ...occasion.writes(body)];
   };
   try {
     const run = await supervisor.start({ ...toRequest(record, occasion), claim });
-    return firing({ status: "started", run_id: run.id });
+    return { firing: started(run.id), recorded: true };
   } catch (error) {
-    // The claim tells whether it was accepted, by an earlier try or by this one before it was told so
+    // Of this very time there was one, as before the clock was turned back, or this one before it was told so
     const stored = await store.get(FIRINGS, firingKey(firing({})));
-    if (stored !== undefined) return parseFiring(stored.body);
+    if (stored !== undefined) return { firing: parseFiring(stored.body), recorded: false };
     if (isShutdown(error)) return undefined;
     if (canWait(error) && !occasion.isLast) {
       log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
       return undefined;
     }
     log.error("A schedule could not fire", { schedule_id: id, error });
-    return firing({ status: "failed", reason: reasonOf(error) });
+    return without("failed", reasonOf(error));
   }
 }
 
@@ -92,7 +102,10 @@ function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecor
   };
 }
 
-function toRequest({ id, schedule, prompt, call, caller, tools }: ScheduleRecord, occasion: Occasion): RunRequest {
+function toRequest(
+  { id, schedule, prompt, call, caller, tools, limits }: ScheduleRecord,
+  occasion: Occasion,
+): RunRequest {
   const { by, time } = occasion;
   const when = new Date(time).toISOString();
   return {
@@ -108,7 +121,10 @@ function toRequest({ id, schedule, prompt, call, caller, tools }: ScheduleRecord
     clientTools: [],
     parameters: {},
     ...(tools === null ? {} : { tools }),
-    ...(call === null ? { instructions: toldBy(id, schedule, when) } : { call }),
+    ...(limits === null ? {} : { limits }),
+    ...(call === null
+      ? { instructions: toldBy(id, schedule, when) }
+      : { call: { tool: call.tool, input: JSON.stringify(call.input) } }),
   };
 }
 
@@ -132,7 +148,8 @@ function isShutdown(error: unknown): boolean {
 
 /** Whether the same may work in a moment: the queue is full, or the store could not be written. */
 function canWait(error: unknown): boolean {
-  if (error instanceof HttpError) return error.code === "overloaded";
+  // A conflict: the schedule was changed in this very moment
+  if (error instanceof HttpError) return error.code === "overloaded" || error.code === "conflict";
   return !(error instanceof ProviderError);
 }
 

@@ -52,9 +52,9 @@ export const scheduleSchema = v.object({
   timezone: v.string(),
   /** What the agent is told when it fires; null where a tool is called */
   prompt: v.nullable(v.string()),
-  /** The tool that is called, with its input as text; known secrets in it are masked */
+  /** The tool that is called, and its input; known secrets in it are masked */
   tool: v.nullable(v.string()),
-  input: v.nullable(v.string()),
+  input: v.nullable(v.record(v.string(), v.unknown())),
   /** null while it does not fire */
   next_at: v.nullable(time),
   created_at: time,

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField, scheduleField, timezoneField, workFields } from "./schedule_fields.ts";
+import { scheduleMaker } from "./schedule_maker.ts";
 import { scheduleResult } from "./schedule_output.ts";
 
 /** `cron_add`: a task that repeats (DESIGN.md section 8, "Memory, plans, schedule"). */
@@ -10,6 +11,7 @@ export const cronAdd = defineTool({
     "Adds a schedule: again and again it tells the agent a prompt, or calls a tool, in a run of its own. What it may do is " +
     "decided by the policy each time it fires; a call that needs approval waits for a person",
   access: "state",
+  repeatable: true,
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({
@@ -18,7 +20,8 @@ export const cronAdd = defineTool({
     ...workFields,
     timezone: v.optional(timezoneField),
   }),
-  async run(input, { services, caller, allowed }) {
-    return scheduleResult("Added", await services.schedules.add(input, { caller, tools: allowed }));
+  async run(input, context) {
+    const { schedules } = context.services;
+    return scheduleResult("Added", await schedules.add(input, scheduleMaker(context)));
   },
 });

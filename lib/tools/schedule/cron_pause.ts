@@ -8,6 +8,7 @@ export const cronPause = defineTool({
   name: "cron_pause",
   description: "Pauses a schedule until cron_resume; what it would have fired meanwhile is not made up for",
   access: "state",
+  repeatable: true,
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),

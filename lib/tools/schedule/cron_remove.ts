@@ -7,6 +7,7 @@ export const cronRemove = defineTool({
   name: "cron_remove",
   description: "Removes a schedule with its history; a run it started goes on",
   access: "state",
+  repeatable: true,
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),

@@ -8,6 +8,7 @@ export const cronResume = defineTool({
   name: "cron_resume",
   description: "Resumes a paused schedule from its next time on",
   access: "state",
+  repeatable: true,
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),

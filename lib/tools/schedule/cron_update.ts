@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField, scheduleField, timezoneField, workFields } from "./schedule_fields.ts";
+import { scheduleMaker } from "./schedule_maker.ts";
 import { scheduleResult } from "./schedule_output.ts";
 
 /** `cron_update`: changes when a schedule fires, or what it does. */
@@ -9,6 +10,7 @@ export const cronUpdate = defineTool({
   description:
     "Changes a schedule: only the fields that are given; a prompt takes the place of a tool, and a tool that of a prompt",
   access: "state",
+  repeatable: true,
   ...CRON_ENABLED,
   needs: ["schedules"],
   input: v.strictObject({
@@ -17,7 +19,8 @@ export const cronUpdate = defineTool({
     ...workFields,
     timezone: v.optional(timezoneField),
   }),
-  async run({ id, ...changes }, { services, caller, allowed }) {
-    return scheduleResult("Updated", await services.schedules.update(id, changes, { caller, tools: allowed }));
+  async run({ id, ...changes }, context) {
+    const { schedules } = context.services;
+    return scheduleResult("Updated", await schedules.update(id, changes, scheduleMaker(context)));
   },
 });

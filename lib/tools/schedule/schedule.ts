@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField, workFields } from "./schedule_fields.ts";
+import { scheduleMaker } from "./schedule_maker.ts";
 import { scheduleResult } from "./schedule_output.ts";
 
 const when = (description: string) =>
@@ -26,11 +27,9 @@ export const schedule = defineTool({
     const which = at === undefined ? "one is missing" : "both are given";
     throw new ToolError("invalid_input", `Cannot call "schedule": there must be either "at" or "in", and ${which}`);
   },
-  async run({ at, in: after, ...task }, { services, caller, allowed }) {
+  async run({ at, in: after, ...task }, context) {
+    const { schedules } = context.services;
     const time = at === undefined ? `in ${after}` : `at ${at}`;
-    return scheduleResult(
-      "Scheduled",
-      await services.schedules.add({ ...task, schedule: time }, { caller, tools: allowed }),
-    );
+    return scheduleResult("Scheduled", await schedules.add({ ...task, schedule: time }, scheduleMaker(context)));
   },
 });

@@ -45,13 +45,7 @@ export const workFields = {
       v.description("In place of a prompt: name of the one tool to call"),
     ),
   ),
-  input: v.optional(
-    v.pipe(
-      v.string(),
-      v.maxLength(SCHEDULE_LIMITS.inputCharacters),
-      v.description("The tool's input: a JSON object as text, or the tool's plain-text form. Default {}"),
-    ),
-  ),
+  input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input, by its schema. Default {}"))),
 } as const;
 
 /** What all schedule tools are turned on by. */

@@ -1,10 +1,12 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { Schedule } from "../../base/records/schedule.ts";
+import type { Inherited } from "../runtime/tool.ts";
 
 /** Bounds of schedules. */
 export const SCHEDULE_LIMITS = {
   textCharacters: 200,
   promptCharacters: 32_768,
+  /** Of its JSON */
   inputCharacters: 65_536,
   /** Firings kept of one schedule: over this the oldest make room */
   history: 100,
@@ -16,8 +18,8 @@ export const SCHEDULE_LIMITS = {
 export interface ScheduledWork {
   readonly prompt?: string | undefined;
   readonly tool?: string | undefined;
-  /** The tool's input as text. Default `{}` */
-  readonly input?: string | undefined;
+  /** The tool's input. Default `{}` */
+  readonly input?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** What makes a schedule. */
@@ -41,6 +43,8 @@ export interface ScheduleMaker {
   readonly caller: Caller;
   /** Patterns of the tools it has; undefined: all that are configured */
   readonly tools: readonly string[] | undefined;
+  /** Bounds of its own run; undefined: it is in none */
+  readonly limits?: Inherited["limits"] | undefined;
 }
 
 /**

@@ -53,7 +53,7 @@ for (const when of ["before", "after"] as const) {
         let changes = 0;
         const onChange = () => void changes++;
         const setUp = live(store, { now: Date.UTC(2026, 0, 1), seed: 1, onChange });
-        await setUp.cron.add({ id: "a", schedule, tool: "change", input: "{}" }, MAKER);
+        await setUp.cron.add({ id: "a", schedule, tool: "change", input: {} }, MAKER);
 
         const dying = createCrashingStore(store, { crashAt, when });
         const first = live(dying, { now: Date.UTC(2026, 0, 1), seed: 2, onChange });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HttpError, ToolError } from "../../../lib/base/errors.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { NewSchedule } from "../../../lib/tools/schedule/schedules.ts";
 import { createCronFixture, MAKER } from "../../support/cron_fixture.ts";
 import { answer } from "../../support/scripted_runs.ts";
 
@@ -64,9 +65,9 @@ test("a schedule fires at its time, as a durable run of its maker, via cron, out
 test("a schedule of a tool makes one call of it", async () => {
   const { cron, clock, runs } = createCronFixture();
   await cron.start();
-  await cron.add({ id: "list", schedule: "hourly", tool: "glob_search", input: "*.md" }, MAKER);
+  await cron.add({ id: "list", schedule: "hourly", tool: "glob_search", input: { pattern: "*.md" } }, MAKER);
   await clock.advance(HOUR);
-  assert.deepEqual(runs.started[0]?.request.call, { tool: "glob_search", input: "*.md" });
+  assert.deepEqual(runs.started[0]?.request.call, { tool: "glob_search", input: '{"pattern":"*.md"}' });
   await cron.stop();
 });
 
@@ -223,12 +224,17 @@ test("a schedule whose maker's token was revoked fires no more, until somebody m
 test("no schedule gives its maker more than it has: tools, scopes, and work that others made", async () => {
   const { cron, clock, runs } = createCronFixture({ script: () => answer("done") });
   await cron.start();
-  const narrow = { caller: { via: "subagent", tokenId: "tok_1", scopes: ["chat"] }, tools: ["read_file"] } as const;
+  const limits = { maxIterations: 3, maxToolCalls: 2, tokensPerRun: 1000 };
+  const narrow = {
+    caller: { via: "subagent", tokenId: "tok_1", scopes: ["chat"] },
+    tools: ["read_file"],
+    limits,
+  } as const;
   await assert.rejects(
-    cron.add({ id: "a", schedule: "hourly", tool: "shell", input: "ls" }, narrow),
+    cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, narrow),
     isError("invalid_input", /the caller itself has no tool "shell"/),
   );
-  await cron.add({ id: "a", schedule: "hourly", tool: "shell", input: "ls" }, MAKER);
+  await cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, MAKER);
   await assert.rejects(
     cron.update("a", { schedule: "every minute" }, narrow),
     isError("invalid_input", /the caller itself has no tool "shell"/),
@@ -241,6 +247,7 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
     { via: "cron", tokenId: "tok_2", scopes: ["chat"] },
     ["read_file"],
   ]);
+  assert.deepEqual([regular?.limits, manual?.limits], [limits, limits]);
   assert.deepEqual([regular?.caller, regular?.tools], [
     { via: "cron", tokenId: "tok_1", scopes: ["chat"] },
     ["read_file"],
@@ -332,10 +339,10 @@ test("changes keep what they do not name, and an id is used once", async () => {
     "every day at 9:00",
     "2026-01-01T00:01:00.000Z",
   ]);
-  const called = await cron.update("a", { tool: "read_file", input: "a.txt" }, MAKER);
-  assert.deepEqual([called.prompt, called.tool, called.input], [null, "read_file", "a.txt"]);
-  assert.equal((await cron.update("a", { input: "b.txt" }, MAKER)).input, "b.txt");
-  assert.equal((await cron.update("a", { schedule: "hourly" }, MAKER)).input, "b.txt");
+  const called = await cron.update("a", { tool: "read_file", input: { path: "a.txt" } }, MAKER);
+  assert.deepEqual([called.prompt, called.tool, called.input], [null, "read_file", { path: "a.txt" }]);
+  assert.deepEqual((await cron.update("a", { input: { path: "b.txt" } }, MAKER)).input, { path: "b.txt" });
+  assert.deepEqual((await cron.update("a", { schedule: "hourly" }, MAKER)).input, { path: "b.txt" });
   await assert.rejects(cron.update("a", {}, MAKER), isError("invalid_input", /what is to change/));
   await cron.remove("a");
   for (
@@ -347,14 +354,15 @@ test("changes keep what they do not name, and an id is used once", async () => {
 
 test("bad work, zones, ids and too many schedules are refused, saying what helps", async () => {
   const { cron } = createCronFixture({ settings: { maxTasks: 1 } });
-  const add = (more: Record<string, string>) => cron.add({ schedule: "hourly", ...more }, MAKER);
-  const rows: readonly (readonly [more: Record<string, string>, code: string, about: RegExp])[] = [
+  const add = (more: Partial<NewSchedule>) => cron.add({ schedule: "hourly", ...more }, MAKER);
+  const rows: readonly (readonly [more: Partial<NewSchedule>, code: string, about: RegExp])[] = [
     [{}, "invalid_input", /either "prompt" or "tool", and there is neither/],
     [{ prompt: "x", tool: "shell" }, "invalid_input", /there are both/],
     [{ prompt: " " }, "invalid_input", /must not be blank/],
-    [{ prompt: "x", input: "{}" }, "invalid_input", /"input" goes with "tool"/],
+    [{ prompt: "x", input: {} }, "invalid_input", /"input" goes with "tool"/],
     [{ tool: "explode" }, "invalid_input", /no tool "explode"/],
-    [{ tool: "read_file", input: '{"colour":1}' }, "invalid_input", /"colour" is not one of its fields/],
+    [{ tool: "read_file", input: { colour: 1 } }, "invalid_input", /"colour" is not one of its fields/],
+    [{ tool: "read_file", input: { path: "x".repeat(70_000) } }, "invalid_input", /at most 65536 characters/],
     [{ ...PROMPT, timezone: "Moon/Base" }, "invalid_input", /IANA name/],
     [{ ...PROMPT, id: "a/b" }, "invalid_input", /1-64 letters/],
     [{ ...PROMPT, id: "__proto__" }, "invalid_input", /1-64 letters/],

@@ -53,7 +53,7 @@ test("in a gateway a schedule fires under the policy: its question waits for a p
         assert.fail(`it is not ${status}`);
       };
       await call("cron_add", { id: "ask", schedule: "hourly", prompt: "Is the gate shut?" });
-      const input = JSON.stringify({ path: "gate.txt", content: "shut" });
+      const input = { path: "gate.txt", content: "shut" };
       await call("schedule", { id: "write", in: "1h", tool: "write_file", input });
       await clock.advance(HOUR);
       await until("completed", "ask");
@@ -61,7 +61,7 @@ test("in a gateway a schedule fires under the policy: its question waits for a p
       assert.equal((await services.agent?.runs.get(asked?.run_id ?? ""))?.result, "The gate is shut");
       await until("waiting_for_approval", "write");
       const { approvals } = await services.approvals.list({ status: "pending", limit: 10 });
-      assert.deepEqual(approvals.map(({ tool, input }) => [tool, input]), [["write_file", JSON.parse(input)]]);
+      assert.deepEqual(approvals.map((asked) => [asked.tool, asked.input]), [["write_file", input]]);
       await services.approvals.answer(approvals[0]?.id ?? "", {
         decision: "approve",
         by: { via: "cli", tokenId: null },

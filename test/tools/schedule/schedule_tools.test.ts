@@ -50,7 +50,7 @@ test("a one-time task is scheduled at a time of the configured zone, of its own 
     /"task_\w+".* 2026-07-01T13:00/,
   );
   assert.match(
-    await say("schedule", { in: "2h30m", tool: "read_file", input: "a.txt" }),
+    await say("schedule", { in: "2h30m", tool: "read_file", input: { path: "a.txt" } }),
     /calls read_file; .*T02:30:00/,
   );
   for (
@@ -80,9 +80,12 @@ test("the tools are off until [cron] is on, and at read_only nothing is schedule
 test("a caller with few tools schedules none but those", async () => {
   const { call } = setUp();
   const few = { allowed: ["cron_add", "read_file"] };
-  const input = { id: "a", schedule: "hourly", tool: "shell", input: "ls" };
+  const input = { id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } };
   assert.match((await call("cron_add", input, few)).result.output, /the caller itself has no tool "shell"/);
-  assert.equal((await call("cron_add", { ...input, tool: "read_file" }, few)).result.isError, false);
+  assert.equal(
+    (await call("cron_add", { ...input, tool: "read_file", input: { path: "a" } }, few)).result.isError,
+    false,
+  );
 });
 
 test("a known secret in a prompt is masked wherever the schedule shows", async () => {
