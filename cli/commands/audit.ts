@@ -93,6 +93,7 @@ function byOf(record: AuditRecord): string {
     case "call":
     case "approval":
     case "rule":
+    case "review":
       return actorOf(record.by);
     case "access_failures":
       return record.address ?? "";
@@ -119,6 +120,8 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} ${record.approval_id} ${record.tool}`;
     case "rule":
       return `${record.action} ${record.rule_id} ${record.decision} ${record.tool}`;
+    case "review":
+      return [record.action, record.run_id ?? "", ...record.tools, record.outcome ?? ""].join(" ").trim();
     case "access_failures":
       return Object.entries(record.codes).map(([code, count]) => `${code}=${count}`).join(" ");
     case "retention":

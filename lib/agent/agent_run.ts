@@ -6,10 +6,13 @@ import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts"
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { RunKind } from "../base/records/run.ts";
+import type { Usage } from "../base/records/usage.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import type { Inherited, Tool } from "../tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { EndedTurn } from "./ended_turn.ts";
+import type { RunResume } from "./recorded_run.ts";
 import type { SuspendedTurns } from "./suspended_turns.ts";
 import type { TokenBudget } from "./token_budget.ts";
 
@@ -26,11 +29,11 @@ export interface AgentLimits {
 }
 
 /** Asked when the policy says `ask`; may show the reader `approval_needed` and `approval_answered` through `emit`. */
-export type AgentApprover = (
-  request: ApprovalRequest,
-  signal: AbortSignal,
-  emit: (body: AgentEventBody) => void,
-) => Promise<ApprovalAnswer>;
+export interface AgentApprover {
+  (request: ApprovalRequest, signal: AbortSignal, emit: (body: AgentEventBody) => void): Promise<ApprovalAnswer>;
+  /** The call is decided without the question that was asked for it before the run was interrupted, if there was one */
+  readonly withdraw?: (callId: string, emit: (body: AgentEventBody) => void) => Promise<void>;
+}
 
 /** How a run ended. */
 export interface AgentOutcome {
@@ -45,8 +48,15 @@ export interface AgentOutcome {
 export interface AgentJournal {
   /** Takes every event in order, before the reader gets it; must be cheap. undefined: nothing is kept */
   readonly record: ((events: readonly AgentEvent[]) => void) | undefined;
-  /** The call's tool_start was recorded and its effect is next: resolves when that is durable */
-  beforeEffect(callId: string): Promise<void>;
+  /** Takes what the events do not say of a finished turn, before its turn_end is recorded. undefined: nothing is kept */
+  readonly turn: ((turn: EndedTurn) => void) | undefined;
+  /**
+   * The call's tool_start was recorded and its effect is next: resolves when that is durable. After a crash one that is not
+   * `repeatable` waits for a person
+   */
+  beforeEffect(callId: string, options: { readonly repeatable: boolean }): Promise<void>;
+  /** The call's tool_end was recorded. `outside`: the model gets its output in the untrusted envelope */
+  afterCall(callId: string, options: { readonly outside: boolean }): void;
   /** Called once, after the terminal event was recorded. What waits for the reply to be durable waits here; nothing else does */
   end(outcome: AgentOutcome): void | Promise<void>;
 }
@@ -68,8 +78,16 @@ export interface AgentRun {
   readonly requestId: string | undefined;
   /** Nobody reads along: the provider may answer each turn in one piece */
   readonly whole: boolean;
+  /** A shutdown interrupts it, and what has not ended is not recorded: the next start goes on */
+  readonly suspends: boolean;
+  /** undefined for a run that begins */
+  readonly resume: RunResume | undefined;
   /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
   readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
+  /** Set by `begin` where it took more than reading: told to the reader, and counted in the run's usage */
+  opening?: { readonly notices: readonly AgentEventBody[]; readonly usage: Usage };
+  /** Tokens the model takes, where `limits` do not say; 0 where nobody does. Default: nobody does */
+  readonly findWindow?: (() => Promise<number>) | undefined;
   /** The agent's own tools the model is told of; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
   /** One call asked for by no model: its input may be in the tool's plain-text form, and its output goes on as it is */

@@ -6,8 +6,9 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
 import type { Approver, ToolDoor } from "../tools/runtime/tool_door.ts";
-import type { AgentApprover, AgentRun } from "./agent_run.ts";
+import type { AgentApprover, AgentJournal, AgentRun } from "./agent_run.ts";
 import type { TurnCall } from "./model_turn.ts";
+import type { RecordedResult } from "./recorded_run.ts";
 import { wrapUntrusted } from "./untrusted_envelope.ts";
 
 export interface CallToolsOptions {
@@ -23,6 +24,11 @@ export interface CallToolsOptions {
   readonly parallel: boolean;
   /** See AgentRun */
   readonly isCall: boolean;
+  readonly suspends: boolean;
+  /** Results of calls that ended before the run was interrupted: these are not made again */
+  readonly known: ReadonlyMap<string, RecordedResult> | undefined;
+  /** Why a tool the run was told of cannot be called any more, by name */
+  readonly gone: ReadonlyMap<string, string> | undefined;
   readonly runId: string;
   readonly requestId: string | undefined;
   readonly conversationId: string | null;
@@ -32,7 +38,9 @@ export interface CallToolsOptions {
   readonly approve: AgentApprover;
   readonly emit: (body: AgentEventBody) => void;
   /** Called before a call runs that is not a plain read: resolves when its start is durable */
-  readonly beforeEffect: (callId: string) => Promise<void>;
+  readonly beforeEffect: AgentJournal["beforeEffect"];
+  /** Called when the tool_end of a call was emitted */
+  readonly afterCall: AgentJournal["afterCall"];
   readonly clock: Pick<Clock, "monotonic">;
   readonly random: Random;
   readonly log: Logger;
@@ -63,7 +71,11 @@ export async function callTools(options: CallToolsOptions): Promise<readonly Cal
   const work = async () => {
     while (next < calls.length) {
       const i = next++;
-      results[i] = await callTool(calls[i] as TurnCall, i < options.left, options); // i is below calls.length
+      const call = calls[i] as TurnCall; // i is below calls.length
+      const known = options.known?.get(call.id);
+      results[i] = known === undefined
+        ? await callTool(call, i < options.left, options)
+        : toResult(call, known, options.random);
     }
   };
   const workers = await Promise.allSettled(Array.from({ length: Math.min(width, calls.length) }, work));
@@ -79,7 +91,11 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     shown = true;
     emit({ type: "tool_start", call_id: call.id, tool: call.name, input: tools.shown(input) });
   };
-  const end = (output: string, isError: boolean, content = output, data?: unknown): CallResult => {
+  const end = (
+    output: string,
+    isError: boolean,
+    { outside = false, data }: { outside?: boolean; data?: unknown } = {},
+  ) => {
     const duration = Math.round(options.clock.monotonic() - begun);
     emit({
       type: "tool_end",
@@ -90,15 +106,19 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
       duration_ms: duration,
       ...(data === undefined ? {} : { data }),
     });
-    return { call, output, content, isError };
+    options.afterCall(call.id, { outside });
+    return toResult(call, { output, isError, outside }, options.random);
   };
 
   const parsed = options.isCall ? { input: call.arguments } : parseInput(call);
+  const problem = options.gone?.get(call.name) ?? parsed.problem;
+  const withdraw = () => options.approve.withdraw?.(call.id, emit);
   if (signal.aborted) throw cancelError(signal);
-  if (!mayRun || parsed.problem !== undefined) {
+  if (!mayRun || problem !== undefined) {
+    await withdraw();
     start(parsed.input);
     return end(
-      parsed.problem ??
+      problem ??
         `Cannot call "${call.name}": the limit of ${options.maxToolCalls} tool calls for one run is reached`,
       true,
     );
@@ -106,10 +126,11 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
   const approver: Approver = (request, waiting) => options.approve(request, waiting, emit);
   let journalFailure: { readonly error: unknown } | undefined;
   const onStart = async (prepared: PreparedCall) => {
+    await withdraw();
     start(prepared.input ?? null);
     if (prepared.access === "read") return;
     try {
-      await options.beforeEffect(call.id);
+      await options.beforeEffect(call.id, { repeatable: prepared.repeatable === true });
     } catch (error) {
       journalFailure = { error };
       throw error;
@@ -133,12 +154,16 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
       onProgress: (message) => emit({ type: "tool_progress", call_id: call.id, message }),
     });
     if (journalFailure !== undefined) throw journalFailure.error;
-    if (!shown) start(parsed.input);
+    if (!shown) {
+      await withdraw();
+      start(parsed.input);
+    }
     const { output, isError } = outcome.result;
-    const outside = outcome.ran && outcome.access === "network" && !options.isCall;
-    const content = outside ? wrapUntrusted(call.name, output, options.random) : output;
-    return end(output, isError, content, options.isCall ? outcome.result.data : undefined);
+    if (options.isCall) return end(output, isError, { data: outcome.result.data });
+    return end(output, isError, { outside: outcome.ran && outcome.access === "network" });
   } catch (error) {
+    // The next start makes the call again, or asks a person what became of it
+    if (options.suspends && error instanceof CancelError && error.reason === "shutdown") throw error;
     if (!shown) start(parsed.input);
     if (error instanceof CancelError) {
       end(`The call was stopped: ${error.message}`, true);
@@ -149,6 +174,10 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     options.log.error("Tool call failed inside", { run_id: options.runId, call_id: call.id, tool: call.name, error });
     return result;
   }
+}
+
+function toResult(call: TurnCall, { output, isError, outside }: RecordedResult, random: Random): CallResult {
+  return { call, output, isError, content: outside ? wrapUntrusted(call.name, output, random) : output };
 }
 
 /** Models leave the arguments empty for a tool without parameters. */

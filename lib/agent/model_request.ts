@@ -1,14 +1,14 @@
-import type { Message } from "../base/records/message.ts";
+import { type Message, textOf } from "../base/records/message.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { countInput, inputBytes, toTokens } from "./estimate_tokens.ts";
+import { inputBytes, toTokens } from "./estimate_tokens.ts";
+import { estimateUsage } from "./estimate_usage.ts";
 import { fitContext } from "./fit_context.ts";
 import type { ModelTurn, TurnCall } from "./model_turn.ts";
 import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
 import { createTokenAccount, outputLimit, type TokenAccount } from "./token_account.ts";
-import { loadTokenCounter } from "./token_counter.ts";
 
 /** A request, and what it took to make its messages fit the context window. */
 export interface FittedRequest {
@@ -26,7 +26,7 @@ export interface ModelRequests {
   /** Put before the ids of calls */
   readonly callPrefix: string;
   ownerOf(name: string): TurnCall["owner"];
-  /** A promise only where a budget is set. @throws {CancelError} `budget` when it does not allow the call */
+  /** A promise only where a budget is set, or the provider is asked for its window. @throws {CancelError} `budget` when it does not allow the call */
   next(
     turn: { readonly messages: readonly Message[]; readonly first: boolean; readonly last: boolean },
   ): FittedRequest | Promise<FittedRequest>;
@@ -44,6 +44,7 @@ export function createModelRequests(run: AgentRun): ModelRequests {
     : createTokenAccount({ budget: run.budget, contextWindowTokens, signal: run.signal });
   const isClients = (name: string) => run.clientTools.some((tool) => tool.name === name);
   const own = run.agentTools.length === 0 ? NO_TOOLS : run.agentTools.filter((tool) => !isClients(tool.name));
+  const gone = run.resume?.gone;
   const tools: readonly ToolDeclaration[] = own.length === 0
     ? run.clientTools
     : [...own.map(toDeclaration), ...run.clientTools];
@@ -51,7 +52,10 @@ export function createModelRequests(run: AgentRun): ModelRequests {
     offersTools: own.length > 0,
     agentTools: own.length === 0 ? NO_NAMES : own.map((tool) => tool.name),
     callPrefix: own.length === 0 ? "call_" : SHARED_CALL_PREFIX,
-    ownerOf: (name) => (own.length === 0 || isClients(name) ? "client" : "agent"),
+    ownerOf(name) {
+      if (gone?.has(name) === true) return "agent";
+      return own.length === 0 || isClients(name) ? "client" : "agent";
+    },
     next({ messages, first, last }) {
       // A forced tool is forced once, or the loop could not end; "none" holds throughout
       const choice = first || run.toolChoice === "none" ? run.toolChoice : undefined;
@@ -63,16 +67,15 @@ export function createModelRequests(run: AgentRun): ModelRequests {
         parallelToolCalls: last ? undefined : run.parallelToolCalls,
         parameters: run.parameters,
       };
-      const fitted = contextWindowTokens > 0
-        ? fitRequest(request, contextWindowTokens)
-        : { request, shortened: 0, dropped: 0 };
-      return account === undefined
-        ? fitted
-        : account.open(fitted.request).then((opened) => ({ ...fitted, request: opened }));
+      if (contextWindowTokens === 0 && run.findWindow !== undefined && isLong(messages)) {
+        return fitLater(request, { findWindow: run.findWindow, account });
+      }
+      const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens) : asItIs(request);
+      return account === undefined ? fitted : openFitted(fitted, account);
     },
     usageOf(request, turn) {
       const usage = turn.finish()?.usage;
-      if (usage === undefined) return settled(estimateUsage(request, turn), account);
+      if (usage === undefined) return settled(estimateUsage(request, turn.estimate), account);
       account?.settle(usage.total_tokens);
       return usage;
     },
@@ -80,6 +83,7 @@ export function createModelRequests(run: AgentRun): ModelRequests {
   };
 }
 
+const LONG_CHARACTERS = 6000;
 const NO_TOOLS: readonly Tool[] = [];
 const NO_NAMES: readonly string[] = [];
 
@@ -100,21 +104,32 @@ async function settled(estimating: Promise<Usage>, account: TokenAccount | undef
   return usage;
 }
 
-async function estimateUsage(request: ProviderRequest, turn: ModelTurn): Promise<Usage> {
-  const counter = await loadTokenCounter(request.model);
-  const prompt = counter === undefined
-    ? toTokens(inputBytes(request.messages, request.tools))
-    : countInput(request, counter);
-  const completion = turn.estimate(counter ?? countBytes);
-  return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-    estimated: true,
-    estimated_by: counter === undefined ? "bytes" : "tokenizer",
-  };
+/** What fits into the smallest window there is need not be measured against one that must be asked for. */
+function isLong(messages: readonly Message[]): boolean {
+  let characters = 0;
+  for (const { content } of messages) {
+    characters += typeof content === "string" ? content.length : textOf(content).length;
+    if (characters > LONG_CHARACTERS) return true;
+  }
+  return false;
 }
 
-function countBytes(text: string): number {
-  return toTokens(Buffer.byteLength(text));
+async function fitLater(
+  request: ProviderRequest,
+  { findWindow, account }: {
+    readonly findWindow: () => Promise<number>;
+    readonly account: TokenAccount | undefined;
+  },
+): Promise<FittedRequest> {
+  const window = await findWindow();
+  const fitted = window > 0 ? fitRequest(request, window) : asItIs(request);
+  return account === undefined ? fitted : await openFitted(fitted, account);
+}
+
+async function openFitted(fitted: FittedRequest, account: TokenAccount): Promise<FittedRequest> {
+  return { ...fitted, request: await account.open(fitted.request) };
+}
+
+function asItIs(request: ProviderRequest): FittedRequest {
+  return { request, shortened: 0, dropped: 0 };
 }

@@ -3,6 +3,7 @@ import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { EventStamp } from "./event_stamp.ts";
+import type { RecordedTurn } from "./recorded_run.ts";
 import type { TokenCounter } from "./token_counter.ts";
 
 /** One tool call of a turn, under an id of ours: the vendor's may be missing or repeated. */
@@ -25,6 +26,8 @@ export interface ModelTurnOptions {
 export interface TurnFinish {
   readonly reason: FinishReason;
   readonly usage: Usage | undefined;
+  /** The vendor's parts of the reply, which go back as they are; undefined: none */
+  readonly opaque: unknown;
 }
 
 /** What one turn of the model has said so far. */
@@ -56,7 +59,6 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
   let text = "";
   let refusal = "";
   let reasoning = "";
-  let opaque: unknown;
   let finish: TurnFinish | undefined;
 
   const openCall = (event: Extract<ProviderEvent, { type: "tool_call_delta" }>) => {
@@ -120,8 +122,7 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
             });
             break;
           case "finish":
-            finish = { reason: event.finish_reason, usage: event.usage };
-            opaque = event.opaque;
+            finish = { reason: event.finish_reason, usage: event.usage, opaque: event.opaque };
             break;
         }
       }
@@ -141,17 +142,41 @@ export function createModelTurn(options: ModelTurnOptions): ModelTurn {
         0,
       );
     },
-    message({ provider, calls: withCalls }) {
-      const toolCalls = withCalls ? calls.map(toToolCall) : [];
-      if (text === "" && refusal === "" && toolCalls.length === 0) return undefined;
-      return {
-        role: "assistant",
-        content: text === "" ? null : text,
-        ...(refusal === "" ? {} : { refusal }),
-        ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
-        ...(opaque === undefined ? {} : { opaque: { [provider]: opaque } }),
-      };
-    },
+    message: (options) => toMessage({ text, refusal, calls, opaque: finish?.opaque }, options),
+  };
+}
+
+/** A finished turn from the journal: its events were shown before, and it takes no more. */
+export function restoreTurn(recorded: RecordedTurn): ModelTurn {
+  const { text, calls, finishReason, usage, opaque } = recorded;
+  const finish: TurnFinish = { reason: finishReason, usage, opaque };
+  return {
+    take: () => false,
+    text: () => text,
+    calls,
+    finish: () => finish,
+    estimate: () => usage.completion_tokens,
+    message: (options) => toMessage(recorded, options),
+  };
+}
+
+/** What stands between a turn's text and the text of the next turn that says something. */
+export function separatorAfter(text: string): string {
+  return text.endsWith("\n") ? "" : "\n\n";
+}
+
+function toMessage(
+  { text, refusal, calls, opaque }: Pick<RecordedTurn, "text" | "refusal" | "calls" | "opaque">,
+  { provider, calls: withCalls }: { readonly provider: string; readonly calls: boolean },
+): AssistantMessage | undefined {
+  const toolCalls = withCalls ? calls.map(toToolCall) : [];
+  if (text === "" && refusal === "" && toolCalls.length === 0) return undefined;
+  return {
+    role: "assistant",
+    content: text === "" ? null : text,
+    ...(refusal === "" ? {} : { refusal }),
+    ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
+    ...(opaque === undefined ? {} : { opaque: { [provider]: opaque } }),
   };
 }
 

@@ -10,7 +10,7 @@ import { createEventQueue } from "./event_queue.ts";
 import { createEventStamp } from "./event_stamp.ts";
 import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { createModelRequests, type FittedRequest, type ModelRequests } from "./model_request.ts";
-import { createModelTurn, type ModelTurn } from "./model_turn.ts";
+import { createModelTurn, type ModelTurn, restoreTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { createRunEnd, toTerminal } from "./run_end.ts";
 
 /**
@@ -20,11 +20,14 @@ import { createRunEnd, toTerminal } from "./run_end.ts";
  * one generator. The first array comes with the first delta, so that a provider's refusal before it can still be answered with a
  * status. Leaving the iteration aborts the run.
  * @throws {ProviderError} before the first delta only; every other failure is an `error` event
+ *
+ * A run that goes on after a restart takes its recorded turns and results in place of the model and the tools, and then goes on
+ * live: all that the loop counts is as it was. The first live turn is one that may have been shown before, and says so.
  * Source: DESIGN.md section 7
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const { journal, limits, signal } = run;
-  const stamp = createEventStamp(run.time);
+  const stamp = createEventStamp(run.time, run.resume?.afterSeq);
   const note = (bodies: readonly AgentEventBody[]) => {
     const events = stamp.stamp(bodies);
     journal.record?.(events);
@@ -50,6 +53,9 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
   try {
     const begun = run.begin();
     const messages = [...(begun instanceof Promise ? await begun : begun)];
+    const recorded = run.resume === undefined ? undefined : await run.resume.load();
+    /** seq of the first event that may have been shown of the turn that is asked again */
+    let restartSeq = recorded?.started === true ? recorded.fromSeq : undefined;
     requests = createModelRequests(run);
     const { callPrefix, offersTools, ownerOf } = requests;
     let guard: LoopGuard | undefined;
@@ -58,60 +64,80 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";
-    keep({
-      seq: stamp.next(),
-      time: stamp.time(),
-      type: "run_start",
-      kind: run.kind,
-      model: run.model,
-      conversation_id: run.conversationId,
-      parent_id: run.parentId,
-    });
+    if (recorded?.started !== true) {
+      keep({
+        seq: stamp.next(),
+        time: stamp.time(),
+        type: "run_start",
+        kind: run.kind,
+        model: run.model,
+        conversation_id: run.conversationId,
+        parent_id: run.parentId,
+      });
+    }
+    if (run.opening !== undefined) {
+      usage = addUsage(usage, run.opening.usage);
+      head.push(...note(run.opening.notices));
+    }
 
     for (let number = 1;; number++) {
-      const last = offersTools && (number > limits.maxIterations || callsLeft < 1);
-      const next = requests.next({ messages, first: number === 1, last });
-      const fitted = next instanceof Promise ? await next : next;
-      answered = false;
-      keep({ seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number });
-      if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
-      turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : ownerOf });
+      const known = recorded?.turns[number - 1];
+      const last = known?.last ?? (offersTools && (number > limits.maxIterations || callsLeft < 1));
+      let turnUsage: Usage;
+      if (known !== undefined) {
+        turn = restoreTurn(known);
+        turnUsage = known.usage;
+      } else {
+        const next = requests.next({ messages, first: number === 1, last });
+        const fitted = next instanceof Promise ? await next : next;
+        answered = false;
+        keep(
+          restartSeq === undefined
+            ? { seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number }
+            : { seq: stamp.next(), time: stamp.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
+        );
+        restartSeq = undefined;
+        if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
+        turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : ownerOf });
 
-      for await (const batch of run.provider.stream(fitted.request, call)) {
-        answered = true;
-        if (batch.length === 0) {
-          // The provider has begun to answer: what fails from here on fails in the middle of a reply
-          spoken = true;
-          yield batch as readonly AgentEvent[];
-          continue;
+        for await (const batch of run.provider.stream(fitted.request, call)) {
+          answered = true;
+          if (batch.length === 0) {
+            // The provider has begun to answer: what fails from here on fails in the middle of a reply
+            spoken = true;
+            yield batch as readonly AgentEvent[];
+            continue;
+          }
+          const events: AgentEvent[] = [];
+          spoken = turn.take(batch, events) || spoken;
+          if (events.length > 0) journal.record?.(events);
+          if (head.length > 0) head.push(...events);
+          else head = events;
+          // The last array goes out together with the turn's end, which comes at once
+          if (turn.finish() !== undefined) break;
+          if (events.length === 0) continue;
+          yield head;
+          head = [];
         }
-        const events: AgentEvent[] = [];
-        spoken = turn.take(batch, events) || spoken;
-        if (events.length > 0) journal.record?.(events);
-        if (head.length > 0) head.push(...events);
-        else head = events;
-        // The last array goes out together with the turn's end, which comes at once
-        if (turn.finish() !== undefined) break;
-        if (events.length === 0) continue;
-        yield head;
-        head = [];
+        if (turn.finish() === undefined) throw brokenReply(run.provider.name);
+        const used = requests.usageOf(fitted.request, turn);
+        turnUsage = used instanceof Promise ? await used : used;
       }
-      const finish = turn.finish();
-      if (finish === undefined) throw brokenReply(run.provider.name);
-
-      const used = requests.usageOf(fitted.request, turn);
-      const turnUsage = used instanceof Promise ? await used : used;
+      const finish = turn.finish() as TurnFinish; // looked at above, and a recorded turn has one
       usage = addUsage(usage, turnUsage);
       const text = turn.text();
-      if (text !== "") separator = text.endsWith("\n") ? "" : "\n\n";
+      if (text !== "") separator = separatorAfter(text);
       const { calls } = turn;
       const agentCalls = calls.length === 0 ? calls : calls.filter((call) => call.owner === "agent");
       const clientCallIds = calls.length === 0
         ? NO_IDS
         : calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
       const mayCall = !last && finish.reason !== "content_filter";
-      keep({ seq: stamp.next(), time: stamp.time(), type: "turn_end", turn: number, usage: turnUsage });
-      if (!mayCall && calls.length > 0) head.push(...note([IGNORED_CALLS]));
+      if (known === undefined) {
+        journal.turn?.({ turn: number, finishReason: finish.reason, calls, opaque: finish.opaque, last });
+        keep({ seq: stamp.next(), time: stamp.time(), type: "turn_end", turn: number, usage: turnUsage });
+        if (!mayCall && calls.length > 0) head.push(...note([IGNORED_CALLS]));
+      }
       const reply = turn.message({ provider: run.provider.name, calls: mayCall });
       if (reply !== undefined) added.push(reply);
 
@@ -125,8 +151,11 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         return;
       }
       messages.push(...added.slice(-1));
-      yield head;
+      if (head.length > 0) yield head;
       head = [];
+      // Calls that are made now show the reader that the run goes on, and the turn after them is a new one
+      const isLive = known === undefined || agentCalls.some((call) => !known.results.has(call.id));
+      if (isLive) restartSeq = undefined;
 
       // The tools run beside this generator, which hands on what they emit as it comes
       const queue = createEventQueue();
@@ -138,7 +167,10 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         maxToolCalls: limits.maxToolCalls,
         allowed: requests.agentTools,
         parallel: limits.parallelTools,
+        known: known?.results,
+        gone: run.resume?.gone,
         beforeEffect: journal.beforeEffect,
+        afterCall: journal.afterCall,
         emit(body) {
           if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
         },
@@ -158,7 +190,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const { answers, notices } = afterTools({ results, verdict, goesOn, turn: number, callsLeft, limits });
       messages.push(...answers);
       added.push(...answers);
-      head = note(notices);
+      head = !isLive && known?.followed === true ? [] : note(notices);
       if (verdict.kind === "stop") {
         const message = loopMessage(verdict.what);
         yield [...head, ...(await end.end({ type: "error", code: "loop_detected", message }, { added }))];

@@ -26,6 +26,10 @@ export interface ActiveRun {
   /** As it is now, for one that is not recorded */
   readonly view: () => Run;
   hadEffect: boolean;
+  /** Calls with an effect that run now */
+  effectsAtWork: number;
+  /** A shutdown stops it as soon as none does */
+  suspending: boolean;
   /** Set at its end: what the provider said before the first delta, thrown to the reader in place of the terminal event */
   refused: ProviderError | undefined;
 }

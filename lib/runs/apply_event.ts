@@ -7,6 +7,8 @@ import { is } from "valibot";
 export interface RunState {
   readonly run: Run;
   readonly text: string;
+  /** The text of finished turns: its length in `text` */
+  readonly kept: number;
 }
 
 /** A run that was accepted and has no events yet. */
@@ -30,6 +32,7 @@ export function createRunState(
       usage: NO_USAGE,
     },
     text: "",
+    kept: 0,
   };
 }
 
@@ -39,12 +42,13 @@ export function createRunState(
  * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
  */
 export function applyEvent(state: RunState, event: AgentEvent): RunState {
-  const { run, text } = state;
+  const { run, text, kept } = state;
   if (isEnded(run.status)) return state;
   switch (event.type) {
     case "run_start":
       return {
         text,
+        kept,
         run: {
           ...run,
           kind: toKind(event.kind, run.kind),
@@ -56,21 +60,28 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
         },
       };
     case "text_delta":
-      return { run, text: text + event.delta };
+      return { run, kept, text: text + event.delta };
+    case "turn_restart":
+      return { run, kept, text: text.slice(0, kept) };
     case "approval_needed":
-      return { text, run: { ...run, status: "waiting_for_approval" } };
+      return { text, kept, run: { ...run, status: "waiting_for_approval" } };
     case "approval_answered":
-      return { text, run: { ...run, status: "running" } };
+      return { text, kept, run: { ...run, status: "running" } };
+    case "review_answered":
+      return { text, kept, run: { ...run, status: "running", ended_at: null, error: null } };
     case "turn_end":
-      return { text, run: { ...run, usage: addUsage(run.usage, event.usage) } };
+      return { text, kept: text.length, run: { ...run, usage: addUsage(run.usage, event.usage) } };
     case "done":
-      return { text, run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage } };
+      return {
+        text,
+        kept,
+        run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage },
+      };
     case "error": {
       const { code, message } = event;
-      return { text, run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } } };
+      return { text, kept, run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } } };
     }
     case "turn_start":
-    case "turn_restart":
     case "reasoning_delta":
     case "refusal_delta":
     case "client_tool_call_delta":

@@ -5,6 +5,8 @@ import type { Approval } from "../base/records/approval.ts";
 import type { Approvals } from "../guard/approvals.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../tools/runtime/tool_door.ts";
 import { denyUnattended } from "./deny_unattended.ts";
+import { approve, createEarlierQuestions, toAnswered } from "./earlier_questions.ts";
+import type { AskedQuestion } from "./recall_run.ts";
 import type { QueuePlace } from "./run_queue.ts";
 
 /** What decides whether a run asks, and for how long. */
@@ -13,6 +15,8 @@ export interface ApprovableRun {
   /** Someone with scope `approve` follows its events */
   readonly canApprove: boolean;
   readonly place: Pick<QueuePlace, "pause">;
+  /** Of a run that goes on: what was asked before, by call id */
+  readonly asked?: ReadonlyMap<string, AskedQuestion> | undefined;
 }
 
 export interface AskPersonOptions {
@@ -26,19 +30,27 @@ export interface AskPersonOptions {
  *
  * Attached work asks only where someone who may approve follows its events, else the answer is a denial at once that says how to
  * allow the call. Durable work always asks. Nothing waits beyond the question's expiry, which is a denial.
+ *
+ * A run that goes on after a restart asks no second time about the call it had asked about: that question still stands, or its answer
+ * counts, as long as it is about the same call.
  */
 export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: ApprovableRun) => AgentApprover {
   return (run) => {
     if (!run.durable && !run.canApprove) return denyUnattended;
-    return async (request, signal, emit) => {
+    const earlier = run.asked === undefined ? undefined : createEarlierQuestions(approvals, run.asked);
+    const ask: AgentApprover = async (request, signal, emit) => {
+      const known = await earlier?.find(request, emit);
+      if (known?.answer !== undefined) return known.answer;
       const timeouts = timeoutMs();
-      const asked = await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
+      const asked = known?.approval ??
+        await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
       if (asked === undefined) return deny(`${request.reason}; as many questions wait for a person as may`);
-      emit(toNeeded(asked));
+      if (known?.isShown !== true) emit(toNeeded(asked));
       const settled = await wait(asked.id, { approvals, run, signal });
-      emit(toAnswered(settled));
+      if (known?.isAnswerShown !== true) emit(toAnswered(settled));
       return await toAnswer(settled, approvals);
     };
+    return earlier === undefined ? ask : Object.assign(ask, { withdraw: earlier.withdraw });
   };
 }
 
@@ -86,7 +98,7 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
     return deny(`Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
   }
   const use = await approvals.use(id, settled.digest);
-  return use.ok ? { decision: "approve", reason: "Approved by a person", approvalId: id } : deny(use.reason);
+  return use.ok ? approve(id) : deny(use.reason);
 }
 
 function deny(reason: string): ApprovalAnswer {
@@ -96,9 +108,4 @@ function deny(reason: string): ApprovalAnswer {
 function toNeeded(asked: Approval): AgentEventBody {
   const { id, call_id, tool, input, reason, rule, expires_at } = asked;
   return { type: "approval_needed", approval_id: id, call_id, tool, input, reason, rule, expires_at };
-}
-
-function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
-  const decision = status === "approved" ? "approve" : status === "expired" ? "expired" : "deny";
-  return { type: "approval_answered", approval_id: id, decision, by: answered_by };
 }

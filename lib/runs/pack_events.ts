@@ -39,6 +39,11 @@ export const packedEventsSchema = v.object({
 });
 export type PackedEvents = v.InferOutput<typeof packedEventsSchema>;
 
+/** seq of the last event. */
+export function lastSeqOf({ seq, count }: PackedEvents): number {
+  return seq + count - 1;
+}
+
 /** Collects events of one run in packed form. */
 export interface EventPacker {
   /** @param events the ones that follow those already there */

@@ -1,43 +1,121 @@
+import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { Run } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { createEventPacker } from "./pack_events.ts";
+import { appendEvents } from "./append_events.ts";
+import { type AskedQuestion, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
+import type { RunInput } from "./run_records.ts";
 import type { RunStore } from "./run_store.ts";
 
-/**
- * Ends what a crash left open: `failed` with `interrupted`, or `needs_review` where an effect had begun and not ended.
- *
- * Every open run gets its terminal event; one that cannot be read is logged and left for a person to see.
- */
-export async function recoverRuns(options: {
+/** A run that goes on after its last finished step. */
+export interface InterruptedRun {
+  readonly run: Run;
+  readonly input: RunInput;
+  /** Last seq in its journal, 0 when it never began */
+  readonly seq: number;
+  /** Questions to a person that were asked for calls which have not ended, by call id */
+  readonly questions: ReadonlyMap<string, AskedQuestion>;
+}
+
+export interface RecoverOptions {
   readonly runs: RunStore;
   readonly log: Logger;
   readonly time: () => string;
-}): Promise<void> {
+  /** Nobody needs the answer to this question any more */
+  readonly withdraw: (approvalId: string) => Promise<void>;
+  /** Lets a run go on. @throws when it cannot: it is then ended with that error */
+  readonly resume: (interrupted: InterruptedRun) => Promise<void>;
+}
+
+type End = { readonly code: string; readonly message: string };
+
+/**
+ * Looks through what a crash or a shutdown left open, in the order in which it was accepted.
+ *
+ * Durable runs go on. A run whose call with an effect had begun and not ended becomes `needs_review`; an attached one ends with
+ * `interrupted`; one that was cancelled before, or whose parent was, ends with `cancelled`. One that cannot be read is logged and
+ * left for a person to see.
+ */
+export async function recoverRuns(options: RecoverOptions): Promise<void> {
   const { runs, log } = options;
-  for (let after: string | undefined;;) {
-    const page = await runs.open(after);
-    for (const runId of page) {
-      after = runId;
-      try {
-        await endRun(runId, options);
-      } catch (error) {
-        log.error("Interrupted run could not be ended", { run_id: runId, error });
-      }
+  const resumable: InterruptedRun[] = [];
+  for (const { id, cancelled } of await runs.open()) {
+    try {
+      const interrupted = await settle(id, cancelled, options);
+      if (interrupted !== undefined) resumable.push(interrupted);
+    } catch (error) {
+      log.error("Interrupted run could not be recovered", { run_id: id, error });
     }
-    if (page.length === 0) return;
+  }
+  for (const interrupted of resumable) await continueRun(interrupted, options);
+}
+
+/** Lets a run go on; one that cannot ends with the reason. Never throws. */
+export async function continueRun(interrupted: InterruptedRun, options: RecoverOptions): Promise<void> {
+  const { log } = options;
+  const { run: { id }, seq } = interrupted;
+  try {
+    await options.resume(interrupted);
+    log.info("Run goes on", { run_id: id, after_seq: seq });
+  } catch (error) {
+    log.error("Run could not go on", { run_id: id, error });
+    const message = `Cannot go on after the restart: ${textOf(error)}`;
+    await endRun(id, seq, { code: codeOf(error), message }, options).catch((error) =>
+      log.error("Run that could not go on could not be ended", { run_id: id, error })
+    );
   }
 }
 
-async function endRun(runId: string, { runs, log, time }: Parameters<typeof recoverRuns>[0]): Promise<void> {
-  const folded = await runs.fold(runId);
-  if (folded === undefined) throw new TypeError(`Run "${runId}" is listed as open and has no record`);
-  const code = folded.openEffects.length === 0 ? "interrupted" : "needs_review";
-  const message = code === "interrupted"
-    ? "The gateway stopped while the run was at work"
-    : `The gateway stopped while a call with an effect was at work (${
-      folded.openEffects.join(", ")
-    }): whether it happened is unknown`;
-  const packer = createEventPacker();
-  packer.add([{ seq: folded.seq + 1, time: time(), type: "error", code, message }]);
-  await runs.append(runId, folded.seq, packer.take());
-  log.warn("Interrupted run was ended", { run_id: runId, status: code === "interrupted" ? "failed" : code });
+/** Ends a run that does not go on. @returns one that does */
+async function settle(
+  id: string,
+  cancelled: boolean,
+  options: RecoverOptions,
+): Promise<InterruptedRun | undefined> {
+  const { runs, log } = options;
+  const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
+  if (run === undefined || input === undefined) throw new TypeError(`Run "${id}" is listed as open and has no record`);
+  const recalled = await recallRun(runs, id);
+  const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
+  const end = endOf({ input, recalled, cancelled: cancelled || parent?.status === "cancelled" });
+  if (end === undefined) return { run, input, seq: recalled.seq, questions: recalled.questions };
+  await endRun(id, recalled.seq, end, options);
+  for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
+  log.warn("Interrupted run was ended", { run_id: id, code: end.code });
+  return undefined;
+}
+
+function endOf(
+  { input, recalled, cancelled }: {
+    readonly input: RunInput;
+    readonly recalled: RecalledRun;
+    readonly cancelled: boolean;
+  },
+): End | undefined {
+  const { openEffects } = recalled;
+  const effect = openEffects.length === 0 ? "" : unfinished(openEffects);
+  if (cancelled) return { code: "cancelled", message: `The work was cancelled${effect === "" ? "" : `; ${effect}`}` };
+  if (effect !== "") return { code: "needs_review", message: `The gateway stopped, and ${effect}` };
+  if (!input.durable || !recalled.isWhole) {
+    return { code: "interrupted", message: "The gateway stopped while the run was at work" };
+  }
+  return undefined;
+}
+
+function unfinished(calls: readonly StartedCall[]): string {
+  const names = calls.map(({ id, tool }) => `${tool} ${id}`).join(", ");
+  return `a call with an effect was at work (${names}): whether it happened is unknown`;
+}
+
+async function endRun(id: string, seq: number, end: End, { runs, time }: RecoverOptions): Promise<void> {
+  const body: AgentEventBody = { type: "error", ...end };
+  await appendEvents(id, seq, [body], { runs, time });
+}
+
+function codeOf(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" ? code : "internal_error";
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? error.message : "the gateway's log names the cause";
 }

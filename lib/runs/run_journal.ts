@@ -1,4 +1,5 @@
 import type { AgentJournal, AgentOutcome } from "../agent/agent_run.ts";
+import { CancelError } from "../base/cancel.ts";
 import type { RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ActiveRun } from "./active_run.ts";
@@ -38,20 +39,32 @@ export function createRunJournal(
     const { time } = said.terminal;
     await recorder.finish(await conversations.writes(conversationId, { runId: id, messages, time }));
   };
+  /** Calls that run now and must not be made twice */
+  const effects = new Set<string>();
   return {
     record: recorder?.record,
-    beforeEffect(callId) {
+    turn: recorder?.turn,
+    async beforeEffect(callId, { repeatable }) {
+      if (!repeatable) effects.add(callId);
       entry.hadEffect = true;
-      if (recorder === undefined) return Promise.resolve();
+      entry.effectsAtWork = effects.size;
+      if (recorder === undefined) return;
       recorder.activate();
-      recorder.effect(callId);
-      return recorder.commit();
+      if (!repeatable) recorder.effect(callId);
+      await recorder.commit();
+    },
+    afterCall(callId, { outside }) {
+      if (outside) recorder?.outside(callId);
+      if (!effects.delete(callId)) return;
+      entry.effectsAtWork = effects.size;
+      if (entry.suspending && effects.size === 0) entry.abort(new CancelError("shutdown"));
     },
     end(outcome) {
       const { terminal, added, refused } = outcome;
       entry.refused = refused;
       const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-      if (suspends) return onEnd(undefined);
+      // What has ended must be on disk before the run counts as suspended; what has not is left out
+      if (suspends) return recorder?.commit().finally(() => onEnd(undefined));
       if (!recorder?.active()) return over(terminal, endStatus(terminal));
       // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
       const said = refused === undefined && (terminal.type === "done" || added.length > 0);

@@ -33,6 +33,8 @@ export interface EnterOptions {
   readonly isChild: boolean;
   /** Only hands a request on to the model, without tools and without a record: takes no slot; as many as slots and queue together. Default false */
   readonly isPlain?: boolean;
+  /** Was accepted before a restart: the bounds do not count. Default false */
+  readonly isAccepted?: boolean;
 }
 
 /** First come, first served, a conversation's runs one at a time. */
@@ -99,6 +101,8 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
       if (mayStart(options)) {
         take(options);
         ready = true;
+      } else if (options.isAccepted) {
+        waiting.add(entry);
       } else {
         if (waiting.size >= limits().maxQueued) throw overloaded("too many runs are waiting");
         const ahead = conversationId === null ? 0 : countOf(waiting, conversationId);

@@ -1,7 +1,8 @@
+import type { EndedTurn } from "../agent/ended_turn.ts";
 import { type AgentEvent, isTerminal } from "../base/records/agent_event.ts";
 import type { Write } from "../storage/store.ts";
 import type { RunState } from "./apply_event.ts";
-import { createEventPacker, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import { createEventPacker, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
 import type { RunInput } from "./run_records.ts";
 import type { RunStore } from "./run_store.ts";
 
@@ -11,6 +12,10 @@ export interface RunRecorder {
   record(events: readonly AgentEvent[]): void;
   /** The call just recorded as started may change something */
   effect(callId: string): void;
+  /** Of the turn whose turn_end is recorded next */
+  turn(turn: EndedTurn): void;
+  /** The output of the call just recorded as ended came from outside */
+  outside(callId: string): void;
   /** Begins to write, with all that came so far; before it, events are only kept in memory. */
   activate(): void;
   active(): boolean;
@@ -31,6 +36,8 @@ export interface RecorderOptions {
   readonly input: () => RunInput;
   /** Told after each write and each recorded array */
   readonly onChange: () => void;
+  /** Last seq in the journal of a run that goes on; its events are numbered from SEQ_WINDOW further on. undefined for a new run */
+  readonly resumedAt: number | undefined;
 }
 
 /**
@@ -47,27 +54,27 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   const { runs } = options;
   const runId = options.state.run.id;
   const packer = createEventPacker();
-  let effects: string[] = [];
+  let notes = noNotes();
   let inFlight: PackedEvents | undefined;
   let ending: readonly AgentEvent[] = [];
   let recent: AgentEvent[] = [];
   let active = false;
-  let known = false;
+  let known = options.resumedAt !== undefined;
   /** A finished turn is there to be written, with whatever comes next */
   let due = false;
-  let durableSeq = 0;
+  let durableSeq = options.resumedAt ?? 0;
   let tail: Promise<void> = Promise.resolve();
 
   const write = async (writes: readonly Write[] = []) => {
     if (packer.count() === 0) return;
     const events = packer.take();
-    const started = effects;
+    const noted = notes;
     inFlight = events;
-    effects = [];
+    notes = noNotes();
     const create = known ? undefined : { state: options.state, input: options.input() };
-    await runs.append(runId, durableSeq, events, { effects: started, writes, create });
+    await runs.append(runId, durableSeq, events, { ...noted, writes, create });
     known = true;
-    durableSeq += events.count;
+    durableSeq = lastSeqOf(events);
     inFlight = undefined;
     options.onChange();
   };
@@ -97,7 +104,9 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
       if (active && (due || isStep(last) || packer.count() >= MAX_UNWRITTEN)) void commit();
       due = last.type === "turn_end";
     },
-    effect: (callId) => void effects.push(callId),
+    effect: (callId) => void notes.effects.push(callId),
+    turn: (turn) => void notes.turns.push(turn),
+    outside: (callId) => void notes.outside.push(callId),
     activate() {
       active = true;
     },
@@ -117,11 +126,12 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
         remember(ending);
       }),
     pending(afterSeq) {
-      const shownTo = durableSeq + SEQ_WINDOW;
+      // Before its first record nothing is shown: a run that never was in the journal begins anew after a crash
+      const shownTo = durableSeq === 0 ? 0 : durableSeq + SEQ_WINDOW;
       const first = recent[0]?.seq ?? Infinity;
       if (afterSeq + 1 >= first) {
         const from = afterSeq + 1 - first;
-        return recent.slice(from, Math.min(from + RECENT, shownTo + 1 - first));
+        return recent.slice(from, Math.max(from, Math.min(from + RECENT, shownTo + 1 - first)));
       }
       if (afterSeq < durableSeq) return [];
       const events: AgentEvent[] = [];
@@ -133,10 +143,22 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
   };
 }
 
+/** What belongs to the next record beside its events. */
+interface Notes {
+  readonly effects: string[];
+  readonly turns: EndedTurn[];
+  readonly outside: string[];
+}
+
+function noNotes(): Notes {
+  return { effects: [], turns: [], outside: [] };
+}
+
 /** What is recorded as soon as it happens. A finished turn waits for what follows it, which is often the end. */
 function isStep(event: AgentEvent): boolean {
   switch (event.type) {
     case "run_start":
+    case "turn_restart":
     case "tool_start":
     case "tool_end":
     case "approval_needed":

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { finishReasonSchema } from "../base/records/agent_event.ts";
 import { messageSchema } from "../base/records/message.ts";
 import { runSchema } from "../base/records/run.ts";
 import { packedEventsSchema } from "./pack_events.ts";
@@ -19,10 +20,14 @@ const runRecordSchema = v.object({
 });
 export type RunRecord = v.InferOutput<typeof runRecordSchema>;
 
-/** Collection `run_inputs`, by run id: what the run was started with, pinned. */
+/** Collection `run_inputs`, by run id: what the run was started with, pinned. Version 2 has what a resumed run needs */
 const runInputSchema = v.object({
-  v: v.literal(1),
+  v: v.picklist([1, 2]),
   messages: v.array(messageSchema),
+  /** `messages` with the parts of earlier turns in their places that only the memory had; absent where there were none */
+  spliced: v.optional(v.array(messageSchema)),
+  /** As asked for; absent: none was named */
+  model: v.optional(v.string()),
   system_prompt: v.nullable(v.string()),
   parameters: v.record(v.string(), v.unknown()),
   tool_choice: v.optional(v.unknown()),
@@ -50,19 +55,48 @@ const runInputSchema = v.object({
 });
 export type RunInput = v.InferOutput<typeof runInputSchema>;
 
-/** Stream `run/<id>`: one record for each finished turn, started or ended call. */
+/** What a turn that ended in a record leaves to know beside its events. */
+const endedTurnSchema = v.object({
+  turn: v.number(),
+  finish_reason: finishReasonSchema,
+  calls: v.optional(
+    v.array(
+      v.object({ id: v.string(), name: v.string(), arguments: v.string(), owner: v.picklist(["agent", "client"]) }),
+    ),
+  ),
+  /** The vendor's parts of the reply, as they came */
+  opaque: v.optional(v.unknown()),
+  last: v.optional(v.literal(true)),
+});
+
+/** Stream `run/<id>`: one record for each finished turn, started or ended call. Version 2 has `turns` and `outside` */
 const journalRecordSchema = v.object({
-  v: v.literal(1),
+  v: v.picklist([1, 2]),
   ...packedEventsSchema.entries,
   /** Ids of the calls started in this record that may change something: one without a tool_end makes the run needs_review */
   effects: v.optional(v.array(v.string())),
+  turns: v.optional(v.array(endedTurnSchema)),
+  /** Ids of the calls ended in this record whose output came from outside */
+  outside: v.optional(v.array(v.string())),
 });
 export type JournalRecord = v.InferOutput<typeof journalRecordSchema>;
 
 export const RUNS = "runs";
 export const RUN_INPUTS = "run_inputs";
-/** Ids of runs that have not ended, so that recovery need not read all */
+/** Runs that have not ended by id, so that recovery need not read all */
 export const OPEN_RUNS = "open_runs";
+
+/** Collection `open_runs` */
+const openRunSchema = v.object({
+  v: v.literal(1),
+  /** A person cancelled it: it must not go on */
+  cancelled: v.optional(v.literal(true)),
+});
+export type OpenRun = v.InferOutput<typeof openRunSchema>;
+
+export function parseOpenRun(body: unknown): OpenRun {
+  return v.parse(openRunSchema, body);
+}
 
 export function journalOf(runId: string): string {
   return `run/${runId}`;

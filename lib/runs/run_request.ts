@@ -6,6 +6,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
+import type { RunReview } from "./resolve_run.ts";
 import type { Approver } from "../tools/runtime/tool_door.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
@@ -102,7 +103,7 @@ export interface RunSupervisor {
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;
   list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
-  /** Really stops the work. @returns false when the run is unknown or has ended */
+  /** Really stops the work, and its children with it; of durable work it is on disk. @returns false when the run is unknown or has ended */
   cancel(id: string, reason: CancelReason): Promise<boolean>;
   /**
    * A run's events after `afterSeq`, from the journal and then as they come, ending after the terminal one. Each follower reads at
@@ -126,8 +127,19 @@ export interface RunSupervisor {
   active(): number;
   /** Whether a run of this conversation is at work or waits for its turn */
   worksIn(conversationId: string): boolean;
-  /** Ends what a crash left open: `failed`, or `needs_review` where an effect was in flight. Call once at start */
+  /**
+   * Ends a run that is `needs_review`, or lets it go on; on disk and in the audit when it resolves.
+   * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on
+   */
+  resolve(id: string, review: RunReview): Promise<Run>;
+  /**
+   * Takes up what a crash or a shutdown left open: durable runs go on, `needs_review` where an effect was in flight, attached ones
+   * `failed`. Call once at start, when all that tools need is there
+   */
   recover(): Promise<void>;
-  /** Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work is left for the next start */
+  /**
+   * Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work is suspended after its last finished
+   * step, one with an effect at work as soon as that has ended, and goes on at the next start
+   */
   drain(graceMs: number): Promise<void>;
 }

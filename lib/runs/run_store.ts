@@ -1,15 +1,17 @@
+import type { EndedTurn } from "../agent/ended_turn.ts";
 import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isAtWork, type Run, type RunStatus } from "../base/records/run.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
-import { joinedEvents, type PackedEvents, unpackEvents } from "./pack_events.ts";
+import { joinedEvents, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
 import type { RunList } from "./run_request.ts";
 import {
   journalOf,
   type JournalRecord,
   OPEN_RUNS,
   parseJournalRecord,
+  parseOpenRun,
   parseRunInput,
   parseRunRecord,
   RUN_INPUTS,
@@ -21,8 +23,14 @@ import {
 export interface AppendOptions {
   /** Ids of calls started here that may change something */
   readonly effects?: readonly string[];
+  /** Turns that ended here */
+  readonly turns?: readonly EndedTurn[];
+  /** Ids of calls ended here whose output came from outside */
+  readonly outside?: readonly string[];
   /** Written in the same transaction */
   readonly writes?: readonly Write[];
+  /** Makes the transaction. Default: the store's batch */
+  readonly write?: (writes: readonly Write[]) => Promise<boolean>;
   /** Makes the run known, for one that was not accepted before */
   readonly create?: { readonly state: RunState; readonly input: RunInput } | undefined;
 }
@@ -49,16 +57,16 @@ export interface RunStore {
   ): Promise<{ readonly events: readonly AgentEvent[]; readonly place: JournalPlace }>;
   /** Last seq in the journal, 0 for an empty one */
   lastSeq(runId: string): Promise<number>;
-  /** The fold of a run's whole journal, and the ids of effects that were started and not ended */
-  fold(
-    runId: string,
-  ): Promise<{ readonly state: RunState; readonly seq: number; readonly openEffects: readonly string[] } | undefined>;
+  /** The records of a run's journal, in order */
+  records(runId: string): AsyncGenerator<JournalRecord, void, undefined>;
   get(runId: string): Promise<Run | undefined>;
   input(runId: string): Promise<RunInput | undefined>;
   /** Newest first */
   list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
-  /** Ids of runs that have not ended, oldest first, at most 1000 after `after` */
-  open(after?: string): Promise<readonly string[]>;
+  /** Runs that have not ended, oldest first */
+  open(): Promise<readonly { readonly id: string; readonly cancelled: boolean }[]>;
+  /** Notes that a run must not go on after a restart. @returns false for one that is unknown or has ended */
+  cancel(runId: string): Promise<boolean>;
 }
 
 /** How far a reader is. */
@@ -125,28 +133,24 @@ export function createRunStore(store: Store): RunStore {
     for (let number = record + 1;; number++) {
       const packed = await recordAt(runId, number);
       if (packed === undefined) return { events: [], place: { seq, record: number - 1 } };
-      const end = packed.seq + packed.count - 1;
+      const end = lastSeqOf(packed);
       if (end <= seq) continue;
       const events = unpackEvents(packed, seq, MAX_READ);
       const last = events.at(-1)?.seq ?? end;
       return { events, place: { seq: last, record: last === end ? number : number - 1 } };
     }
   };
-  const fold: RunStore["fold"] = async (runId) => {
+  /** The fold of a run's whole journal */
+  const fold = async (runId: string) => {
     const record = await loadRecord(runId);
     if (record === undefined) return undefined;
     let state = createRunState(record.run);
     let seq = 0;
-    const openEffects = new Set<string>();
     for await (const packed of records(runId)) {
-      for (const id of packed.effects ?? []) openEffects.add(id);
-      for (const event of joinedEvents(packed)) {
-        state = applyEvent(state, event);
-        if (event.type === "tool_end") openEffects.delete(event.call_id);
-      }
-      seq = packed.seq + packed.count - 1;
+      for (const event of joinedEvents(packed)) state = applyEvent(state, event);
+      seq = lastSeqOf(packed);
     }
-    return { state, seq, openEffects: [...openEffects] };
+    return { state, seq };
   };
   const headOf = async (runId: string): Promise<Head> => {
     const known = heads.get(runId);
@@ -167,22 +171,22 @@ export function createRunStore(store: Store): RunStore {
       } else if (!(await store.batch([...writes, ...[claim].flat()]))) throw claimed();
       heads.set(state.run.id, head);
     },
-    async append(runId, expectedSeq, events, { effects = [], writes = [], create } = {}) {
+    async append(runId, expectedSeq, events, { writes = [], create, write = store.batch, ...notes } = {}) {
       const head = create === undefined ? await headOf(runId) : { state: create.state, seq: 0, records: 0 };
-      if (head.seq !== expectedSeq || events.seq !== expectedSeq + 1) {
+      if (head.seq !== expectedSeq || events.seq <= expectedSeq) {
         throw new JournalError(
           `Cannot write to run "${runId}": its journal ends at ${head.seq}, not at ${expectedSeq}`,
         );
       }
       const next: Head = {
         state: joinedEvents(events).reduce(applyEvent, head.state),
-        seq: expectedSeq + events.count,
+        seq: lastSeqOf(events),
         records: head.records + 1,
       };
-      const body: JournalRecord = { v: 1, ...events, ...(effects.length === 0 ? {} : { effects: [...effects] }) };
+      const body: JournalRecord = { v: 2, ...events, ...toNotes(notes) };
       const over = !isAtWork(next.state.run.status);
       heads.delete(runId);
-      const written = await store.batch([
+      const written = await write([
         ...(create === undefined ? [] : creation(head, create.input)),
         { op: "append", stream: journalOf(runId), expectedSeq: head.records, records: [body] },
         { op: "put", collection: RUNS, key: runId, body: toRecord(next) },
@@ -203,7 +207,7 @@ export function createRunStore(store: Store): RunStore {
     },
     read,
     lastSeq: async (runId) => heads.get(runId)?.seq ?? (await loadRecord(runId))?.seq ?? 0,
-    fold,
+    records,
     get: async (runId) => heads.get(runId)?.state.run ?? (await loadRecord(runId))?.run,
     async input(runId) {
       const stored = await store.get(RUN_INPUTS, runId);
@@ -228,13 +232,24 @@ export function createRunStore(store: Store): RunStore {
         if (page.length < PAGE) return { runs, hasMore: false };
       }
     },
-    async open(after) {
-      const page = await store.scan(OPEN_RUNS, {
-        order: "key",
-        limit: 1000,
-        ...(after === undefined ? {} : { after }),
-      });
-      return page.map((stored) => stored.key);
+    async open() {
+      const open: { readonly id: string; readonly cancelled: boolean }[] = [];
+      for (;;) {
+        const after = open.at(-1)?.id;
+        const page = await store.scan(OPEN_RUNS, {
+          order: "created",
+          limit: PAGE,
+          ...(after === undefined ? {} : { after }),
+        });
+        for (const { key, body } of page) open.push({ id: key, cancelled: parseOpenRun(body).cancelled === true });
+        if (page.length < PAGE) return open;
+      }
+    },
+    async cancel(runId) {
+      const open = await store.get(OPEN_RUNS, runId);
+      if (open === undefined) return false;
+      const body = { v: 1, cancelled: true };
+      return await store.batch([{ op: "putIf", collection: OPEN_RUNS, key: runId, version: open.version, body }]);
     },
   };
 }
@@ -257,6 +272,24 @@ function claimed(): HttpError {
     status: 409,
     type: "invalid_request_error",
   });
+}
+
+function toNotes({ effects = [], turns = [], outside = [] }: Pick<AppendOptions, "effects" | "turns" | "outside">) {
+  return {
+    ...(effects.length === 0 ? {} : { effects: [...effects] }),
+    ...(turns.length === 0 ? {} : { turns: turns.map(toEndedTurn) }),
+    ...(outside.length === 0 ? {} : { outside: [...outside] }),
+  };
+}
+
+function toEndedTurn({ turn, finishReason, calls, opaque, last }: EndedTurn) {
+  return {
+    turn,
+    finish_reason: finishReason,
+    ...(calls.length === 0 ? {} : { calls: calls.map((call) => ({ ...call })) }),
+    ...(opaque === undefined ? {} : { opaque }),
+    ...(last ? { last } : {}),
+  };
 }
 
 function toRecord({ state, seq, records }: Head): RunRecord {

@@ -1,8 +1,8 @@
-import type { AgentApprover, AgentRun } from "../agent/agent_run.ts";
+import type { AgentApprover } from "../agent/agent_run.ts";
 import { createIsoTime } from "../agent/event_stamp.ts";
 import { runAgent } from "../agent/run_agent.ts";
-import { answerAllCalls, createSuspendedTurns } from "../agent/suspended_turns.ts";
-import { CancelError, cancelError } from "../base/cancel.ts";
+import { createSuspendedTurns } from "../agent/suspended_turns.ts";
+import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import { isAtWork } from "../base/records/run.ts";
@@ -10,6 +10,7 @@ import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createWaiters } from "../base/waiters.ts";
+import type { AuditAppend } from "../guard/audit/audit.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
@@ -17,22 +18,19 @@ import { type AgentOf, noAgents } from "./agent_profile.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
 import type { ApprovableRun } from "./ask_person.ts";
-import { createRunState } from "./apply_event.ts";
-import { assembleMessages } from "./assemble_messages.ts";
-import { budgetOf } from "./budget_of.ts";
 import { createConversations } from "./conversations.ts";
 import { createDayBudget } from "./day_budget.ts";
-import { denyUnattended } from "./deny_unattended.ts";
 import { followRun } from "./follow_run.ts";
+import { createLaunch, type Launched } from "./launch_run.ts";
 import { pruneRuns } from "./prune_runs.ts";
-import { recoverRuns } from "./recover_runs.ts";
-import { createRunJournal } from "./run_journal.ts";
+import { continueRun, type InterruptedRun, recoverRuns } from "./recover_runs.ts";
+import { resolveRun } from "./resolve_run.ts";
+import { resumedRequest } from "./resumed_request.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
-import { createRunRecorder, SEQ_WINDOW } from "./run_recorder.ts";
+import { SEQ_WINDOW } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
-import { type AgentSettings, runSettings } from "./run_settings.ts";
+import type { AgentSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
-import { toRunInput } from "./to_run_input.ts";
 
 export interface SupervisorOptions {
   readonly store: Store;
@@ -52,6 +50,10 @@ export interface SupervisorOptions {
   readonly retentionDays?: () => number;
   /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
   readonly approverOf?: (run: ApprovableRun) => AgentApprover;
+  /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
+  readonly withdraw?: (approvalId: string) => Promise<void>;
+  /** Told what a person decides about an interrupted run. Default: nobody */
+  readonly audit?: AuditAppend;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
@@ -66,11 +68,9 @@ const SETTLE_MS = 2000;
  * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
  */
 export function createSupervisor(options: SupervisorOptions): RunSupervisor {
-  const { store, clock, random, log, metrics, providers, tools } = options;
+  const { store, clock, random, log, metrics } = options;
   const runs = createRunStore(store);
   const conversations = createConversations({ store, random });
-  const suspended = createSuspendedTurns(clock);
-  const queue = createRunQueue(options.limits);
   const time = createIsoTime(clock);
   const active = createActiveRuns<ActiveRun>();
   const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
@@ -102,6 +102,49 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const follow = (id: string, options: { readonly afterSeq: number; readonly signal: AbortSignal }) =>
     followRun(id, { ...options, runs, news, find: active.find });
 
+  const agentOf = options.agentOf ?? noAgents;
+  const launch = createLaunch({
+    runs,
+    conversations,
+    suspended: createSuspendedTurns(clock),
+    queue: createRunQueue(options.limits),
+    active,
+    day,
+    news,
+    providers: options.providers,
+    tools: options.tools,
+    agent: options.agent,
+    approverOf: options.approverOf,
+    clock,
+    time,
+    random,
+    log,
+    onEnd({ id }, status) {
+      if (status !== undefined) ended.with(status).add();
+      news.wake(id);
+      ends.wake(id);
+      if (active.size() === 0) onIdle();
+    },
+  });
+  /** Durable work, which goes on by itself. Its reader ends by leaving */
+  const begin = ({ entry, run }: Launched) =>
+    durableHandle(entry, {
+      events: runAgent(run),
+      follow: () => follow(entry.id, { afterSeq: 0, signal: new AbortController().signal }),
+    });
+  const resume = async (interrupted: InterruptedRun) => {
+    const request = resumedRequest(interrupted);
+    const profile = request.agent === undefined ? undefined : await agentOf(request.agent, request.model);
+    begin(launch(request, { profile, interrupted }));
+  };
+  const recovery = {
+    runs,
+    log,
+    time,
+    withdraw: options.withdraw ?? (() => Promise.resolve()),
+    resume,
+  };
+
   return {
     async start(request) {
       if (draining) {
@@ -111,143 +154,18 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         });
       }
       const { agent } = request;
-      const { provider, providerModel, model, limits, agentTools, passesOn, prompt } = runSettings(request, {
-        settings: options.agent(),
-        providers,
-        tools,
-        profile: agent === undefined ? undefined : await (options.agentOf ?? noAgents)(agent, request.model),
-      });
+      const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
       if (day.isSet() && request.call === undefined) await day.check();
-      const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
-      const parentId = request.parentId ?? null;
-      const parent = parentId === null ? undefined : active.find(parentId);
-      const depth = request.depth ?? (parent === undefined ? 0 : parent.depth + 1);
-
-      const id = random.id("run_");
-      const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
-      const place = queue.enter({
-        conversationId,
-        isChild: parent !== undefined,
-        isPlain: !request.durable && conversationId === null && request.agentTools === "none",
-      });
-      const createdAt = time();
-      const accepted = () =>
-        createRunState({
-          id,
-          kind: request.kind,
-          created_at: createdAt,
-          model,
-          conversation_id: conversationId,
-          parent_id: parentId,
-        });
-      let startedAt: string | null = null;
-      const keeps = request.durable || conversationId !== null;
-      const recorder = keeps || agentTools.length > 0
-        ? createRunRecorder({
-          runs,
-          state: accepted(),
-          input: () => toRunInput(request, { prompt, agentTools, depth }),
-          onChange: () => news.wake(id),
-        })
-        : undefined;
-      if (keeps) recorder?.activate();
-      const entry: ActiveRun = {
-        id,
-        model,
-        conversationId,
-        depth,
-        durable: request.durable,
-        budget: request.call === undefined
-          ? budgetOf({ limits, used: 0, parent: parent?.budget, day })
-          : parent?.budget,
-        hadEffect: false,
-        refused: undefined,
-        recorder,
-        abort: (error) => controller.abort(error),
-        signal: controller.signal,
-        isPaused: place.isPaused,
-        view: () => {
-          const { run } = accepted();
-          return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
-        },
-      };
-      const begin = () => {
-        if (controller.signal.aborted) throw cancelError(controller.signal);
-        if (place.ready() && conversationId === null) {
-          startedAt = time();
-          return assembleMessages({ prompt, history: [], messages: suspended.splice(request.messages) });
-        }
-        return (async () => {
-          await place.wait(controller.signal);
-          startedAt = time();
-          const history = conversationId === null ? [] : await conversations.history(conversationId);
-          const messages = assembleMessages({ prompt, history, messages: suspended.splice(request.messages) });
-          return conversationId === null ? messages : answerAllCalls(messages);
-        })();
-      };
-      const run: AgentRun = {
-        id,
-        kind: request.kind,
-        model,
-        provider,
-        providerModel,
-        conversationId,
-        parentId,
-        caller: request.caller,
-        depth,
-        passesOn,
-        requestId: request.requestId,
-        whole: request.whole === true && !request.durable,
-        begin,
-        agentTools,
-        isCall: request.call !== undefined,
-        clientTools: request.clientTools,
-        toolChoice: request.toolChoice,
-        parallelToolCalls: request.parallelToolCalls,
-        parameters: request.parameters,
-        limits,
-        budget: request.call === undefined ? entry.budget : undefined,
-        signal: controller.signal,
-        abort: entry.abort,
-        tools,
-        approve: agentTools.length === 0 ? denyUnattended : request.approver ??
-          options.approverOf?.({ durable: request.durable, canApprove: request.canApprove, place }) ??
-          denyUnattended,
-        suspended,
-        journal: createRunJournal({
-          entry,
-          request,
-          recorder,
-          conversations,
-          log,
-          onEnd(status) {
-            active.remove(entry);
-            place.leave();
-            if (status !== undefined) ended.with(status).add();
-            news.wake(id);
-            ends.wake(id);
-            if (active.size() === 0) onIdle();
-          },
-        }),
-        clock,
-        time,
-        random,
-        log,
-      };
-      active.add(entry);
+      const launched = launch(request, { profile });
+      const { entry, run, recorder } = launched;
       if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
       try {
-        await recorder.accept(request.claim?.(id));
+        await recorder.accept(request.claim?.(entry.id));
       } catch (error) {
-        active.remove(entry);
-        place.leave();
+        launched.giveUp();
         throw error;
       }
-      return durableHandle(entry, {
-        events: runAgent(run),
-        // Its reader ends by leaving
-        follow: () => follow(id, { afterSeq: 0, signal: new AbortController().signal }),
-      });
+      return begin(launched);
     },
 
     get,
@@ -276,16 +194,25 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         }
       }
     },
-    cancel(id, reason) {
+    async cancel(id, reason) {
       const entry = active.find(id);
-      if (entry === undefined || entry.signal.aborted) return Promise.resolve(false);
-      entry.abort(new CancelError(reason));
-      return Promise.resolve(true);
+      if (entry?.signal.aborted || !RUN_ID.test(id)) return false;
+      // On disk before it is answered: a cancelled run stays cancelled whatever happens next
+      const isNoted = entry?.durable === false || await runs.cancel(id);
+      if (isNoted) entry?.abort(new CancelError(reason));
+      return isNoted;
     },
     active: active.size,
     worksIn: (conversationId) => active.all().some((entry) => entry.conversationId === conversationId),
+    resolve: (id, review) =>
+      resolveRun(id, review, {
+        runs,
+        time,
+        audit: options.audit,
+        resume: (interrupted) => continueRun(interrupted, recovery),
+      }),
     async recover() {
-      await recoverRuns({ runs, log, time });
+      await recoverRuns(recovery);
       await prune();
       pruning = clock.every(DAY_MS, () => void prune());
     },
@@ -299,8 +226,11 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         await Promise.race([idle(), clock.sleep(ms, idleFirst.signal).catch(() => {})]);
         idleFirst.abort();
       };
-      // Durable work that waits for a person may wait for days: it goes on at the next start
-      for (const entry of active.all()) if (entry.durable && entry.isPaused()) entry.abort(new CancelError("shutdown"));
+      // Durable work goes on at the next start: it stops after its last finished step, and in the middle of no effect before the grace
+      for (const entry of active.all().filter((entry) => entry.durable)) {
+        entry.suspending = true;
+        if (entry.effectsAtWork === 0) entry.abort(new CancelError("shutdown"));
+      }
       await wait(graceMs);
       for (const entry of active.all()) entry.abort(new CancelError("shutdown"));
       await wait(SETTLE_MS);

@@ -4,6 +4,8 @@ import type { Store } from "../../lib/storage/store.ts";
 export interface CrashingStore extends Store {
   /** Writes so far */
   writes(): number;
+  /** Resolves when it was killed */
+  readonly crashed: Promise<void>;
 }
 
 /** What every use of a killed store rejects with. */
@@ -21,11 +23,13 @@ export function createCrashingStore(
 ): CrashingStore {
   let writes = 0;
   let dead = false;
+  const crash = Promise.withResolvers<void>();
   const write = async <T>(work: () => Promise<T>): Promise<T> => {
     if (dead) throw new Killed("The process was killed");
     if (++writes < crashAt) return await work();
     dead = true;
     if (when === "after") await work();
+    crash.resolve();
     throw new Killed("The process was killed");
   };
   const read = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -34,6 +38,7 @@ export function createCrashingStore(
   };
   return {
     writes: () => writes,
+    crashed: crash.promise,
     get: (...given) => read(() => store.get(...given)),
     scan: (...given) => read(() => store.scan(...given)),
     count: (...given) => read(() => store.count(...given)),

@@ -8,6 +8,10 @@ export interface FakeTool {
   readonly name: string;
   /** Default `read` */
   readonly access?: Access;
+  /** Default false */
+  readonly repeatable?: boolean;
+  /** Default one without properties */
+  readonly inputSchema?: Tool["inputSchema"];
   /** What the policy says. Default `allow` */
   readonly decision?: "allow" | "ask" | "deny";
   /** Given for programs beside the output. Default none */
@@ -106,6 +110,7 @@ function toPrepared(tool: FakeTool, text: string): PreparedCall {
     input,
     digest: canonicalDigest(input),
     access: tool.access ?? "read",
+    repeatable: tool.repeatable ?? false,
     effects: {},
     run: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
   };
@@ -120,7 +125,7 @@ function toTool(tool: FakeTool): Tool {
     enabled: "always",
     enabledBy: undefined,
     needs: [],
-    inputSchema: { type: "object", properties: {}, additionalProperties: false },
+    inputSchema: tool.inputSchema ?? { type: "object", properties: {}, additionalProperties: false },
     prepare: (input) => toPrepared(tool, input),
     execute: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
   };

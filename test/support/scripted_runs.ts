@@ -108,6 +108,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
     ended: (id) => Promise.resolve(records.get(id)),
     active: () => active,
     worksIn: (id) => started.some((run) => run.conversationId === id && !run.over),
+    resolve: () => Promise.reject(new TypeError("The script resolves nothing")),
     recover: () => Promise.resolve(),
     drain: () => Promise.resolve(),
   };

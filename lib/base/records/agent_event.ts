@@ -58,6 +58,12 @@ export const agentEventSchema = v.variant("type", [
     decision: v.picklist(["approve", "deny", "expired"]),
     by: v.nullable(v.string()),
   }),
+  /** A person said of a run with status needs_review what became of the calls whose end nobody saw: it goes on */
+  event("review_answered", {
+    outcome: v.picklist(["done", "not_done", "unknown"]),
+    by: v.nullable(v.string()),
+    note: v.nullable(v.string()),
+  }),
   /** Something the reader should know that changes nothing: a loop warning, a retry, a fallback, a trimmed window */
   event("notice", {
     code: v.string(),

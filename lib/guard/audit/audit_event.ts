@@ -76,6 +76,18 @@ export interface RuleEvent {
   readonly by: AuditActor;
 }
 
+/** A person decided about a run that a crash interrupted in the middle of an effect. */
+export interface ReviewEvent extends AuditPlace {
+  readonly type: "review";
+  readonly action: "resumed" | "closed";
+  /** What is said of the calls whose end nobody saw; null for a close */
+  readonly outcome: "done" | "not_done" | "unknown" | null;
+  /** Tools of these calls */
+  readonly tools: readonly string[];
+  readonly by: AuditActor;
+  readonly note: string | null;
+}
+
 /** Refused credentials of one address within one minute. */
 export interface AccessFailuresEvent {
   readonly type: "access_failures";
@@ -99,6 +111,7 @@ export type AuditEvent =
   | CallEvent
   | ApprovalEvent
   | RuleEvent
+  | ReviewEvent
   | AccessFailuresEvent
   | RetentionEvent;
 
@@ -108,6 +121,7 @@ export const AUDIT_TYPES = [
   "call",
   "approval",
   "rule",
+  "review",
   "access_failures",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];

@@ -1,0 +1,268 @@
+import type { AgentApprover, AgentRun } from "../agent/agent_run.ts";
+import type { RunResume } from "../agent/recorded_run.ts";
+import { answerAllCalls, type SuspendedTurns } from "../agent/suspended_turns.ts";
+import { CancelError, cancelError, cancelReason } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Random } from "../base/random.ts";
+import type { RunStatus } from "../base/records/run.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Waiters } from "../base/waiters.ts";
+import { createContextWindows } from "../providers/context_windows.ts";
+import type { Providers } from "../providers/provider.ts";
+import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ActiveRun } from "./active_run.ts";
+import type { ActiveRuns } from "./active_runs.ts";
+import type { AgentProfile } from "./agent_profile.ts";
+import { createRunState } from "./apply_event.ts";
+import type { ApprovableRun } from "./ask_person.ts";
+import { assembleMessages } from "./assemble_messages.ts";
+import { budgetOf } from "./budget_of.ts";
+import type { Conversations } from "./conversations.ts";
+import type { DayBudget } from "./day_budget.ts";
+import { denyUnattended } from "./deny_unattended.ts";
+import { recallHistory, windowFinder } from "./recall_history.ts";
+import { recallRun } from "./recall_run.ts";
+import type { InterruptedRun } from "./recover_runs.ts";
+import { resumedTools } from "./resumed_tools.ts";
+import { createRunJournal } from "./run_journal.ts";
+import type { RunQueue } from "./run_queue.ts";
+import { createRunRecorder, type RunRecorder, SEQ_WINDOW } from "./run_recorder.ts";
+import type { RunRequest } from "./run_request.ts";
+import { type AgentSettings, runSettings } from "./run_settings.ts";
+import type { RunStore } from "./run_store.ts";
+import { toRunInput } from "./to_run_input.ts";
+
+/** What all runs of one supervisor share. */
+export interface LaunchParts {
+  readonly runs: RunStore;
+  readonly conversations: Conversations;
+  readonly suspended: SuspendedTurns;
+  readonly queue: RunQueue;
+  readonly active: ActiveRuns<ActiveRun>;
+  readonly day: DayBudget;
+  /** Woken with a run's id when it has new events */
+  readonly news: Waiters;
+  readonly providers: Providers;
+  readonly tools: ToolDoor;
+  readonly agent: () => AgentSettings;
+  readonly approverOf: ((run: ApprovableRun) => AgentApprover) | undefined;
+  readonly clock: Clock;
+  readonly time: () => string;
+  readonly random: Random;
+  readonly log: Logger;
+  /** Told once, when a run is over and written; undefined: suspended */
+  readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
+}
+
+export interface LaunchOptions {
+  /** Of the configured agent it is of */
+  readonly profile: AgentProfile | undefined;
+  /** The run that goes on; undefined for a new one */
+  readonly interrupted?: InterruptedRun | undefined;
+}
+
+/** A run that has its place, and nothing on disk yet. */
+export interface Launched {
+  readonly entry: ActiveRun;
+  readonly run: AgentRun;
+  readonly recorder: RunRecorder | undefined;
+  /** For a run that could not be accepted */
+  readonly giveUp: () => void;
+}
+
+/**
+ * Gives a run its place in the queue and everything it works with.
+ * @throws {HttpError} 503 `overloaded`; what the providers throw for the model
+ */
+export function createLaunch(
+  parts: LaunchParts,
+): (request: RunRequest, options: LaunchOptions) => Launched {
+  const { runs, conversations, suspended, queue, active, day, news, tools, clock, time, random, log } = parts;
+  const windows = createContextWindows(clock);
+  return (request, { profile, interrupted }) => {
+    const settings = runSettings(request, {
+      settings: parts.agent(),
+      providers: parts.providers,
+      tools,
+      profile,
+    });
+    const { provider, providerModel, model, limits, passesOn } = settings;
+    const resumed = interrupted === undefined ? undefined : resumedTools(settings.agentTools, interrupted.input, tools);
+    const agentTools = resumed?.agentTools ?? settings.agentTools;
+    const prompt = interrupted === undefined ? settings.prompt : interrupted.input.system_prompt;
+    const conversationId = request.conversationId === undefined ? null : conversations.open(request.conversationId);
+    const parentId = request.parentId ?? null;
+    const parent = parentId === null ? undefined : active.find(parentId);
+    const depth = request.depth ?? (parent === undefined ? 0 : parent.depth + 1);
+
+    const id = interrupted?.run.id ?? random.id("run_");
+    const controller = (request.durable ? undefined : request.controller) ?? new AbortController();
+    const place = queue.enter({
+      conversationId,
+      isChild: parent !== undefined,
+      isPlain: !request.durable && conversationId === null && request.agentTools === "none",
+      isAccepted: interrupted !== undefined,
+    });
+    const createdAt = interrupted?.run.created_at ?? time();
+    const accepted = () =>
+      createRunState({
+        id,
+        kind: request.kind,
+        created_at: createdAt,
+        model,
+        conversation_id: conversationId,
+        parent_id: parentId,
+      });
+    let startedAt: string | null = null;
+    const keeps = request.durable || conversationId !== null;
+    const recorder = keeps || agentTools.length > 0
+      ? createRunRecorder({
+        runs,
+        state: accepted(),
+        input: () => {
+          const spliced = request.durable ? suspended.splice(request.messages) : request.messages;
+          return toRunInput(request, { prompt, agentTools, depth, spliced });
+        },
+        onChange: () => news.wake(id),
+        resumedAt: interrupted?.seq,
+      })
+      : undefined;
+    if (keeps) recorder?.activate();
+    const entry: ActiveRun = {
+      id,
+      model,
+      conversationId,
+      depth,
+      durable: request.durable,
+      budget: request.call === undefined
+        ? budgetOf({ limits, used: interrupted?.run.usage.total_tokens ?? 0, parent: parent?.budget, day })
+        : parent?.budget,
+      hadEffect: false,
+      effectsAtWork: 0,
+      suspending: false,
+      refused: undefined,
+      recorder,
+      abort: (error) => controller.abort(error),
+      signal: controller.signal,
+      isPaused: place.isPaused,
+      view: () => {
+        const { run } = accepted();
+        return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
+      },
+    };
+    const letGo = parent === undefined ? undefined : stopWith(parent, entry);
+    const given = () => interrupted?.input.spliced ?? suspended.splice(request.messages);
+    const findWindow = conversationId !== null || agentTools.length > 0
+      ? windowFinder({ limits, windows, provider, model: providerModel })
+      : undefined;
+    const begin = () => {
+      if (controller.signal.aborted) throw cancelError(controller.signal);
+      if (place.ready() && conversationId === null) {
+        startedAt = time();
+        return assembleMessages({ prompt, history: [], messages: given() });
+      }
+      return (async () => {
+        await place.wait(controller.signal);
+        startedAt = time();
+        const messages = given();
+        if (conversationId === null) return assembleMessages({ prompt, history: [], messages });
+        const recalled = await recallHistory(conversationId, {
+          conversations,
+          provider,
+          model: providerModel,
+          findWindow,
+          prompt,
+          messages,
+          tools: [...agentTools, ...request.clientTools],
+          parameters: request.parameters,
+          budget: run.budget,
+          requestId: request.requestId,
+          signal: controller.signal,
+          time,
+        });
+        run.opening = recalled;
+        return answerAllCalls(assembleMessages({ prompt, history: recalled.messages, messages }));
+      })();
+    };
+    const resume: RunResume | undefined = interrupted === undefined || resumed === undefined ? undefined : {
+      afterSeq: interrupted.seq === 0 ? 0 : interrupted.seq + SEQ_WINDOW,
+      load: () => recallRun(runs, id),
+      gone: resumed.gone,
+    };
+    const run: AgentRun = {
+      id,
+      kind: request.kind,
+      model,
+      provider,
+      providerModel,
+      conversationId,
+      parentId,
+      caller: request.caller,
+      depth,
+      passesOn,
+      requestId: request.requestId,
+      whole: request.whole === true && !request.durable,
+      suspends: request.durable,
+      resume,
+      begin,
+      findWindow,
+      agentTools,
+      isCall: request.call !== undefined,
+      clientTools: request.clientTools,
+      toolChoice: request.toolChoice,
+      parallelToolCalls: request.parallelToolCalls,
+      parameters: request.parameters,
+      limits,
+      budget: request.call === undefined ? entry.budget : undefined,
+      signal: controller.signal,
+      abort: entry.abort,
+      tools,
+      approve: agentTools.length === 0 ? denyUnattended : request.approver ??
+        parts.approverOf?.({
+          durable: request.durable,
+          canApprove: request.canApprove,
+          place,
+          asked: interrupted?.questions,
+        }) ??
+        denyUnattended,
+      suspended,
+      journal: createRunJournal({
+        entry,
+        request,
+        recorder,
+        conversations,
+        log,
+        onEnd(status) {
+          letGo?.();
+          active.remove(entry);
+          place.leave();
+          parts.onEnd(entry, status);
+        },
+      }),
+      clock,
+      time,
+      random,
+      log,
+    };
+    active.add(entry);
+    const giveUp = () => {
+      letGo?.();
+      active.remove(entry);
+      place.leave();
+    };
+    return { entry, run, recorder, giveUp };
+  };
+}
+
+/** A child stops with its parent; a shutdown stops each by itself. @returns what ends that */
+function stopWith(parent: ActiveRun, child: ActiveRun): () => void {
+  const { signal } = parent;
+  const stop = () => {
+    if (cancelReason(signal) !== "shutdown") {
+      child.abort(new CancelError("cancelled", "The run it belongs to was stopped"));
+    }
+  };
+  if (signal.aborted) stop();
+  signal.addEventListener("abort", stop, { once: true });
+  return () => signal.removeEventListener("abort", stop);
+}
