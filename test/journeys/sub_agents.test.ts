@@ -1,0 +1,195 @@
+import assert from "node:assert/strict";
+import { cpSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { SubAgentView } from "../../lib/tools/agents/sub_agents.ts";
+import { openChat } from "../support/chat_client.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
+import { ask } from "../support/supervised.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { withWorkspace, type Workspace } from "../support/workspace.ts";
+
+type Tasks = Readonly<Record<string, readonly TaskTurn[]>>;
+
+const AGENTS = { local: { agentic: true, allowed_tools: ["read_file"] } };
+const HANG = [{ hang: "before" as const }];
+
+const tool = (gateway: RunningGateway, name: string, input: unknown = {}) =>
+  jsonOf(gateway.call(`/v1/tools/${name}/call`, { body: { input } }));
+const delegations = async (gateway: RunningGateway): Promise<readonly SubAgentView[]> =>
+  (await tool(gateway, "delegate_coordination_status")).data.delegations;
+const runsOf = (gateway: RunningGateway) => {
+  const runs = gateway.services.agent?.runs;
+  assert.ok(runs !== undefined);
+  return runs;
+};
+const isAsked = (gateway: RunningGateway, words: string) =>
+  gateway.provider.requests.some((request) => lastWords(request) === words);
+
+async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
+  while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const SPAWN: Tasks = {
+  "Begin": [toolTurn("subagent_spawn", { task: "Work" }), "Started"],
+};
+
+/** The tasks with a sub-agent that waits in the middle of its answer until it is let go. */
+function held(): { readonly tasks: Tasks; readonly letGo: () => void } {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return { tasks: { ...SPAWN, "Work": [{ text: ["half ", "done"], holdUntil: promise }] }, letGo: resolve };
+}
+
+for (
+  const [what, say] of [
+    ["a completion", (gateway: RunningGateway) => complete(gateway, false)],
+    ["a streamed completion", (gateway: RunningGateway) => complete(gateway, true)],
+    ["a chat message", async (gateway: RunningGateway) => {
+      assert.equal((await jsonOf(gateway.call("/api/chat", { body: { message: "Begin" } }))).message, "Started");
+    }],
+    ["a WebSocket message", async (gateway: RunningGateway) => {
+      const client = await openChat(`${gateway.url.replace("http", "ws")}/ws/chat`, {
+        headers: { authorization: `Bearer ${gateway.token}` },
+      });
+      client.send("Begin");
+      await client.readReply();
+      client.socket.close();
+      await client.closed;
+    }],
+  ] as const
+) {
+  test(`a sub-agent goes on when ${what} that started it is answered and its reader gone`, () => {
+    const { tasks, letGo } = held();
+    return withRunningGateway({ script: scriptedTasks(tasks) }, async (gateway) => {
+      await say(gateway);
+      await until(() => runsOf(gateway).active() === 1 && gateway.provider.active === 1);
+      letGo();
+      const [{ id } = { id: "" }] = await delegations(gateway);
+      assert.equal((await tool(gateway, "subagent_manage", { op: "result", id })).output, "half done");
+      assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["completed"]);
+    });
+  });
+}
+
+async function complete(gateway: RunningGateway, stream: boolean): Promise<void> {
+  const body = { messages: [{ role: "user", content: "Begin" }], stream };
+  const reply = await gateway.call("/v1/chat/completions", { body });
+  assert.match(await reply.text(), /Started/);
+}
+
+test("cancelling a run cancels the sub-agents it started, and theirs", () =>
+  withRunningGateway({
+    script: scriptedTasks({
+      "Begin": [toolTurn("subagent_spawn", { task: "Middle" }), { hang: "before" }],
+      "Middle": [toolTurn("subagent_spawn", { task: "Deep" }), { hang: "before" }],
+      "Deep": HANG,
+    }),
+  }, async (gateway) => {
+    const runs = runsOf(gateway);
+    const handle = await runs.start(ask("Begin", { durable: true }));
+    await until(() => isAsked(gateway, "Deep"));
+    await until(() => gateway.provider.active === 3);
+    await gateway.call(`/v1/runs/${handle.id}/cancel`, { method: "POST" });
+    await until(() => runs.active() === 0);
+    assert.equal(gateway.provider.active, 0);
+    assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["cancelled", "cancelled"]);
+  }));
+
+/** Gateways one after the other on one data directory and one workspace. */
+const withRestarts = (
+  use: (
+    start: (tasks: Tasks, work: (gateway: RunningGateway) => Promise<void>, dataDir?: string) => Promise<void>,
+    folder: string,
+  ) => Promise<void>,
+) =>
+  withWorkspace({ "notes.txt": "a note\n" }, (workspace: Workspace) =>
+    withTemporaryFolder(async (folder) => {
+      await use(
+        (tasks, work, dataDir = join(folder, "data")) =>
+          withRunningGateway({ dataDir, workspace, script: scriptedTasks(tasks), config: { agents: AGENTS } }, work),
+        folder,
+      );
+    }));
+
+test("a sub-agent and what waits for it survive a restart, with parentage and depth", () =>
+  withRestarts(async (start) => {
+    let before: SubAgentView | undefined;
+    let last = "";
+    await start({ ...SPAWN, "Work": HANG }, async (gateway) => {
+      await complete(gateway, false);
+      await until(() => isAsked(gateway, "Work"));
+      [before] = await delegations(gateway);
+      const sent = await tool(gateway, "subagent_manage", { op: "message", id: before?.id, text: "And then?" });
+      last = sent.data.run_id;
+    });
+    await start({
+      "Work": [toolTurn("read_file", { path: "notes.txt" }), (request) => `It says ${lastOutput(request)}`],
+      "And then?": [(request) => request.messages.map(({ role }) => role).join(" ")],
+    }, async (gateway) => {
+      const { output } = await tool(gateway, "subagent_manage", { op: "result", id: before?.id });
+      assert.equal(output, "system user assistant tool assistant user");
+      const [after] = await delegations(gateway);
+      assert.deepEqual(
+        [after?.id, after?.parent_id, after?.depth, after?.chain, after?.run_id, after?.status],
+        [before?.id, before?.parent_id, before?.depth, before?.chain, last, "completed"],
+      );
+      const asked = gateway.provider.requests.find((request) => lastWords(request) === "Work");
+      assert.ok(asked?.tools.every(({ name }) => name !== "delegate"));
+      assert.ok(asked?.tools.some(({ name }) => name === "read_file"));
+      assert.equal((await runsOf(gateway).get(before?.run_id ?? ""))?.result, "It says a note\n");
+    });
+  }));
+
+const DELEGATE: Tasks = {
+  "Begin": [toolTurn("delegate", { agent: "local", prompt: "Help" }), (request) => `It said: ${lastOutput(request)}`],
+  "Help": [toolTurn("read_file", { path: "notes.txt" }), { hang: "before" }],
+};
+
+for (const how of ["a restart", "a crash"] as const) {
+  test(`a durable run and the agent it waits for go on after ${how}, and the agent is started once`, () =>
+    withRestarts(async (start, folder) => {
+      let id = "";
+      const copy = join(folder, "copy");
+      await start(DELEGATE, async (gateway) => {
+        id = (await runsOf(gateway).start(ask("Begin", { durable: true }))).id;
+        await until(() => gateway.provider.requests.filter((request) => lastWords(request) === "Help").length === 2);
+        // What a crash at this moment would leave
+        cpSync(gateway.dataDir, copy, { recursive: true });
+      });
+      const goesOn: Tasks = { "Help": ["here you are"], "Begin": [(request) => `It said: ${lastOutput(request)}`] };
+      await start(goesOn, async (gateway) => {
+        const run = await runsOf(gateway).ended(id, new AbortController().signal);
+        assert.deepEqual([run?.status, run?.result], ["completed", "It said: here you are"]);
+        const views = await delegations(gateway);
+        assert.deepEqual(views.map(({ agent, status, parent_id }) => [agent, status, parent_id]), [[
+          "local",
+          "completed",
+          id,
+        ]]);
+        assert.equal((await runsOf(gateway).list({ limit: 10 })).runs.length, 2);
+      }, how === "a crash" ? copy : undefined);
+    }));
+}
+
+test("an agent that is no longer configured ends with the reason after a restart", () =>
+  withWorkspace({}, (workspace) =>
+    withTemporaryFolder(async (folder) => {
+      const shared = { dataDir: join(folder, "data"), workspace };
+      let id = "";
+      await withRunningGateway(
+        { ...shared, script: scriptedTasks(DELEGATE), config: { agents: AGENTS } },
+        async (gateway) => {
+          id = (await runsOf(gateway).start(ask("Begin", { durable: true }))).id;
+          await until(() => isAsked(gateway, "Help"));
+        },
+      );
+      const script = scriptedTasks({ "Begin": [(request) => lastOutput(request)] });
+      await withRunningGateway({ ...shared, script }, async (gateway) => {
+        const run = await runsOf(gateway).ended(id, new AbortController().signal);
+        assert.equal(run?.status, "completed");
+        assert.match(run?.result ?? "", /"delegate"|"local"/);
+        assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["failed"]);
+      });
+    })));
