@@ -1,5 +1,7 @@
 import { createHash } from "node:crypto";
 import * as v from "valibot";
+import { CancelError } from "../lib/base/cancel.ts";
+import type { Run } from "../lib/base/records/run.ts";
 import type { Config } from "../lib/config/config.ts";
 import type { RunHandle, RunRequest } from "../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "./route.ts";
@@ -152,10 +154,20 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
 /** A repeated delivery: the first one's run, with its reply when it is there. */
 async function repeat(context: RequestContext, channel: string, runId: string): Promise<Response> {
   const accepted = { accepted: true, channel, run_id: runId };
-  const run = isWaiting(context) ? await context.services.agent?.runs.get(runId) : undefined;
+  const run = isWaiting(context) ? await endedRun(context, runId) : undefined;
   if (run?.status === "completed") return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
   if (run?.error) throw runFailure(run.error);
   return jsonReply(context, 202, accepted);
+}
+
+/** undefined when the wait ends first. */
+async function endedRun(context: RequestContext, runId: string): Promise<Run | undefined> {
+  try {
+    return await context.services.agent?.runs.ended(runId, context.signal);
+  } catch (error) {
+    if (error instanceof CancelError) return undefined;
+    throw error;
+  }
 }
 
 function isWaiting(context: RequestContext): boolean {

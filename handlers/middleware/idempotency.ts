@@ -34,7 +34,7 @@ const KEY = /^[\x21-\x7e]{1,255}$/;
  *
  * A repeat during the first attaches to it: JSON waits, an event stream replays from its start. A later repeat gets the stored reply.
  * Stored are replies of executed handlers that succeeded, or failed after an effect: any other failure may be tried again.
- * A reply over 4 MiB is not kept; a repeat of it is told so and never runs twice.
+ * A reply over 4 MiB is not kept: a repeat reads it from the run that gave it, or is told so; it never runs twice.
  *
  * A claim is on disk before the effect, in the transaction that accepts a run where the route starts one. So a repeat after a crash
  * is answered by that run, by what the route's `repeat` finds of the first one, or by 409 `conflict`: its outcome is unknown.
@@ -118,6 +118,8 @@ export function createIdempotency(services: Services): Idempotency {
   /** A reply is kept once it is the last word; before that, the claim leads a repeat to the run. */
   async function settle({ scope, fingerprint }: Claim, runId: string | undefined, whole: RecordedReply): Promise<void> {
     if (whole.status !== ACCEPTED && !await isOver(runId)) return;
+    // What was too long to keep is read from the run once more
+    if (whole.body === null && runId !== undefined) return;
     const kept = whole.status < 400 || whole.headers["x-should-retry"] === "false";
     await (kept ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_recording.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { httpError } from "../../handlers/wire/error_codes.ts";
@@ -177,6 +178,21 @@ test("a stream that every reader left leads its repeat to the run", async () => 
   await first.body?.cancel();
   await services.clock.advance(0);
   assert.deepEqual(await jsonOf(send("POST", "/work", KEYED)), { runId: "run_1" });
+});
+
+test("a reply too long to keep is read from its run again", async () => {
+  const { seen, services } = withRun();
+  seen.status = "completed";
+  let calls = 0;
+  const long: Handler = async (request, context) => {
+    await startRun(request, context);
+    return jsonReply(context, 200, { text: "x".repeat(MAX_RECORDED_BYTES) });
+  };
+  const repeat: RepeatHandler = (_request, context, runId) => jsonReply(context, 200, { runId, calls: ++calls });
+  const { send } = restart(services, post({ idempotency: "by_run", handler: long, repeat }));
+  await (await send("POST", "/work", KEYED)).text();
+  await services.clock.advance(0);
+  assert.deepEqual(await jsonOf(send("POST", "/work", KEYED)), { runId: "run_1", calls: 1 });
 });
 
 async function* endless(): AsyncGenerator<Uint8Array> {

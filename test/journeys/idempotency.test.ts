@@ -149,6 +149,19 @@ test("a stream replayed later has its events and its end", async () => {
   });
 });
 
+test("a delivery that is repeated while its run is at work waits for the one reply", async () => {
+  const script = () => ({ text: ["one ", "two"], chunkDelayMs: 30 });
+  await withRunningGateway({ script }, async (gateway) => {
+    const deliver = (query: string) =>
+      jsonOf(gateway.call(`/v1/webhook/default${query}`, { body: { message: "Hi", message_id: "m1" } }));
+    const { run_id: runId, reply } = await deliver("");
+    assert.equal(reply, undefined);
+    const repeats = await Promise.all([deliver("?wait=1"), deliver("?wait=1")]);
+    assert.deepEqual(repeats.map((each) => [each.run_id, each.reply]), [[runId, "one two"], [runId, "one two"]]);
+    assert.equal(gateway.provider.requests.length, 1);
+  });
+});
+
 test("a hundred clients with the right pairing code get one token between them", async () => {
   await withRunningGateway({ script: [], config: { gateway: { rate_limit_max: 0 } } }, async (gateway) => {
     const { code } = await gateway.services.pairing.createCode();
