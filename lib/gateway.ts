@@ -37,6 +37,7 @@ import { withRouting } from "./providers/routing.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
+import { keepConversations } from "./runs/keep_conversations.ts";
 import { createRunArchive, type RunArchive } from "./runs/run_archive.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSubAgents } from "./runs/sub_agents.ts";
@@ -303,6 +304,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       deliveries.start().catch((error) => log.error("Replies could not be gone on with", { error }));
       sops.start().catch((error) => log.error("Procedures could not be gone on with", { error }));
     }
+    const conversations = createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false });
+    closing.push(keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days }));
     let draining = false;
     return {
       version,
@@ -321,7 +324,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       cron,
       deliveries,
       listensOn: (port) => void (ownPort = port),
-      conversations: createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false }),
+      conversations,
       runArchive: createRunArchive({ store }),
       agent,
       startedAt: clock.now(),

@@ -6,6 +6,8 @@ import type { TokenCounter } from "./token_counter.ts";
 
 /** What an image may cost, however it is given: more than common models count for one. */
 const IMAGE_TOKENS = 4096;
+/** A tool result of 200 characters with the line that says so, and its envelope */
+const SHORTENED_RESULT_TOKENS = 120;
 /** What the common templates put around a message */
 const MESSAGE_TOKENS = 4;
 /** Bytes that the formats put around a tool, and around both lists */
@@ -22,6 +24,19 @@ export function inputBytes(messages: readonly Message[], tools: readonly ToolDec
 /** Bytes of one message as JSON. */
 export function messageBytes(message: Message): number {
   return Buffer.byteLength(JSON.stringify(message));
+}
+
+/** Tokens messages take, as a window is counted: bytes/4. */
+export function messageTokens(messages: readonly Message[]): number {
+  return messages.reduce((sum, message) => sum + toTokens(messageBytes(message)), 0);
+}
+
+/** The same with tool results cut as far as `fitContext` cuts them before it leaves anything out. */
+export function shortenedTokens(messages: readonly Message[]): number {
+  return messages.reduce((sum, message) => {
+    const tokens = toTokens(messageBytes(message));
+    return sum + (message.role === "tool" ? Math.min(tokens, SHORTENED_RESULT_TOKENS) : tokens);
+  }, 0);
 }
 
 /** Upper bound of the tokens a request's input may cost: its bytes, and a flat sum for each image in place of those. */

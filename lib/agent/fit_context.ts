@@ -1,6 +1,7 @@
 import type { Message } from "../base/records/message.ts";
 import { textOf } from "../base/records/message.ts";
 import { messageBytes, toTokens } from "./estimate_tokens.ts";
+import { shorten } from "./shorten.ts";
 
 /** Messages that fit, and what it took. */
 export interface FittedContext {
@@ -84,12 +85,4 @@ function droppable(messages: readonly Message[]): readonly (readonly number[])[]
   const [first, ...middle] = turns;
   // The newest step is what the model is about to answer
   return [...middle, ...(first === undefined ? [] : [first]), ...steps.slice(0, -1)];
-}
-
-function shorten(text: string, limit: number): string {
-  const head = Math.ceil(limit * 0.75);
-  const tail = limit - head;
-  return `${text.slice(0, head)}\n[Postern] ${text.length - limit} characters were left out here.\n${
-    text.slice(text.length - tail)
-  }`;
 }

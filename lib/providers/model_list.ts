@@ -35,7 +35,7 @@ export function createModelList(provider: Provider, { clock, log, documents, key
   const refresh = async () => {
     const timeout = clock.timeoutSignal(TIMEOUT_MS);
     try {
-      kept = await provider.listModels(timeout.signal);
+      kept = (await provider.listModels(timeout.signal)).map(toShown);
       await documents?.set(key, kept).catch((error) => log.warn("The list of models could not be kept", { error }));
     } catch (error) {
       log.warn(`Cannot list the models of provider "${provider.name}": the last list stays`, { error });
@@ -56,6 +56,10 @@ export function createModelList(provider: Provider, { clock, log, documents, key
       return kept ?? [];
     },
   };
+}
+
+function toShown({ id, object, created, owned_by }: ModelEntry): ModelEntry {
+  return { id, object, created, owned_by };
 }
 
 function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {

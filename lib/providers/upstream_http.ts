@@ -1,7 +1,7 @@
 import type { ModelEntry } from "../base/records/model.ts";
 import type { HttpExchange } from "../system/net/http_exchange.ts";
 import type { ProviderClient } from "../system/net/provider_client.ts";
-import { countOf, isRecord, stringOf } from "./json_reading.ts";
+import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
 
 /** What a vendor's provider is built on. */
@@ -59,8 +59,18 @@ export async function readModelList(settings: UpstreamSettings, call: UpstreamCa
     const id = isRecord(model) ? stringOf(model["id"]) : undefined;
     if (!isRecord(model) || id === undefined) return [];
     const created = countOf(model["created"]) ?? secondsOf(model["created_at"]);
-    return [{ id, object: "model" as const, created, owned_by: stringOf(model["owned_by"]) ?? upstream.name }];
+    const owned_by = stringOf(model["owned_by"]) ?? upstream.name;
+    return [{ id, object: "model" as const, created, owned_by, context_window: windowOf(model) }];
   });
+}
+
+/** Names of the context window in the lists of OpenRouter, vLLM and SGLang, Groq, Mistral, LM Studio, Anthropic, llama.cpp. */
+function windowOf(model: JsonRecord): number | undefined {
+  const { loaded_context_length: loaded, meta } = model;
+  const own = [loaded, model["max_model_len"], model["context_length"], model["context_window"]];
+  const wider = [model["max_context_length"], model["max_input_tokens"]];
+  const inner = isRecord(meta) ? [meta["n_ctx"], meta["n_ctx_train"]] : [];
+  return [...own, ...inner, ...wider].map(countOf).find((count) => count !== undefined && count > 0);
 }
 
 function listOf(text: string): readonly unknown[] | undefined {

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Message } from "../base/records/message.ts";
-import type { Store } from "../storage/store.ts";
+import type { Store, Write } from "../storage/store.ts";
 import {
   conversationEntrySchema,
   conversationRecordSchema,
@@ -40,6 +40,8 @@ export interface ConversationArchive {
   delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
   /** Forgets all but those at work. @returns how many of each */
   deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
+  /** Forgets those that nothing was added to since, save those at work. @param updatedBefore ISO 8601. @returns how many */
+  forgetBefore(updatedBefore: string): Promise<number>;
 }
 
 const PAGE = 200;
@@ -50,10 +52,7 @@ export function createConversationArchive(
 ): ConversationArchive {
   const remove = async (id: string) => {
     if (isAtWork(id)) return false;
-    await store.batch([
-      { op: "delete", collection: CONVERSATIONS, key: id },
-      { op: "drop", stream: conversationStream(id) },
-    ]);
+    await store.batch(removal(id));
     return true;
   };
   const get = async (id: string) => {
@@ -99,7 +98,31 @@ export function createConversationArchive(
         if (page.length < PAGE) return { deleted, atWork };
       }
     },
+    async forgetBefore(updatedBefore) {
+      let forgotten = 0;
+      for (let after: string | undefined;;) {
+        const page = await store.scan(CONVERSATIONS, { limit: PAGE, ...(after === undefined ? {} : { after }) });
+        for (const { key, version, body } of page) {
+          after = key;
+          if (toConversation(key, body).updated_at >= updatedBefore || isAtWork(key)) continue;
+          // Whatever was said since it was read keeps it
+          const isGone = await store.batch([
+            { op: "putIf", collection: CONVERSATIONS, key, version, body },
+            ...removal(key),
+          ]);
+          if (isGone) forgotten++;
+        }
+        if (page.length < PAGE) return forgotten;
+      }
+    },
   };
+}
+
+function removal(id: string): readonly Write[] {
+  return [
+    { op: "delete", collection: CONVERSATIONS, key: id },
+    { op: "drop", stream: conversationStream(id) },
+  ];
 }
 
 function toConversation(id: string, body: unknown): Conversation {

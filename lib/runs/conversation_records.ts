@@ -10,6 +10,8 @@ export const conversationRecordSchema = v.object({
   updated_at: v.string(),
   /** Number of its messages, which is the length of its stream */
   messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  /** What its first `covers` messages were condensed into for the model; they stay in the stream */
+  summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });
 
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */

@@ -15,6 +15,24 @@ const ID = /^[A-Za-z0-9._:-]{1,128}$/;
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
+const NO_HISTORY: History = { summary: undefined, messages: [], firstSeq: 1 };
+
+/** What was condensed, in place of the messages up to a place. */
+export interface HistorySummary {
+  readonly text: string;
+  /** The place: messages from the first on */
+  readonly covers: number;
+}
+
+/** What the model may be told of a conversation. */
+export interface History {
+  /** undefined: nothing was condensed yet */
+  readonly summary: HistorySummary | undefined;
+  /** Those after the summary */
+  readonly messages: readonly Message[];
+  /** Place of the first of them, from 1; beyond the summary's where some were too many */
+  readonly firstSeq: number;
+}
 
 /** What was said under one conversation id, in order, once (DESIGN.md section 7). */
 export interface Conversations {
@@ -24,7 +42,9 @@ export interface Conversations {
    */
   open(id: string): string;
   /** Its newest messages, oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for a new one */
-  history(id: string): Promise<readonly Message[]>;
+  history(id: string): Promise<History>;
+  /** Keeps a summary, so that it is made once; the messages stay stored. Does nothing when the conversation changed meanwhile */
+  summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** The writes that add these messages, to go into one batch with the run's end. Holds as long as no other run of it works */
   writes(
     id: string,
@@ -50,11 +70,13 @@ export function createConversations(options: { readonly store: Store; readonly r
     },
     async history(id) {
       const conversation = await load(id);
-      if (conversation === undefined) return [];
+      if (conversation === undefined) return NO_HISTORY;
+      const { summary } = conversation;
       const kept: { readonly message: Message; readonly bytes: number }[] = [];
       let bytes = 0;
-      let afterSeq = Math.max(0, conversation.messages - MAX_MESSAGES);
-      let cut = afterSeq > 0;
+      const covered = summary?.covers ?? 0;
+      let afterSeq = Math.max(covered, conversation.messages - MAX_MESSAGES);
+      let cut = afterSeq > covered;
       for (;;) {
         const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
         for (const { body, seq } of page) {
@@ -73,7 +95,15 @@ export function createConversations(options: { readonly store: Store; readonly r
       const messages = kept.map((entry) => entry.message);
       // A history that starts inside a turn could hold results of calls that are not there
       const start = cut ? messages.findIndex((message) => message.role === "user") : 0;
-      return start < 0 ? [] : messages.slice(start);
+      const taken = start < 0 ? [] : messages.slice(start);
+      return { summary, messages: taken, firstSeq: conversation.messages - taken.length + 1 };
+    },
+    async summarized(id, { text, covers }, time) {
+      const stored = await store.get(CONVERSATIONS, id);
+      if (stored === undefined) return;
+      const conversation = v.parse(conversationRecordSchema, stored.body);
+      const body = { ...conversation, summary: { text, covers, made_at: time } };
+      await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
     },
     async writes(id, { runId, messages, time }) {
       const conversation = await load(id);
@@ -83,6 +113,7 @@ export function createConversations(options: { readonly store: Store; readonly r
         created_at: conversation?.created_at ?? time,
         updated_at: time,
         messages: length + messages.length,
+        ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [
         { op: "put", collection: CONVERSATIONS, key: id, body },

@@ -22,7 +22,8 @@ describe("conversations", () => {
     const { conversations, add } = setUp();
     await add("talk", [{ role: "user", content: "1" }, { role: "assistant", content: "2" }]);
     await add("talk", [{ role: "user", content: "3" }]);
-    assert.deepEqual((await conversations.history("talk")).map((message) => message.content), ["1", "2", "3"]);
+    const { messages } = await conversations.history("talk");
+    assert.deepEqual(messages.map((message) => message.content), ["1", "2", "3"]);
   });
 
   test("refuse a second writer that did not see the first", async () => {
@@ -39,10 +40,25 @@ describe("conversations", () => {
       { role: "assistant", content: `answer ${i}` },
     ]);
     await add("talk", [...turns.flat(), { role: "user", content: "last" }]);
+    const { messages, firstSeq } = await conversations.history("talk");
+    assert.equal(messages.length, 999);
+    assert.equal(firstSeq, 403);
+    assert.equal(messages[0]?.role, "user");
+    assert.equal(messages.at(-1)?.content, "last");
+  });
+
+  test("keep a summary in place of the messages it covers, which stay stored", async () => {
+    const { store, conversations, add } = setUp();
+    const say = (...texts: string[]) => texts.map((content): Message => ({ role: "user", content }));
+    await add("talk", say("1", "2", "3"));
+    await conversations.summarized("talk", { text: "One and two", covers: 2 }, time);
+    await add("talk", say("4"));
     const history = await conversations.history("talk");
-    assert.equal(history.length, 999);
-    assert.equal(history[0]?.role, "user");
-    assert.equal(history.at(-1)?.content, "last");
+    assert.deepEqual([history.summary?.text, history.summary?.covers, history.firstSeq], ["One and two", 2, 3]);
+    assert.deepEqual(history.messages.map((message) => message.content), ["3", "4"]);
+    assert.equal((await store.read("conversation/talk", { afterSeq: 0, limit: 10 })).length, 4);
+    await conversations.summarized("unknown", { text: "x", covers: 1 }, time);
+    assert.deepEqual((await conversations.history("unknown")).messages, []);
   });
 
   test("make up an id for new and refuse one that is no id", () => {

@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { createContextWindows } from "../../lib/providers/context_windows.ts";
+import type { Provider } from "../../lib/providers/provider.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { NEVER, setUp } from "./support/provider_setup.ts";
+
+const HOUR_MS = 3_600_000;
+
+test("the windows are read from the provider's list, whatever it calls them, and not shown", async (context) => {
+  const models = [
+    { id: "openrouter", context_length: 131_072 },
+    { id: "vllm", max_model_len: 8192 },
+    { id: "groq", context_window: 32_768 },
+    { id: "mistral", max_context_length: 65_536 },
+    { id: "lm-studio", max_context_length: 131_072, loaded_context_length: 4096 },
+    { id: "llama.cpp", meta: { n_ctx_train: 40_960 } },
+    { id: "anthropic", max_input_tokens: 200_000 },
+    { id: "silent" },
+    { id: "broken", context_length: "many" },
+  ];
+  const upstream = await startFakeServer((_seen, response) => void response.end(JSON.stringify({ data: models })));
+  context.after(() => upstream.close());
+  const { providers } = await setUp(context, { base_url: `${upstream.origin}/v1`, model: "vllm" });
+  const { provider } = providers.resolve(undefined);
+  const windows = createContextWindows(createFakeClock());
+  const found = await Promise.all([...models.map(({ id }) => id), "unknown"].map((id) => windows(provider, id)));
+  assert.deepEqual(found, [131_072, 8192, 32_768, 65_536, 4096, 40_960, 200_000, 0, 0, 0]);
+  assert.equal(upstream.requests.length, 1);
+  const shown = await providers.listModels(NEVER);
+  assert.ok(shown.every((model) => Object.keys(model).join() === "id,object,created,owned_by"));
+});
+
+test("a list is kept for an hour, and one that cannot be read means that nothing is known", async () => {
+  const clock = createFakeClock();
+  let asked = 0;
+  const provider: Provider = {
+    name: "flaky",
+    // deno-lint-ignore require-yield -- it is never asked for a turn
+    async *stream() {
+      throw new Error("unused");
+    },
+    listModels() {
+      if (++asked === 1) return Promise.reject(new Error("It is down"));
+      return Promise.resolve([{ id: "m", object: "model", created: 0, owned_by: "x", context_window: 5000 }]);
+    },
+    close: () => Promise.resolve(),
+  };
+  const windows = createContextWindows(clock);
+  assert.deepEqual([await windows(provider, "m"), await windows(provider, "m"), asked], [0, 0, 1]);
+  await clock.advance(HOUR_MS);
+  assert.deepEqual([await windows(provider, "m"), asked], [5000, 2]);
+});
