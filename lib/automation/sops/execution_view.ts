@@ -107,8 +107,9 @@ function waitsFor({ execution, plan, results, approval }: ExecutionParts): strin
     return `Step "${step.title}" is done outside of the gateway: ${text}\nThen sop_advance says that it is done, until ${state.deadline}`;
   }
   if (state.status !== "needs_review") return "";
-  return `The gateway stopped while step "${step.title}" was taking effect: look what became of it, then resolve its run, ` +
-    `POST /v1/runs/${state.run_id}/resolve`;
+  return `The gateway stopped while step "${step.title}" was taking effect: look what became of it, then ` +
+    `postern runs resolve ${state.run_id} resume --outcome done (or not_done, which makes the call again), or close; or POST ` +
+    `/v1/runs/${state.run_id}/resolve`;
 }
 
 function toolOf({ work }: SopDefinition["steps"][number]): string | null {

@@ -41,7 +41,8 @@ export async function startStepRun(
   const base = {
     kind: "sop",
     parentId: execution.id,
-    caller: { via: "sop", tokenId: requested_by.token_id, scopes: [] },
+    // What a sub-agent started passes for nobody else
+    caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes: [] },
     durable: true,
     claim,
     canApprove: false,
@@ -51,7 +52,7 @@ export async function startStepRun(
     limits: plan.limits ?? undefined,
   } as const;
   const request: RunRequest = work.kind === "tool"
-    ? { ...base, messages: [], call: { tool: work.tool, input: JSON.stringify(work.input) } }
+    ? { ...base, messages: [], call: { tool: work.tool, input: JSON.stringify(work.input) }, tools: allowed }
     : {
       ...base,
       messages: [{ role: "user", content: work.instructions }],

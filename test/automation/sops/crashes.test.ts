@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
+import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
+import { createCrashingStore, Killed } from "../../support/crashing_store.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
+import { BY_PERSON, createSopBench, type SopBench } from "../../support/sop_bench.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+
+const PROCEDURE = `
+[[steps]]
+id = "look"
+tool = "look"
+
+[[steps]]
+id = "push"
+tool = "push"
+input = { what = "{{steps.look.output}}" }
+requires_approval = true
+
+[[steps]]
+id = "call"
+manual = "Call"
+
+[[steps]]
+id = "tell"
+instructions = "Tell about {{steps.push.output}}"
+`;
+
+interface World {
+  readonly workspace: Workspace;
+  readonly store: Store;
+  readonly clock: FakeClock;
+  /** Effects that took place, whatever became of the process */
+  readonly effects: string[];
+  seed: number;
+  /** How often a person had to look what became of a call */
+  reviews: number;
+}
+
+function start(world: World, store: Store): SopBench {
+  const { workspace, clock, effects } = world;
+  return createSopBench({
+    workspace,
+    clock,
+    store,
+    seed: ++world.seed,
+    tools: [
+      { name: "look", run: () => "seen" },
+      { name: "push", access: "state", decision: "ask", run: ({ what }) => `pushed ${effects.push(String(what))}` },
+    ],
+    script: () => "Told",
+  });
+}
+
+/** What people do: they say yes, do the work by hand, and look after a call whose end nobody knows. @returns whether there was one */
+async function help({ sops, approvals, runs }: SopBench, view: SopExecutionView, effects: readonly string[]) {
+  if (view.approval !== null) await approvals.answer(view.approval.id, { decision: "approve", by: BY_PERSON.caller });
+  if (view.steps.some(({ status }) => status === "waiting")) await sops.advance(view.id, BY_PERSON);
+  const review = view.steps.find(({ status }) => status === "needs_review");
+  if (review === undefined) return false;
+  const outcome = effects.length > 0 ? "done" : "not_done";
+  await runs.resolve(review.run_id ?? "", { action: "resume", outcome, by: BY_PERSON.caller });
+  return true;
+}
+
+/** What fails because its process has ended. */
+function whenKilled(error: unknown): string {
+  if (error instanceof Killed) return "killed";
+  throw error;
+}
+
+/** Works on until the end. @returns how it ended */
+async function workOn(bench: SopBench, id: string, world: World): Promise<string> {
+  for (let i = 0; i < 400; i++) {
+    try {
+      const view = await bench.sops.status(id);
+      if (["completed", "failed", "cancelled"].includes(view.status)) return view.status;
+      if (await help(bench, view, world.effects)) world.reviews++;
+    } catch (error) {
+      // Somebody was faster
+      if ((error as { code?: string }).code !== "conflict") throw error;
+    }
+    if (i > 100) await world.clock.advance(2_000);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+  return `stuck: ${JSON.stringify(await bench.sops.status(id), null, 1)}`;
+}
+
+for (const when of ["before", "after"] as const) {
+  test(`a kill ${when} any write leaves an execution that is finished after the next start, with each effect once`, async () => {
+    let reviews = 0;
+    let at = 0;
+    for (let wasKilled = true; wasKilled;) {
+      at++;
+      await withWorkspace({ "own/p.toml": PROCEDURE }, async (workspace) => {
+        const world: World = {
+          workspace,
+          store: createMemoryStore(),
+          clock: createFakeClock(),
+          effects: [],
+          seed: 0,
+          reviews: 0,
+        };
+        const crashing = createCrashingStore(world.store, { crashAt: at, when });
+        const first = start(world, crashing);
+        let id: string | undefined;
+        const working = async () => {
+          id = await first.execute("p");
+          return await workOn(first, id, world);
+        };
+        const killed = crashing.crashed.then(() => "killed");
+        const ended = await Promise.race([working().catch(() => killed), killed]);
+        wasKilled = ended === "killed";
+        if (!wasKilled) return assert.equal(ended, "completed");
+
+        const second = start(world, world.store);
+        await second.runs.recover();
+        await second.sops.start();
+        const [open] = (await second.sops.list()).open;
+        const known = id ?? open?.id;
+        // Accepted is not lost; what was not, was never begun
+        if (known !== undefined) assert.equal(await workOn(second, known, world), "completed", `write ${at}`);
+        assert.equal(world.effects.length, known === undefined ? 0 : 1, `write ${at}`);
+        const { approvals } = await second.approvals.list({ limit: 100 });
+        const aboutStep = approvals.filter(({ tool }) => tool === "sop_advance");
+        assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} questions about the step`);
+        await second.sops.close();
+        reviews += world.reviews;
+      });
+    }
+    assert.ok(at > 15, `only ${at} writes`);
+    assert.ok(reviews > 0, "no kill came in the middle of an effect");
+  });
+}
+
+for (const when of ["before", "after"] as const) {
+  test(`a kill ${when} any write of a cancelling leaves an execution that is cancelled, without an effect`, async () => {
+    let at = 0;
+    for (let wasKilled = true; wasKilled;) {
+      at++;
+      await withWorkspace({ "own/p.toml": PROCEDURE }, async (workspace) => {
+        const world: World = {
+          workspace,
+          store: createMemoryStore(),
+          clock: createFakeClock(),
+          effects: [],
+          seed: 0,
+          reviews: 0,
+        };
+        const early = start(world, world.store);
+        const id = await early.execute("p");
+        await early.until(id, ({ approval }) => approval !== null);
+        await early.sops.close();
+        const crashing = createCrashingStore(world.store, { crashAt: at, when });
+        const first = start(world, crashing);
+        const working = async () => {
+          await first.sops.start();
+          await first.sops.cancel(id, BY_PERSON);
+          await first.until(id, "cancelled");
+        };
+        await Promise.race([crashing.crashed, working().catch(whenKilled)]);
+        await first.sops.close();
+        wasKilled = !crashing.healthy();
+
+        const second = start(world, world.store);
+        await second.runs.recover();
+        await second.sops.start();
+        const { status, waits_for } = await second.sops.status(id);
+        // What was not written down was not accepted
+        if (status !== "cancelled" && waits_for !== "It is being cancelled") await second.sops.cancel(id, BY_PERSON);
+        await second.until(id, "cancelled");
+        assert.deepEqual(world.effects, []);
+        const { approvals } = await second.approvals.list({ limit: 100 });
+        assert.deepEqual(approvals.map(({ status }) => status), ["cancelled"], `write ${at}`);
+        await second.sops.close();
+      });
+    }
+    assert.ok(at > 3, `only ${at} writes`);
+  });
+}
