@@ -55,7 +55,10 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     if (by.caller.via !== "subagent") return undefined;
     const self = by.conversationId === null ? await records.ofRun(by.runId) : await records.find(by.conversationId);
     if (self !== undefined) return self;
-    throw new ToolError("not_found", "Cannot tell which sub-agent asks: its record is gone");
+    throw new ToolError(
+      "not_found",
+      "Cannot use sub-agents here: which sub-agent stands behind this call is not known",
+    );
   };
 
   const visible = async (id: string, by: SubAgentCaller): Promise<SubAgentRecord> => {

@@ -193,3 +193,33 @@ test("an agent that is no longer configured ends with the reason after a restart
         assert.deepEqual((await delegations(gateway)).map(({ status }) => status), ["failed"]);
       });
     })));
+
+test("what a sub-agent puts on a schedule sends as nobody else and starts nothing beyond its depth", () =>
+  withRunningGateway({
+    config: { cron: { enabled: true } },
+    script: scriptedTasks({
+      "Begin": [toolTurn("subagent_spawn", { task: "Plan" }), "Started"],
+      "Plan": [
+        toolTurn("cron_add", {
+          id: "post",
+          schedule: "yearly",
+          tool: "agents_ipc",
+          input: { op: "send", from: "boss", to: "ann", payload: "x" },
+        }),
+        toolTurn("cron_add", { id: "start", schedule: "yearly", tool: "subagent_spawn", input: { task: "More" } }),
+        "Planned",
+      ],
+    }),
+  }, async (gateway) => {
+    await complete(gateway, false);
+    const [{ id } = { id: "" }] = await delegations(gateway);
+    assert.equal((await tool(gateway, "subagent_manage", { op: "result", id })).output, "Planned");
+    const fired = async (schedule: string) => {
+      const started = await jsonOf(gateway.call(`/v1/schedules/${schedule}/run`, { method: "POST" }));
+      return (await runsOf(gateway).ended(started.run_id, new AbortController().signal))?.error?.message;
+    };
+    assert.match(await fired("post") ?? "", /^Cannot send as "boss": a sub-agent sends only as itself/);
+    assert.match(await fired("start") ?? "", /^Cannot use sub-agents here: which sub-agent stands behind this call/);
+    assert.equal((await tool(gateway, "agents_ipc", { op: "recv", to: "ann" })).data.messages.length, 0);
+    assert.equal((await delegations(gateway)).length, 1);
+  }));

@@ -260,7 +260,11 @@ export function createCronService(options: CronOptions): Cron {
 
 function toMaker({ caller, tools, limits }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools" | "limits"> {
   return {
-    caller: { token_id: caller.tokenId, scopes: [...caller.scopes] },
+    caller: {
+      token_id: caller.tokenId,
+      scopes: [...caller.scopes],
+      ...(caller.via === "subagent" ? { via: caller.via } : {}),
+    },
     tools: tools === undefined ? null : [...tools],
     limits: limits === undefined ? null : { ...limits },
   };

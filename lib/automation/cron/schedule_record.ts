@@ -45,7 +45,12 @@ const scheduleSchema = v.object({
   timezone: v.string(),
   prompt: v.nullable(v.string()),
   call: v.nullable(v.object({ tool: v.string(), input: v.record(v.string(), v.unknown()) })),
-  caller: v.object({ token_id: v.nullable(v.string()), scopes: v.array(v.picklist(SCOPES)) }),
+  caller: v.object({
+    token_id: v.nullable(v.string()),
+    scopes: v.array(v.picklist(SCOPES)),
+    /** Only of one that a sub-agent made: what it fires passes for nobody else */
+    via: v.optional(v.literal("subagent")),
+  }),
   /** Patterns of the tools its maker had; null: all that are configured */
   tools: v.nullable(v.array(v.string())),
   /** Bounds its maker had; null: as configured */

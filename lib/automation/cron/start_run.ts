@@ -107,14 +107,15 @@ function toRequest(
   occasion: Occasion,
 ): RunRequest {
   const { by, time } = occasion;
+  const via = caller.via ?? "cron";
   const when = new Date(time).toISOString();
   return {
     kind: "cron",
     messages: [{ role: "user", content: prompt ?? "" }],
     caller: by === undefined
-      ? { via: "cron", tokenId: caller.token_id, scopes: caller.scopes }
+      ? { via, tokenId: caller.token_id, scopes: caller.scopes }
       // Whoever sets off the work of another has no more rights for it than either of them
-      : { via: "cron", tokenId: by.tokenId, scopes: common(by, caller) },
+      : { via, tokenId: by.tokenId, scopes: common(by, caller) },
     durable: true,
     canApprove: false,
     agentTools: "configured",

@@ -244,7 +244,7 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
   await clock.advance(HOUR);
   const [manual, regular] = runs.started.map(({ request }) => request);
   assert.deepEqual([manual?.caller, manual?.tools], [
-    { via: "cron", tokenId: "tok_2", scopes: ["chat"] },
+    { via: "subagent", tokenId: "tok_2", scopes: ["chat"] },
     ["read_file"],
   ]);
   assert.deepEqual([regular?.limits, manual?.limits], [limits, limits]);
