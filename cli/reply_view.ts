@@ -46,6 +46,8 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
           return aside(`[approval] ${event.tool} needs your word`);
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
+        case "review_answered":
+          return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
         case "turn_restart":
           return aside(
             "[restart] The gateway stopped in this turn: it is asked again, and its text so far does not count",

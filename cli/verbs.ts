@@ -85,6 +85,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/runs_change.ts")).runsStartCommand,
   ),
   "runs cancel": verb("Stop a run", async () => (await import("./commands/runs_change.ts")).runsCancelCommand),
+  "runs resolve": verb(
+    "Decide about a run that was cut off in the middle of an effect",
+    async () => (await import("./commands/runs_change.ts")).runsResolveCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

@@ -20,7 +20,7 @@ import { pairingCodeRoute, pairRoute } from "./pair.ts";
 import { pingRoute } from "./ping.ts";
 import type { Route } from "./route.ts";
 import { runEventsRoute } from "./run_events.ts";
-import { cancelRunRoute, runRoute, runsRoute, startRunRoute } from "./runs.ts";
+import { cancelRunRoute, resolveRunRoute, runRoute, runsRoute, startRunRoute } from "./runs.ts";
 import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
@@ -46,6 +46,7 @@ export const ROUTES: readonly Route[] = [
   runsRoute,
   runRoute,
   cancelRunRoute,
+  resolveRunRoute,
   runEventsRoute,
   conversationsRoute,
   conversationRoute,

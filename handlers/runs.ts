@@ -25,6 +25,14 @@ const startSchema = v.object({
   agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 });
 
+const resolveSchema = v.object({
+  /** `resume`: it goes on; `close`: it ends here */
+  action: v.picklist(["resume", "close"]),
+  /** What became of the call that was cut off: `not_done` makes it again; the model is told. Default `unknown` */
+  outcome: v.optional(v.picklist(["done", "not_done", "unknown"])),
+  note: v.optional(v.pipe(v.string(), v.maxLength(1000))),
+});
+
 /** How long a cancel waits for the run's end before it tells how things stand. */
 const CANCEL_WAIT_MS = 5_000;
 
@@ -125,6 +133,30 @@ export const cancelRunRoute: Route = {
     const ended = await runs.ended(id, timeout.signal).catch(() => undefined);
     timeout.clear();
     return jsonReply(context, 200, ended ?? await findRun(runs, id));
+  },
+};
+
+/** POST /v1/runs/:id/resolve: what a person decides about a run that a crash left in the middle of an effect. */
+export const resolveRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs/:id/resolve",
+  access: "runs",
+  summary: "Let a run that needs review go on, or end it; any other is 409",
+  body: resolveSchema,
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  idempotency: "honoured",
+  // A run is resolved once, so its status tells whether the first request did it
+  async repeat(request, context) {
+    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
+    return run.status === "needs_review"
+      ? await resolveRunRoute.handler(request, context)
+      : jsonReply(context, 200, run);
+  },
+  async handler(request, context) {
+    const { runs } = requireAgent(context.services);
+    const review = await readJson(request, context, resolveSchema);
+    const run = await runs.resolve(context.params["id"] ?? "", { ...review, by: callerOf(context, "http") });
+    return jsonReply(context, 200, run);
   },
 };
 

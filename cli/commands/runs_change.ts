@@ -34,7 +34,7 @@ export const runsResolveCommand = defineCliCommand({
       options: [...OUTCOMES],
       valueHint: "what happened",
       description:
-        "done, not_done or unknown: what became of the call that was cut off; the model is told (default: unknown)",
+        "of the call that was cut off: done, not_done makes it again, unknown does not; the model is told (default: unknown)",
     },
     note: { type: "string", valueHint: "text", description: "Kept with the decision" },
   },

@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { ask, supervised } from "../support/supervised.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
 const WAYS: readonly (readonly [name: string, (machine: Machine, use: () => Promise<void>) => Promise<unknown>])[] = [
@@ -82,3 +85,38 @@ test("Ctrl-C leaves a followed run at work, tells how to come back, and runs can
       assert.match((await run(["runs", "show", id])).stdout, /status +cancelled/);
     }).then(() => {})
   ));
+
+/** Leaves a run behind that a crash cut off in the middle of a command. */
+async function leaveCutOff({ dataDir }: Machine): Promise<string> {
+  const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock: systemClock });
+  const began = Promise.withResolvers<void>();
+  const run = () => {
+    began.resolve();
+    return new Promise<string>(() => {});
+  };
+  const call = { name: "shell", arguments: { command: "ls" } };
+  const crashed = supervised([{ toolCalls: [call] }], { store, tools: [{ name: "shell", access: "write", run }] });
+  const { id } = await crashed.runs.start(ask("List", { durable: true }));
+  await began.promise;
+  await supervised([], { store, seed: 2 }).runs.recover();
+  await store.close();
+  return id;
+}
+
+test("a run that was cut off is shown with what to do, and resolved", () =>
+  onMachine(async (machine) => {
+    const { run } = machine;
+    await run(["runs", "list"]);
+    const id = await leaveCutOff(machine);
+    assert.match(
+      (await run(["runs", "list", "--status", "needs_review"])).stdout,
+      new RegExp(`^${id} +needs_review`, "m"),
+    );
+    assert.match((await run(["runs", "show", id])).stdout, new RegExp(`postern runs resolve ${id} resume --outcome`));
+    assert.equal((await run(["runs", "resolve", id, "forget"])).code, 2);
+    assert.equal((await run(["runs", "resolve", id, "close", "--outcome", "maybe"])).code, 2);
+    const closed = await run(["runs", "resolve", id, "close", "--note", "looked at it"]);
+    assert.deepEqual([closed.code, closed.stdout], [0, `${id}: failed\n`], closed.stderr);
+    assert.match((await run(["runs", "show", id])).stdout, /closed: Closed by .*looked at it/);
+    assert.match((await run(["runs", "resolve", id, "resume"])).stderr, /failed already/);
+  }));

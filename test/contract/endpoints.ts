@@ -17,6 +17,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/runs", "runs"],
   ["GET", "/v1/runs/:id", "runs"],
   ["POST", "/v1/runs/:id/cancel", "runs"],
+  ["POST", "/v1/runs/:id/resolve", "runs"],
   ["GET", "/v1/runs/:id/events", "runs"],
   ["GET", "/v1/conversations", "runs"],
   ["GET", "/v1/conversations/:id", "runs"],
