@@ -1,5 +1,5 @@
 import { lazily } from "../../base/lazily.ts";
-import { OPEN_SOPS } from "./execution_record.ts";
+import { OPEN_SOPS } from "./collections.ts";
 import type { SopService, SopsOptions } from "./sop_service.ts";
 
 /**

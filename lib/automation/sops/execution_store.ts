@@ -1,15 +1,12 @@
 import type { Store, Write } from "../../storage/store.ts";
+import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "./collections.ts";
 import {
   type Execution,
   hasEnded,
-  OPEN_SOPS,
   parseExecution,
   parsePlan,
   parseResult,
   type Plan,
-  SOP_EXECUTIONS,
-  SOP_PLANS,
-  SOP_RESULTS,
   type StepResult,
 } from "./execution_record.ts";
 
