@@ -249,7 +249,7 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
   ]);
   assert.deepEqual([regular?.limits, manual?.limits], [limits, limits]);
   assert.deepEqual([regular?.caller, regular?.tools], [
-    { via: "cron", tokenId: "tok_1", scopes: ["chat"] },
+    { via: "subagent", tokenId: "tok_1", scopes: ["chat"] },
     ["read_file"],
   ]);
   await cron.stop();
