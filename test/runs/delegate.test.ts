@@ -269,6 +269,20 @@ test("cancelling a durable caller cancels its durable agent", () =>
     assert.deepEqual([view?.status, (await runs.get(handle.id))?.status], ["cancelled", "cancelled"]);
   }));
 
+test("a run over HTTP may be of a configured agent, and an unknown one is refused by name", () =>
+  withDelegates({}, async ({ gateway, runs, upstream }) => {
+    upstream.script(answer("Done by the helper"));
+    const accepted = await gateway.call("/v1/runs", { body: { message: "Go", agent: "helper" } });
+    assert.equal(accepted.status, 202);
+    const run = await runs.ended((await jsonOf(accepted)).id, new AbortController().signal);
+    assert.deepEqual([run?.result, run?.model], ["Done by the helper", "agents.helper/helper-model"]);
+    const refused = await gateway.call("/v1/runs", { body: { message: "Go", agent: "nobody" } });
+    assert.equal(refused.status, 400);
+    const { error } = await jsonOf(refused);
+    assert.deepEqual([error.code, error.param], ["invalid_request", "agent"]);
+    assert.match(error.message, /the agents are helper, local$/);
+  }));
+
 test("delegate is there when an agent is configured, and says what would configure one", () =>
   withRunningGateway({}, async ({ call }) => {
     const { enabled, reason } = await jsonOf(call("/v1/tools/delegate"));
