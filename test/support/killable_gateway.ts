@@ -57,6 +57,8 @@ model = "upstream-model"
 max_retries = 0
 [autonomy]
 level = "full"
+[cron]
+enabled = true
 [security]
 allowed_commands = ["sh"]
 [security.shell]
