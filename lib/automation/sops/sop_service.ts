@@ -228,7 +228,10 @@ export function createSopService(options: SopsOptions): SopService {
     },
 
     async status(id) {
-      return await view((await find(id)).execution);
+      const { execution } = await find(id);
+      // A person may have said meanwhile what became of it
+      if (execution.steps[currentStep(execution)]?.status === "needs_review") executor.goOn(id);
+      return await view(execution);
     },
 
     async advance(id) {
