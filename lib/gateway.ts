@@ -292,9 +292,18 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       redact: redactor.redact,
       audit: audit.append,
     });
-    const agent = options.agent === false || config().provider.kind === "none"
-      ? undefined
-      : await startAgent({ ...options, clock, random, log, metrics, store, approvals, tools, addSecret: redactor.add });
+    const agent = options.agent === false || config().provider.kind === "none" ? undefined : await startAgent({
+      ...options,
+      clock,
+      random,
+      log,
+      metrics,
+      store,
+      approvals,
+      audit,
+      tools,
+      addSecret: redactor.add,
+    });
     if (agent !== undefined) {
       closing.push(() => agent.providers.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
       // The tools of a run that goes on work with it too
@@ -423,12 +432,13 @@ interface AgentParts extends ServicesOptions {
   readonly metrics: Metrics;
   readonly store: Store;
   readonly approvals: Approvals;
+  readonly audit: Audit;
   readonly tools: ToolDoor;
   readonly addSecret: (secret: string) => void;
 }
 
 async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
-  const { config, clock, random, log, metrics, store, approvals, tools } = parts;
+  const { config, clock, random, log, metrics, store, approvals, audit, tools } = parts;
   const net = createProviderClients({ clock, proxy: config.proxy });
   const observer = createProviderMetrics(metrics);
   const configured = parts.providers ?? await createProviders({
@@ -474,6 +484,8 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     }),
     tokensPerDay: () => config.budget.tokens_per_day,
     retentionDays: () => config.runs.retention_days,
+    withdraw: approvals.cancel,
+    audit: audit.append,
     approverOf: askPerson({
       approvals,
       timeoutMs: () => ({

@@ -9,6 +9,7 @@ export const memoryStore = defineTool({
   description:
     "Keeps a text in the agent's memory under a key, in place of an earlier one; memory_recall finds it again",
   access: "state",
+  repeatable: true,
   enabled: "always",
   needs: ["memory"],
   input: v.strictObject({
