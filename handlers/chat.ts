@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { usageSource } from "../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
@@ -18,6 +19,8 @@ const chatSchema = v.object({
 const chatReplySchema = v.object({
   message: v.string(),
   tokens_used_estimate: v.number(),
+  /** Whether that is the provider's own figure, a tokenizer's or bytes/4 */
+  usage_source: v.picklist(["provider", "tokenizer", "bytes"]),
   run_id: v.string(),
   conversation_id: v.nullable(v.string()),
 });
@@ -67,6 +70,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
     return jsonReply(context, 200, {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,
+      usage_source: usageSource(reply.usage),
       run_id: handle.id,
       conversation_id: handle.conversationId,
     });

@@ -3,6 +3,7 @@ import { ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
+import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
 import { afterTools } from "./after_tools.ts";
 import type { AgentRun } from "./agent_run.ts";
 import { callTools } from "./call_tools.ts";
@@ -59,7 +60,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     requests = createModelRequests(run);
     const { callPrefix, offersTools, ownerOf } = requests;
     let guard: LoopGuard | undefined;
-    const call = { signal, requestId: run.requestId, whole: run.whole };
+    const call = { signal, requestId: run.requestId, whole: run.whole, beforeAgain: requests.account?.again };
     const newCallId = () => run.random.id(callPrefix);
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
@@ -205,7 +206,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     }
   } catch (error) {
     if (end.ended()) throw error;
-    requests?.account?.broken(error instanceof ProviderError && !answered && error.code !== "provider_timeout");
+    requests?.account?.broken(error instanceof ProviderError && !answered && !mayHaveBeenServed(error));
     keepPartial(run, turn, added);
     if (error instanceof ProviderError && !spoken) {
       await end.end(toTerminal(error, run), { added, refused: error });

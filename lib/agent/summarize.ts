@@ -116,7 +116,9 @@ async function ask(
   let usage: Usage | undefined;
   let finished = false;
   try {
-    for await (const events of provider.stream(opened, { signal, requestId, whole: true })) {
+    for await (
+      const events of provider.stream(opened, { signal, requestId, whole: true, beforeAgain: account?.again })
+    ) {
       for (const event of events) {
         if (event.type === "text_delta") text += event.delta;
         if (event.type !== "finish") continue;

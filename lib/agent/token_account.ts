@@ -1,3 +1,4 @@
+import { CancelError } from "../base/cancel.ts";
 import type { ModelParameters, ProviderRequest } from "../providers/provider.ts";
 import { maxInputTokens, maxThinkingTokens } from "./estimate_tokens.ts";
 import { DEFAULT_OUTPUT_TOKENS, type TokenBudget, type TokenReservation } from "./token_budget.ts";
@@ -6,6 +7,8 @@ import { DEFAULT_OUTPUT_TOKENS, type TokenBudget, type TokenReservation } from "
 export interface TokenAccount {
   /** Sets the call's tokens aside. @returns the request with the output limit that was granted. @throws {CancelError} as TokenBudget */
   open(request: ProviderRequest): Promise<ProviderRequest>;
+  /** The request goes out again and the first time may have cost as much: that counts as used, and the same is set aside anew */
+  again(): Promise<void>;
   /** The open call has ended and used this much */
   settle(usedTokens: number): void;
   /** The open call broke off: unless `unused`, all that was set aside for it counts as used. Without one it does nothing */
@@ -22,12 +25,28 @@ export interface TokenAccountOptions {
 /** Reserves before each call of the model and settles after it (DESIGN.md section 7 "Budgets"). */
 export function createTokenAccount({ budget, contextWindowTokens, signal }: TokenAccountOptions): TokenAccount {
   let reservation: TokenReservation | undefined;
+  let input = 0;
   return {
     async open(request) {
       const { parameters } = request;
-      const input = maxInputTokens(request) + maxThinkingTokens(parameters);
+      input = maxInputTokens(request) + maxThinkingTokens(parameters);
       reservation = await budget.reserve({ input, output: outputLimit(parameters, contextWindowTokens), signal });
       return { ...request, parameters: withOutputLimit(parameters, reservation.output) };
+    },
+    async again() {
+      const first = reservation;
+      if (first === undefined) return;
+      first.forfeit();
+      reservation = undefined;
+      const second = await budget.reserve({ input, output: first.output, signal });
+      if (second.output < first.output) {
+        second.settle(0);
+        throw new CancelError(
+          "budget",
+          "The token budget does not allow to ask again after an attempt without a reply",
+        );
+      }
+      reservation = second;
     },
     settle(usedTokens) {
       reservation?.settle(usedTokens);

@@ -77,6 +77,7 @@ function finish(
     completion_tokens: completion,
     total_tokens: prompt + completion,
     estimated: true,
+    estimated_by: "bytes",
   };
   return { type: "finish", finish_reason: reason, usage, model: request.model === "" ? "assistant" : request.model };
 }

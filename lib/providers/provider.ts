@@ -44,6 +44,11 @@ export interface ProviderCallOptions {
   readonly requestId?: string | undefined;
   /** Nobody reads along, so the reply may come in one piece: cheaper for everyone. A wish. Default false */
   readonly whole?: boolean | undefined;
+  /**
+   * Awaited before the request is made again, here or elsewhere, after an attempt that may have been served and cost something; a
+   * rejection ends the call with it. Default: nobody counts
+   */
+  readonly beforeAgain?: (() => Promise<void>) | undefined;
 }
 
 /** A source of model turns. */

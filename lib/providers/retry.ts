@@ -4,6 +4,7 @@ import { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import { mayHaveBeenServed } from "./may_have_been_served.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 
 /** One place to ask. */
@@ -150,6 +151,7 @@ class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined
     const pause = failure === undefined || this.#given ? undefined : this.#pauseOf(failure);
     this.#ended = true;
     if (pause !== undefined && failure !== undefined && !signal.aborted) {
+      await this.#countAgain(failure);
       this.#retries++;
       this.#report("provider_retry", `${failure.message}; asking again after ${pause} ms`);
       await options.clock.sleep(pause, signal);
@@ -161,10 +163,16 @@ class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined
     if (next === undefined || failure === undefined || isFinal) {
       throw signal.aborted && !(error instanceof CancelError) ? cancelError(signal) : error;
     }
+    await this.#countAgain(failure);
     this.#ended = false;
     this.#place++;
     this.#retries = 0;
     this.#report("provider_fallback", `${failure.message}; asking provider "${next.provider.name}" instead`);
+  }
+
+  async #countAgain(failure: ProviderError): Promise<void> {
+    const { beforeAgain } = this.#call.call;
+    if (beforeAgain !== undefined && mayHaveBeenServed(failure)) await beforeAgain();
   }
 
   /** Counts the running attempt, once. */

@@ -35,6 +35,7 @@ for (const route of [chatRoute, legacyWebhookRoute]) {
     assert.deepEqual(await jsonOf(response), {
       message: "Hello there",
       tokens_used_estimate: 5,
+      usage_source: "provider",
       run_id: "run_1",
       conversation_id: "conv_2",
     });

@@ -1,8 +1,13 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 interface PricedBody {
   readonly messages: readonly unknown[];
@@ -17,8 +22,14 @@ interface Priced extends FakeServer {
   readonly calls: () => number;
 }
 
-/** @param outputOf the share of the allowed output that is used */
-async function startPriced(outputOf: (allowed: number) => number): Promise<Priced> {
+/**
+ * @param outputOf the share of the allowed output that is used
+ * @param breaksOff charges for the call and gives no reply
+ */
+async function startPriced(
+  outputOf: (allowed: number) => number,
+  breaksOff: (call: number) => boolean = () => false,
+): Promise<Priced> {
   let charged = 0;
   let calls = 0;
   const random = createSeededRandom(7);
@@ -32,6 +43,7 @@ async function startPriced(outputOf: (allowed: number) => number): Promise<Price
     const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
     const [delay = 0] = random.bytes(1);
     setTimeout(() => {
+      if (breaksOff(calls)) return void response.destroy();
       const choice = stream
         ? { index: 0, delta: { role: "assistant", content: "ok" }, finish_reason: "stop" }
         : { index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" };
@@ -99,6 +111,65 @@ for (const [name, share] of [["all it may", 1], ["a tenth of what it may", 0.1]]
     }
   });
 }
+
+test("a call that is charged and never answered counts in full, and so does asking again", async () => {
+  const limit = 60_000;
+  const priced = await startPriced((allowed) => allowed, (call) => call % 2 === 1);
+  try {
+    await withRunningGateway({ config: configOf(priced.origin, { tokens_per_day: limit }) }, async (gateway) => {
+      const replies = await Promise.all(Array.from({ length: 20 }, () => ask(gateway, 0)));
+      await Promise.all(replies.map((reply) => reply.text()));
+      assert.ok(priced.charged() <= limit, `${priced.charged()} of ${limit}`);
+      assert.ok(priced.charged() > limit * 0.8, `${priced.charged()} of ${limit}`);
+      assert.ok(replies.some(({ status }) => status === 200) && replies.some(({ status }) => status === 429));
+    });
+  } finally {
+    await priced.close();
+  }
+});
+
+test("what was set aside when the process was killed counts as used after the next start", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const priced = await startPriced((allowed) => allowed, () => false);
+    const silent = await startFakeServer(() => {});
+    try {
+      const path = join(folder, "postern.toml");
+      const options = ["--port", "0", "--config", path, "--data-dir", join(folder, "data"), "--workspace", folder];
+      const command = [...RUN, join(ROOT, "cli/main.ts"), "gateway", "--new-pairing", ...options];
+      const configure = (origin: string) =>
+        writeFile(
+          path,
+          `[provider]\nkind = "openai_compatible"\nbase_url = "${origin}/v1"\nmodel = "m"\n[budget]\ntokens_per_day = 6000`,
+        );
+      const complete = async ({ url, code }: { readonly url: string; readonly code: string }) => {
+        const paired = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
+        const { token } = JSON.parse(await paired.text());
+        return fetch(`${url}/v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${token}`, "content-type": "application/json", "x-postern-tools": "none" },
+          body: JSON.stringify({ messages: [{ role: "user", content: "x".repeat(2500) }] }),
+        });
+      };
+      await configure(silent.origin);
+      await withGatewayProcess(command, async (gateway) => {
+        const reply = complete(gateway).catch(() => {});
+        while (silent.requests.length === 0) await systemClock.sleep(10);
+        // Left here, the process is killed with SIGKILL
+        void reply;
+      });
+      await configure(priced.origin);
+      await withGatewayProcess(command, async (gateway) => {
+        const refused = await complete(gateway);
+        assert.equal(refused.status, 429);
+        assert.match(await refused.text(), /tokens_per_day in \[budget\]/);
+      });
+      assert.equal(priced.calls(), 0);
+    } finally {
+      await priced.close();
+      await silent.close();
+    }
+  });
+});
 
 test("the day's budget is kept over a restart, and its refusal says when it ends", async () => {
   const priced = await startPriced((allowed) => allowed);
