@@ -4,7 +4,9 @@ import type { ConfigProblem } from "../../base/errors.ts";
 import { ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { toKeyText } from "../../config/key_path.ts";
+import { withoutMark } from "../../config/parse_toml.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
+import { decodeText } from "../../tools/files/read_text.ts";
 import { checkDefinition } from "./check_definition.ts";
 import { SOP_LIMITS, type SopDefinition } from "./definition.ts";
 import { type Fault, toPlainJson } from "./plain_json.ts";
@@ -144,20 +146,11 @@ async function readText(name: string, options: LoadOptions & { readonly folder: 
     if (length > SOP_LIMITS.fileBytes) {
       throw new ToolError("file_too_large", `it is larger than ${SOP_LIMITS.fileBytes} bytes`);
     }
-    const text = decode(buffer.subarray(0, length));
+    const text = decodeText(buffer.subarray(0, length));
     if (text === undefined) throw new ToolError("binary_file", "it is not UTF-8 text");
-    return text;
+    return withoutMark(text);
   } finally {
     await opened.close();
-  }
-}
-
-function decode(bytes: Uint8Array): string | undefined {
-  if (bytes.includes(0)) return undefined;
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch {
-    return undefined;
   }
 }
 

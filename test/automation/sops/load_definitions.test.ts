@@ -163,6 +163,12 @@ describe("a definition", () => {
       assert.deepEqual(invalid.map(({ file }) => file), ["own/a.toml"]);
     }));
 
+  test("may begin with a byte order mark", async () => {
+    for (const [name, text] of [["a.toml", STEP], ["a.md", MARKDOWN]] as const) {
+      assert.deepEqual((await loadOne(name, `\uFEFF${text}`)).sops.map(({ definition }) => definition.id), ["a"]);
+    }
+  });
+
   test("that there is none of is no error", () =>
     withWorkspace({}, async (workspace) => assert.deepEqual(await load(workspace), { sops: [], invalid: [] })));
 });
