@@ -288,11 +288,12 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   test("fits a narrow screen in every view, light and dark", async () => {
     await page.setViewportSize({ width: 340, height: 640 });
     gateway.ask({ input: { path: "x".repeat(300) }, always_rule: "y".repeat(300) });
+    gateway.runs.add({ id: `run_${"x".repeat(60)}`, status: "needs_review", result: "y".repeat(300) });
     await openPaired();
     await ask(`beans ${"x".repeat(200)}`);
     await inTurns("That is all");
     const grounds = new Set<unknown>();
-    for (const view of ["chat", "approvals", "tools", "status"]) {
+    for (const view of ["chat", "runs", "approvals", "tools", "status"]) {
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

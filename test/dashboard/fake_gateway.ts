@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
+import { createFakeRuns, type FakeRuns } from "./fake_runs.ts";
 
 /** A stand-in for the gateway with the routes the dashboard uses (DESIGN.md sections 2 and 4), steered by the test. */
 export interface FakeGateway {
@@ -14,6 +15,7 @@ export interface FakeGateway {
   readonly commands: readonly Record<string, unknown>[];
   /** What was posted as an answer, and ids of rules that were revoked, in order */
   readonly answers: readonly unknown[];
+  readonly runs: FakeRuns;
   /** Puts one more call that waits */
   ask(change?: Readonly<Record<string, unknown>>): void;
   /** Makes every token invalid */
@@ -85,6 +87,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   const commands: Record<string, unknown>[] = [];
   const approvals: FakeApproval[] = [];
   const answers: unknown[] = [];
+  const runs = createFakeRuns();
   let rules: { id: string; scope: string; text: string; created_at: string }[] = [];
   const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
@@ -141,6 +144,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
         send(response, 200, approval);
       });
     }
+    if (runs.answer(request, response, path)) return;
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
     if (path === "/v1/tokens/tok_1" && request.method === "DELETE") return send(response, 200, { deleted: true });
     fail(response, 404, "not_found");
@@ -167,6 +171,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     asked,
     commands,
     answers,
+    runs,
     ask: (change = {}) =>
       void approvals.unshift({
         id: `apr_${approvals.length + 1}`,

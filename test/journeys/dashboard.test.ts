@@ -63,7 +63,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
 
   /** Presses Tab until the element of this id or text has the focus. */
   async function tabTo(page: Page, wanted: string): Promise<void> {
-    for (let presses = 0; presses < 40; presses++) {
+    for (let presses = 0; presses < 150; presses++) {
       await page.keyboard.press("Tab");
       if (
         await page.evaluate(

@@ -2,11 +2,12 @@ import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
 import { createPairView } from "./pair_view.js";
+import { createRunsView } from "./runs_view.js";
 import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "approvals", "tools", "status"];
+const VIEWS = ["chat", "runs", "approvals", "tools", "status"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -21,6 +22,7 @@ export function start() {
   const pairing = createPairView({ session, onPaired: enter });
   const chat = createChatView({ session });
   const approvals = createApprovalsView({ session });
+  const runs = createRunsView({ session });
   const tools = createToolsView({ session });
   const status = createStatusView();
   let entered = false;
@@ -31,6 +33,7 @@ export function start() {
     entered = false;
     chat.reset();
     approvals.reset();
+    runs.reset();
     showView("pair", "Pair");
     pairing.open(reason);
   }
@@ -44,11 +47,13 @@ export function start() {
 
   function openView() {
     if (!entered) return;
-    const wanted = location.hash.slice(1);
+    const [wanted = "", detail = ""] = location.hash.slice(1).split("/");
     const view = VIEWS.includes(wanted) ? wanted : "chat";
     showView(view, view.charAt(0).toUpperCase() + view.slice(1));
     if (view === "chat") chat.focus();
     else byId(`${view}-title`, HTMLElement).focus();
+    runs.open(view === "runs" ? decodeURIComponent(detail) : "");
+    if (view === "runs" && detail === "") void runs.load();
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "status") void showMetrics();
@@ -100,7 +105,8 @@ export function start() {
     const health = await readHealth();
     showReachable(health);
     status.showHealth(health);
-    if (health !== undefined && entered) await Promise.all([showMetrics(), approvals.poll()]);
+    if (health === undefined || !entered) return;
+    await Promise.all([showMetrics(), approvals.poll(), ...(byId("runs", HTMLElement).hidden ? [] : [runs.poll()])]);
   }
 
   /** @param {any} health undefined when the gateway does not answer */

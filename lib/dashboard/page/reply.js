@@ -4,6 +4,12 @@ import { formatMs, formatNumber } from "./format.js";
 import { createMarkdown } from "./markdown.js";
 import { createToolCard } from "./tool_card.js";
 
+const REVIEWED = new Map([
+  ["done", "A person said: the call that was cut off took effect."],
+  ["not_done", "A person said: the call that was cut off did not take effect. It is made again."],
+  ["unknown", "A person said: whether the call that was cut off took effect cannot be told."],
+]);
+
 /**
  * One reply of the agent: text, folded tool calls and notices in the order they came.
  * @param {object} options
@@ -93,6 +99,12 @@ export function createReply({ announce, onAnswer }) {
           asks.get(event.approval_id)?.remove();
           asks.delete(event.approval_id);
           return;
+        case "review_answered":
+          newText();
+          return place(
+            element("p", { class: "notice" }, REVIEWED.get(event.outcome) ?? "A person reviewed the run."),
+            seq,
+          );
         case "turn_restart":
           newText();
           for (const { fromSeq, nodes } of placed) if (fromSeq >= event.from_seq) nodes.remove();
@@ -111,6 +123,8 @@ export function createReply({ announce, onAnswer }) {
       finish(`${cut}${formatMs(performance.now() - started)}${tokens}`);
     },
     stopped: () => finish("Stopped"),
+    /** @param {string} words that stand under it; empty: none */
+    ended: (words) => finish(words),
     /**
      * @param {string} message
      * @param {() => void} retry

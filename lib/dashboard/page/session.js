@@ -47,10 +47,10 @@ export function createSession({ onRefused }) {
 
   /**
    * @param {string} path
-   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
+   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown, signal?: AbortSignal }} [options]
    * @returns {Promise<Response>} with a status below 400, or 503 of /health
    */
-  const request = async (path, { method = "GET", headers = {}, body } = {}) => {
+  const request = async (path, { method = "GET", headers = {}, body, signal } = {}) => {
     /** @type {Record<string, string>} */
     const sent = { ...headers };
     if (token !== "") sent["authorization"] = `Bearer ${token}`;
@@ -62,6 +62,7 @@ export function createSession({ onRefused }) {
       cache: "no-store",
       credentials: "omit",
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
     }).catch(() => {
       throw new ApiError(0, "unreachable", "The gateway does not answer", 0);
     });

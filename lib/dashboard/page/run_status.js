@@ -1,0 +1,36 @@
+import { element } from "./dom.js";
+
+/**
+ * @typedef {{
+ *   id: string,
+ *   kind: string,
+ *   status: string,
+ *   created_at: string,
+ *   ended_at: string | null,
+ *   model: string,
+ *   conversation_id: string | null,
+ *   result: string | null,
+ *   error: { code: string, message: string } | null,
+ *   usage: { total_tokens: number, estimated?: boolean },
+ * }} Run
+ */
+
+const WORDS = new Map([
+  ["queued", "Waiting for its turn"],
+  ["running", "At work"],
+  ["waiting_for_approval", "Waits for your approval"],
+  ["completed", "Done"],
+  ["failed", "Failed"],
+  ["cancelled", "Cancelled"],
+  ["needs_review", "Needs your decision"],
+]);
+
+/** @param {string} status whether the run still does something by itself */
+export function isAtWork(status) {
+  return status === "queued" || status === "running" || status === "waiting_for_approval";
+}
+
+/** @param {string} status of a run, in plain words */
+export function statusBadge(status) {
+  return element("span", { class: "badge", "data-run": status }, WORDS.get(status) ?? status);
+}

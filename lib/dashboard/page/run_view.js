@@ -1,0 +1,155 @@
+import { element } from "./dom.js";
+import { readEvents } from "./event_reader.js";
+import { formatNumber } from "./format.js";
+import { createReply } from "./reply.js";
+import { createReviewCard } from "./review_card.js";
+import { isAtWork, statusBadge } from "./run_status.js";
+
+/** @typedef {import("./run_status.js").Run} Run */
+
+/**
+ * One run: its state, what it says and does as it happens, and what a person can do about it.
+ * @param {object} options
+ * @param {import("./session.js").Session} options.session
+ * @param {string} options.id
+ * @param {(text: string) => void} options.announce tells a screen reader
+ */
+export function createRunView({ session, id, announce }) {
+  const path = `v1/runs/${encodeURIComponent(id)}`;
+  const reading = new AbortController();
+  const title = element("h2", { tabIndex: -1 }, "Run ", element("code", {}, id));
+  const facts = element("dl", { class: "facts" });
+  const actions = element("div", { class: "ask-buttons" });
+  const review = element("div", {});
+  const problem = element("p", { class: "field-error", role: "alert" });
+  const turns = element("ol", { class: "turns" });
+  const root = element(
+    "div",
+    { class: "run" },
+    element("p", {}, element("a", { href: "#runs" }, "All runs")),
+    title,
+    facts,
+    review,
+    actions,
+    problem,
+    turns,
+  );
+  /** @type {Map<string, import("./review_card.js").Call>} */
+  const calls = new Map();
+  let reply = newReply();
+  let shownStatus = "";
+  /** Whether all that the run did is shown, so that the calls that are left were cut off */
+  let isWhole = false;
+
+  function newReply() {
+    const made = createReply({
+      announce,
+      onAnswer: (approvalId, answer) =>
+        session.json(`v1/approvals/${encodeURIComponent(approvalId)}`, { method: "POST", body: answer }),
+    });
+    turns.replaceChildren(made.root);
+    return made;
+  }
+
+  /** @param {any} event */
+  function show(event) {
+    if (event.type === "tool_start") calls.set(event.call_id, { tool: event.tool, input: event.input });
+    if (event.type === "tool_end") calls.delete(event.call_id);
+    if (event.type === "done") reply.ended("");
+    else if (event.type === "error") {
+      reply.ended("");
+      isWhole = true;
+      showReview();
+      problem.textContent = `${event.message} (${event.code})`;
+    } else reply.show(event);
+    if (["done", "error", "approval_needed", "approval_answered", "run_start"].includes(event.type)) void refresh();
+  }
+
+  function follow() {
+    return readEvents({
+      session,
+      runId: id,
+      signal: reading.signal,
+      onEvent: show,
+      onProblem: (text) => void (problem.textContent = text === "" ? "" : `The events cannot be shown: ${text}`),
+    });
+  }
+
+  async function refresh() {
+    try {
+      showRun(await session.json(path));
+    } catch (error) {
+      problem.textContent = `The run cannot be shown: ${error instanceof Error ? error.message : error}`;
+    }
+  }
+
+  /** @param {Run} run */
+  function showRun(run) {
+    facts.replaceChildren(
+      fact("Status", statusBadge(run.status)),
+      fact("Kind", run.kind),
+      fact("Model", run.model),
+      fact("Accepted", new Date(run.created_at).toLocaleString()),
+      ...(run.ended_at === null ? [] : [fact("Ended", new Date(run.ended_at).toLocaleString())]),
+      ...(run.conversation_id === null ? [] : [fact("Conversation", element("code", {}, run.conversation_id))]),
+      fact("Tokens", `${run.usage.estimated ? "about " : ""}${formatNumber(run.usage.total_tokens)}`),
+    );
+    if (run.status === shownStatus) return;
+    shownStatus = run.status;
+    announce(`The run is ${run.status.replaceAll("_", " ")}.`);
+    actions.replaceChildren(...(isAtWork(run.status) ? [cancelButton()] : []));
+    showReview();
+  }
+
+  function showReview() {
+    const isOpen = isWhole && shownStatus === "needs_review";
+    review.replaceChildren(
+      ...(isOpen ? [createReviewCard({ calls: [...calls.values()], onDecide: decide })] : []),
+    );
+  }
+
+  function cancelButton() {
+    const button = element("button", { type: "button", onclick: () => void cancel() }, "Cancel this run");
+    const cancel = async () => {
+      button.disabled = true;
+      try {
+        showRun(await session.json(`${path}/cancel`, { method: "POST" }));
+        title.focus();
+      } catch (error) {
+        problem.textContent = error instanceof Error ? error.message : String(error);
+        button.disabled = false;
+      }
+    };
+    return button;
+  }
+
+  /** @param {import("./review_card.js").Decision} decision */
+  async function decide(decision) {
+    showRun(await session.json(`${path}/resolve`, { method: "POST", body: decision }));
+    title.focus();
+    problem.textContent = "";
+    // Read anew: what was shown as its end is taken back where the run goes on
+    calls.clear();
+    isWhole = false;
+    reply = newReply();
+    void follow();
+  }
+
+  void refresh();
+  void follow();
+  return {
+    root,
+    refresh,
+    focus: () => title.focus(),
+    /** Ends the reading; the run goes on. */
+    close: () => reading.abort(),
+  };
+}
+
+/**
+ * @param {string} name
+ * @param {Node | string} value
+ */
+function fact(name, value) {
+  return element("div", {}, element("dt", {}, name), element("dd", {}, value));
+}

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, describe, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
+
+const CALL = { call_id: "call_1", tool: "shell", input: { command: "mail -s <b>beans</b>" } };
+const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
+
+describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
+  let browser: Browser;
+  let gateway: FakeGateway;
+  let page: Page;
+  let problems: string[];
+
+  before(async () => {
+    browser = await launchChromium();
+  });
+  after(() => browser.close());
+  beforeEach(async () => {
+    gateway = await startFakeGateway();
+    page = await browser.newPage();
+    page.setDefaultTimeout(10_000);
+    problems = [];
+    page.on("pageerror", (error) => problems.push(String(error)));
+  });
+  afterEach(async () => {
+    await page.close();
+    await gateway.close();
+    assert.deepEqual(problems, []);
+  });
+
+  async function openRuns(): Promise<void> {
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", gateway.code);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#message");
+    await page.click("nav a[href='#runs']");
+  }
+  const focused = () => page.evaluate("document.activeElement.textContent");
+
+  test("lists runs with their state in words, and only those that are asked for", async () => {
+    gateway.runs.add({ id: "run_1", status: "completed", result: "The <b>beans</b>" });
+    gateway.runs.add({ id: "run_2", status: "needs_review" });
+    await openRuns();
+    await page.locator("#runs-list li").nth(1).waitFor();
+    assert.match(await page.locator("#runs-list li").nth(0).innerText(), /Needs your decision[\s\S]*run_2/);
+    assert.match(await page.locator("#runs-list li").nth(1).innerText(), /Done[\s\S]*run_1[\s\S]*The <b>beans<\/b>/);
+    await page.selectOption("#runs-filter", "completed");
+    await page.locator("#runs-list").getByText("run_2").waitFor({ state: "detached" });
+    assert.equal(await page.locator("#runs-list li").count(), 1);
+  });
+
+  test("shows a run live, goes on where its stream broke, and cancels it, by keyboard", async () => {
+    const run = gateway.runs.add({ id: "run_1" });
+    gateway.runs.tell(run, { type: "text_delta", delta: "Water " });
+    await openRuns();
+    await page.locator("#runs-list a").focus();
+    await page.keyboard.press("Enter");
+    await page.locator("#run .prose").getByText("Water").waitFor();
+    assert.equal(await focused(), "Run run_1");
+    gateway.runs.tell(run, { type: "text_delta", delta: "the " });
+    await page.locator("#run .prose").getByText("Water the").waitFor();
+    gateway.runs.breakOff();
+    gateway.runs.tell(run, { type: "text_delta", delta: "beans" });
+    await page.locator("#run .prose").getByText("Water the beans").waitFor();
+    assert.deepEqual(gateway.runs.opened, ["0", "2"]);
+    for (let presses = 0; presses < 10 && await focused() !== "Cancel this run"; presses++) {
+      await page.keyboard.press("Tab");
+    }
+    await page.keyboard.press("Enter");
+    await page.locator("#run").getByText("Cancelled", { exact: true }).waitFor();
+    assert.deepEqual(gateway.runs.posted, [{ action: "cancel" }]);
+    assert.equal(await focused(), "Run run_1");
+    assert.match(await page.locator("#runs-announcer").innerText(), /The run is cancelled/);
+  });
+
+  test("says in plain words what is not known of a run that was cut off, and sends the decision", async () => {
+    const run = gateway.runs.add({ id: "run_1", status: "needs_review" });
+    gateway.runs.tell(run, { type: "tool_start", ...CALL });
+    gateway.runs.tell(run, { type: "error", code: "needs_review", message: "The gateway stopped" });
+    await openRuns();
+    await page.locator("#runs-list a").click();
+    const card = page.getByRole("region", { name: "Review" });
+    await card.getByText("Whether it took effect is not known").waitFor();
+    await card.getByText('"command": "mail -s <b>beans</b>"').waitFor();
+    await card.getByLabel("It took effect").check();
+    await card.getByLabel("Note").fill("It is in the outbox");
+    await card.getByRole("button", { name: "Go on with the run" }).press("Enter");
+    await card.waitFor({ state: "detached" });
+    assert.deepEqual(gateway.runs.posted, [{ action: "resume", outcome: "done", note: "It is in the outbox" }]);
+    gateway.runs.tell(run, { type: "text_delta", delta: "It was sent." });
+    run.status = "completed";
+    gateway.runs.tell(run, { type: "done", finish_reason: "stop", usage: USAGE });
+    await page.locator("#run .prose").getByText("It was sent.").waitFor();
+    await page.locator("#run").getByText("Done", { exact: true }).waitFor();
+  });
+
+  test("forgets the text of a turn that is asked again", async () => {
+    const run = gateway.runs.add({ id: "run_1" });
+    gateway.runs.tell(run, { type: "turn_start", turn: 1 });
+    gateway.runs.tell(run, { type: "text_delta", delta: "lost words" });
+    gateway.runs.tell(run, { type: "turn_restart", turn: 1, from_seq: 2 });
+    gateway.runs.tell(run, { type: "text_delta", delta: "kept words" });
+    await openRuns();
+    await page.locator("#runs-list a").click();
+    await page.locator("#run .prose").getByText("kept words").waitFor();
+    assert.equal(await page.locator("#run").getByText("lost words").count(), 0);
+  });
+
+  test("a run that does not exist says so", async () => {
+    await openRuns();
+    await page.goto(`${gateway.url}#runs/run_none`);
+    await page.locator("#run").getByText("cannot be shown: Cannot find this run").waitFor();
+  });
+});
