@@ -39,11 +39,11 @@ async function startPriced(
     const prompt = Buffer.byteLength(JSON.stringify(messages)) + Buffer.byteLength(JSON.stringify(tools ?? []));
     const completion = outputOf(max_tokens);
     charged += prompt + completion;
-    calls++;
+    const call = ++calls;
     const usage = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
     const [delay = 0] = random.bytes(1);
     setTimeout(() => {
-      if (breaksOff(calls)) return void response.destroy();
+      if (breaksOff(call)) return void response.destroy();
       const choice = stream
         ? { index: 0, delta: { role: "assistant", content: "ok" }, finish_reason: "stop" }
         : { index: 0, message: { role: "assistant", content: "ok" }, finish_reason: "stop" };
