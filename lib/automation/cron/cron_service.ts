@@ -7,7 +7,7 @@ import type { Store, Write } from "../../storage/store.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
 import type { Cron } from "./cron.ts";
-import { type FireOptions, fireSchedule, firingDeletes, forgetOldFirings } from "./fire_schedule.ts";
+import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
 import { firingTimes, isTimezone, toTiming } from "./firing_times.ts";
 import { createKeyedTurns } from "./keyed_turns.ts";
 import { parseSchedule as parseText } from "./parse_schedule.ts";
@@ -54,6 +54,7 @@ export function createCronService(options: CronOptions): Cron {
     clock,
     log,
     fire: (id, isLast) => turns(id, () => fireSchedule(id, { ...firing, isLast })),
+    tidy: () => forgetOldDone(store),
     async realign(ids) {
       for (const id of ids) await turns(id, async () => await realignOne(await find(id)));
     },

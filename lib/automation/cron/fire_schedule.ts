@@ -75,8 +75,7 @@ export async function fireSchedule(
   const { status, run_id, reason } = firing;
   const due_at = new Date(firing.time).toISOString();
   log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed(firing)?.missed_count });
-  await forgetOldFirings(store, id);
-  if (nextAt === undefined) await forgetOldDone(store);
+  if (nextAt !== undefined) await forgetOldFirings(store, id);
   return { kind: "settled", nextAt };
 }
 
@@ -145,10 +144,11 @@ export async function forgetOldFirings(store: Store, id: string): Promise<void> 
   await store.batch(oldest.map(({ key }) => ({ op: "delete", collection: FIRINGS, key })));
 }
 
-async function forgetOldDone(store: Store): Promise<void> {
+/** Keeps the newest one-time tasks that fired, each with its history. */
+export async function forgetOldDone(store: Store): Promise<void> {
   const over = await store.count(DONE_SCHEDULES) - SCHEDULE_LIMITS.done;
   if (over <= 0) return;
-  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: over })) {
+  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: Math.min(over, 1000) })) {
     await store.batch([{ op: "delete", collection: DONE_SCHEDULES, key }, ...await firingDeletes(store, key)]);
   }
 }

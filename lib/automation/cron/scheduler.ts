@@ -17,6 +17,8 @@ export interface SchedulerOptions {
   readonly log: Logger;
   /** @param isLast see fireSchedule */
   readonly fire: (id: string, isLast: boolean) => Promise<Fired>;
+  /** Called once what was due is dealt with */
+  readonly tidy: () => Promise<void>;
   /** The clock was turned back: reckons anew when these are due, and calls `set` */
   readonly realign: (ids: readonly string[]) => Promise<void>;
 }
@@ -42,7 +44,7 @@ interface Entry {
  * The timer over all schedules: it sleeps until the next one is due, a minute at most, so that a machine that slept or a clock that jumped
  * forward is noticed; by the monotonic clock it notices one that was turned back.
  */
-export function createScheduler({ clock, log, fire, realign }: SchedulerOptions): Scheduler {
+export function createScheduler({ clock, log, fire, tidy, realign }: SchedulerOptions): Scheduler {
   const entries = new Map<string, Entry>();
   let timer: Timer | undefined;
   let working: Promise<void> | undefined;
@@ -71,9 +73,9 @@ export function createScheduler({ clock, log, fire, realign }: SchedulerOptions)
 
   const work = async () => {
     await checkClock();
-    for (;;) {
+    for (let fired = false;; fired = true) {
       const due = [...entries].filter(([, entry]) => waitOf(entry) <= 0).map(([id]) => id).slice(0, AT_ONCE);
-      if (due.length === 0 || !running) return;
+      if (due.length === 0 || !running) return fired ? await tidy() : undefined;
       await Promise.all(due.map(fireOne));
     }
   };

@@ -398,6 +398,17 @@ test("the history is bounded, and is forgotten with its schedule", async () => {
   await cron.stop();
 });
 
+test("one-time tasks that fired are forgotten with their history, the oldest first", async () => {
+  const { cron, clock, store } = createCronFixture({ settings: { maxTasks: 1000 }, script: () => answer("done") });
+  await cron.start();
+  for (let index = 0; index < 230; index++) await cron.add({ id: `t${index}`, schedule: "in 1h", ...PROMPT }, MAKER);
+  await clock.advance(HOUR);
+  for (let turn = 0; turn < 50; turn++) await clock.advance(0);
+  assert.equal((await cron.page({ state: "done", limit: 1000 })).schedules.length, 200);
+  assert.equal(await store.count("schedule_firings"), 200);
+  await cron.stop();
+});
+
 test("lists come in pages, the newest first", async () => {
   const { cron, clock } = createCronFixture({ settings: { maxTasks: 1000 } });
   for (let index = 0; index < 250; index++) await cron.add({ id: `t${index}`, schedule: "hourly", ...PROMPT }, MAKER);
