@@ -150,7 +150,7 @@ export function createLaunch(
         return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
       },
     };
-    const letGo = parent === undefined ? undefined : stopWith(parent, entry);
+    const letGo = parent === undefined ? undefined : stopWith(parent, entry, active);
     const given = () => interrupted?.input.spliced ?? suspended.splice(request.messages);
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
@@ -255,12 +255,12 @@ export function createLaunch(
 }
 
 /** A child stops with its parent; a shutdown stops each by itself. @returns what ends that */
-function stopWith(parent: ActiveRun, child: ActiveRun): () => void {
+function stopWith(parent: ActiveRun, child: ActiveRun, active: ActiveRuns<ActiveRun>): () => void {
   const { signal } = parent;
   const stop = () => {
-    if (cancelReason(signal) !== "shutdown") {
-      child.abort(new CancelError("cancelled", "The run it belongs to was stopped"));
-    }
+    // The reader of a run that has ended leaves it too, which stops nothing
+    if (cancelReason(signal) === "shutdown" || active.find(parent.id) === undefined) return;
+    child.abort(new CancelError("cancelled", "The run it belongs to was stopped"));
   };
   if (signal.aborted) stop();
   signal.addEventListener("abort", stop, { once: true });

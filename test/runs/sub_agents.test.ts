@@ -333,3 +333,31 @@ test("a background sub-agent asks a person, whoever reads its parent", () =>
     const { output } = await gateway.tool("subagent_manage", { op: "result", id });
     assert.match(output, /path=new.txt/);
   }, { config: { security: { write_file: { enabled: true } } } }));
+
+test("a reader that leaves at the last event of a run leaves its sub-agents at work", () =>
+  withAgents({ "Begin": [spawn("Hang"), "Done"], "Hang": [{ hang: "before" }] }, async (gateway) => {
+    const handle = await gateway.runs.start(ask("Begin"));
+    for await (const events of handle.events()) if (events.some(({ type }) => type === "done")) break;
+    await until(() => gateway.provider.active === 1);
+    assert.equal((await onlyOne(gateway)).status, "running");
+  }));
+
+test("one call as the whole work of a run passes on the tools of whoever made it, not that one call", () =>
+  withAgents({}, async (gateway) => {
+    const { events } = await run(gateway, "", {
+      kind: "cron",
+      durable: true,
+      messages: [],
+      tools: ["read_file", "subagent_spawn", "memory_*"],
+      call: { tool: "subagent_spawn", input: '{"task":"Look"}' },
+    });
+    assert.equal(only(events, "done").finish_reason, "stop");
+    await until(() => gateway.runs.active() === 0);
+    assert.deepEqual(toolNames(requestsOf(gateway, "Look")[0]), [
+      "memory_forget",
+      "memory_recall",
+      "memory_store",
+      "read_file",
+      "subagent_spawn",
+    ]);
+  }));
