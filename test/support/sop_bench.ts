@@ -28,6 +28,8 @@ export interface SopBenchOptions {
   /** Another one for each start, as ids of a real gateway are new */
   readonly seed?: number;
   readonly log?: Logger;
+  /** Default true */
+  readonly hasAgent?: boolean;
   /** Default: every token counts */
   readonly isLive?: (tokenId: string | null) => boolean;
 }
@@ -76,7 +78,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     approvals,
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
     isLive: options.isLive ?? (() => true),
-    runs: () => runs,
+    runs: () => (options.hasAgent === false ? undefined : runs),
     tools: () => door,
     workspaceRoot: workspace.root,
     dataDir: workspace.path("data"),

@@ -15,7 +15,7 @@ export interface ExecutorOptions extends CarryOnOptions {
 export interface Executor {
   /** Goes on with all that a stop left open */
   start(): Promise<void>;
-  /** Goes on with this one; one that is at work looks again */
+  /** Goes on with this one; one that is at work looks again. Without an agent it is left for the next start with one */
   goOn(id: string): void;
   /** Resolves once the execution holds its question, or needs none now. @throws {CancelError} when the signal aborts */
   asked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
@@ -83,7 +83,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
       pruning = clock.every(DAY_MS, pruneQuietly);
     },
     goOn(id) {
-      if (closing.signal.aborted) return;
+      if (closing.signal.aborted || options.runs() === undefined) return;
       if (drives.has(id)) return turns.get(id)?.abort(new CancelError("cancelled"));
       const work = drive(id).finally(() => {
         drives.delete(id);

@@ -1,11 +1,11 @@
-import { basename, join } from "node:path";
+import { join } from "node:path";
+import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { nearest } from "../../config/nearest.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
@@ -16,6 +16,7 @@ import { createExecutor } from "./create_executor.ts";
 import { type Execution, hasEnded } from "./execution_record.ts";
 import { createExecutionStore, type KeptExecution } from "./execution_store.ts";
 import { executionView, sopSummary } from "./execution_view.ts";
+import { findSop } from "./find_sop.ts";
 import { type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
 import { gateSubject } from "./questions.ts";
 import type { StepRuns } from "./step_run.ts";
@@ -117,6 +118,19 @@ export function createSopService(options: SopsOptions): SopService {
     return asked?.status === "pending" ? asked : undefined;
   };
 
+  /** The execution with its question, where one is about to be asked. */
+  const asked = async (id: string): Promise<KeptExecution> => {
+    const limit = clock.timeoutSignal(ASKING_MS);
+    try {
+      return await executor.asked(id, limit.signal) ?? await find(id);
+    } catch (error) {
+      if (error instanceof CancelError) return await find(id);
+      throw error;
+    } finally {
+      limit.clear();
+    }
+  };
+
   const view = async (execution: Execution): Promise<SopExecutionView> =>
     executionView({
       execution,
@@ -181,7 +195,9 @@ export function createSopService(options: SopsOptions): SopService {
         throw new ToolError("sop_nested", `Cannot execute "${sop}": what a procedure starts does not start procedures`);
       }
       if (options.runs() === undefined) {
-        const reason = "no agent is configured, and steps are its runs; set [provider] kind, and leave --no-agent out";
+        const reason =
+          'its steps are runs of the agent, and there is none here: start one with "postern gateway", without ' +
+          '--no-agent and with a [provider] kind other than "none"';
         throw new ToolError("agent_unavailable", `Cannot execute "${sop}": ${reason}`);
       }
       const found = findSop(sop, await load());
@@ -268,43 +284,21 @@ export function createSopService(options: SopsOptions): SopService {
     },
 
     async approve(id, { caller, mayGrant }) {
-      const limit = clock.timeoutSignal(ASKING_MS);
-      try {
-        await find(id);
-        const { execution } = await executor.asked(id, limit.signal) ?? await find(id);
-        const approval = await questionOf(execution);
-        if (approval === undefined) {
-          if (hasEnded(execution)) throw ended("approve", execution);
-          throw new ToolError(
-            "conflict",
-            `Cannot approve "${id}": it waits for no approval; sop_status shows where it is`,
-          );
-        }
-        if (!mayGrant) return { granted: false, execution: await view(execution) };
-        await grant(approval, caller);
-        return { granted: true, execution: await view((await find(id)).execution) };
-      } finally {
-        limit.clear();
+      await find(id);
+      const { execution } = await asked(id);
+      const approval = await questionOf(execution);
+      if (approval === undefined) {
+        if (hasEnded(execution)) throw ended("approve", execution);
+        throw new ToolError(
+          "conflict",
+          `Cannot approve "${id}": it waits for no approval; sop_status shows where it is`,
+        );
       }
+      if (!mayGrant) return { granted: false, execution: await view(execution) };
+      await grant(approval, caller);
+      return { granted: true, execution: await view((await find(id)).execution) };
     },
   };
-}
-
-function findSop(id: string, { sops, invalid }: LoadedSops): FoundSop {
-  const found = sops.find(({ definition }) => definition.id === id);
-  if (found !== undefined) return found;
-  const file = invalid.find(({ file }) => basename(file).replace(/\.(toml|md)$/, "") === id);
-  if (file !== undefined) {
-    throw new ToolError("sop_invalid", file.problems.map(({ message }) => message).join("\n"));
-  }
-  const ids = sops.map(({ definition }) => definition.id);
-  const near = nearest(id, ids);
-  const hint = near === undefined
-    ? ids.length === 0
-      ? "there are none; a file in {data_dir}/sops makes one"
-      : `there are ${ids.slice(0, 20).map((known) => `"${known}"`).join(", ")}`
-    : `did you mean "${near}"?`;
-  throw new ToolError("not_found", `Cannot find the procedure ${JSON.stringify(id.slice(0, 64))}: ${hint}`);
 }
 
 function ended(action: string, { id, status, error }: Execution): ToolError {

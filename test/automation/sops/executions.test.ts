@@ -238,6 +238,23 @@ describe("what an execution is given", () => {
       await assert.rejects(sops.status("../x"), { code: "not_found" });
     }));
 
+  test("without an agent none starts, and one that is open keeps what is said of it for the next start", () =>
+    withWorkspace({ "own/a.toml": `[[steps]]\nid = "a"\nmanual = "Wait"\n${LOOK}` }, async (workspace) => {
+      const first = createSopBench({ workspace, tools: [{ name: "look" }] });
+      const id = await first.execute("a");
+      await first.until(id, ({ steps }) => steps[0]?.status === "waiting");
+      await first.sops.close();
+      const without = createSopBench({ workspace, store: first.store, hasAgent: false, seed: 2 });
+      const refused = without.sops.execute({ ...BY_AGENT, sop: "a", inputs: {} });
+      await assert.rejects(refused, { code: "agent_unavailable", message: /postern gateway/ });
+      assert.equal((await without.sops.advance(id, BY_PERSON)).steps[0]?.status, "completed");
+      await without.sops.close();
+      const again = createSopBench({ workspace, store: first.store, seed: 3, tools: [{ name: "look" }] });
+      await again.sops.start();
+      await again.until(id, "completed");
+      await again.sops.close();
+    }));
+
   test("a step of a procedure starts none, and there is no end of open ones", () =>
     withSops({ "a.toml": '[[steps]]\nid = "a"\nmanual = "Wait"\n' }, async (bench) => {
       const nested = { ...BY_AGENT, caller: { ...BY_AGENT.caller, via: "sop" as const } };
@@ -289,6 +306,13 @@ describe("approval", () => {
       const failed = await bench.until(id, "failed");
       assert.deepEqual(failed.error, { code: "approval_denied", message: "A person denied it: not in July" });
       assert.deepEqual(calls.map(({ tool }) => tool), ["log"]);
+    }));
+
+  test("waits for a question that is about to be asked", () =>
+    withSops({ "a.toml": `${LOOK}requires_approval = true\n` }, async (bench) => {
+      const id = await bench.execute("a");
+      assert.equal((await bench.sops.approve(id, BY_PERSON)).granted, true);
+      await bench.until(id, "completed");
     }));
 
   test("is asked for once where the step and the policy both want it", () =>
