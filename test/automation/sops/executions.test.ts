@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Approval } from "../../../lib/base/records/approval.ts";
+import { createRunStore } from "../../../lib/runs/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_door.ts";
 import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "../../support/sop_bench.ts";
 import { ask } from "../../support/supervised.ts";
@@ -194,6 +195,16 @@ describe("an execution", () => {
       const denied = await bench.until(id, "failed");
       assert.match(denied.error?.message ?? "", /whoever started the procedure does not have this tool/);
       assert.deepEqual(calls, []);
+    }));
+
+  test("has steps with the bounds of whoever started it", () =>
+    withSops({ "a.toml": LOOK }, async (bench) => {
+      const limits = { maxIterations: 3, maxToolCalls: 4, tokensPerRun: 500 };
+      const { id } = await bench.sops.execute({ ...BY_AGENT, sop: "a", inputs: {}, limits });
+      const { steps: [look] } = await bench.until(id, "completed");
+      const input = await createRunStore(bench.store).input(look?.run_id ?? "");
+      assert.deepEqual(input?.limits, { max_iterations: 3, max_tool_calls: 4, tokens_per_run: 500 });
+      assert.deepEqual(input?.caller, { via: "sop", token_id: "tok_agent", scopes: [] });
     }));
 
   test("waits where the policy asks about a step's call, and shows the question", () =>
