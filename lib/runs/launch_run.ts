@@ -233,6 +233,7 @@ export function createLaunch(
         conversations,
         log,
         onEnd(status) {
+          if (entry.refused !== undefined) windows.learn(provider, providerModel, entry.refused);
           letGo?.();
           active.remove(entry);
           place.leave();

@@ -81,7 +81,7 @@ export function windowFinder(options: {
 }): (() => Promise<number>) | undefined {
   const { limits, windows, provider, model } = options;
   if (limits.contextWindowTokens > 0) return () => Promise.resolve(limits.contextWindowTokens);
-  return provider.name === "offline" ? undefined : () => windows(provider, model);
+  return provider.name === "offline" ? undefined : () => windows.of(provider, model);
 }
 
 function toDeclaration({ name, description, inputSchema }: Tool): ToolDeclaration {

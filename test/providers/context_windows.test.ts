@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createScriptedProvider } from "../../fixtures/scripted_provider.ts";
 import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { ProviderError } from "../../lib/base/errors.ts";
 import { createContextWindows } from "../../lib/providers/context_windows.ts";
 import type { Provider } from "../../lib/providers/provider.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -25,7 +27,7 @@ test("the windows are read from the provider's list, whatever it calls them, and
   const { providers } = await setUp(context, { base_url: `${upstream.origin}/v1`, model: "vllm" });
   const { provider } = providers.resolve(undefined);
   const windows = createContextWindows(createFakeClock());
-  const found = await Promise.all([...models.map(({ id }) => id), "unknown"].map((id) => windows(provider, id)));
+  const found = await Promise.all([...models.map(({ id }) => id), "unknown"].map((id) => windows.of(provider, id)));
   assert.deepEqual(found, [131_072, 8192, 32_768, 65_536, 4096, 40_960, 200_000, 0, 0, 0]);
   assert.equal(upstream.requests.length, 1);
   const shown = await providers.listModels(NEVER);
@@ -48,7 +50,40 @@ test("a list is kept for an hour, and one that cannot be read means that nothing
     close: () => Promise.resolve(),
   };
   const windows = createContextWindows(clock);
-  assert.deepEqual([await windows(provider, "m"), await windows(provider, "m"), asked], [0, 0, 1]);
+  assert.deepEqual([await windows.of(provider, "m"), await windows.of(provider, "m"), asked], [0, 0, 1]);
   await clock.advance(HOUR_MS);
-  assert.deepEqual([await windows(provider, "m"), asked], [5000, 2]);
+  assert.deepEqual([await windows.of(provider, "m"), asked], [5000, 2]);
+});
+
+test("a window that a refusal names is learnt, and no other error is taken for one", async () => {
+  const provider = createScriptedProvider([], { models: ["a"] });
+  const windows = createContextWindows(createFakeClock());
+  const refusals: readonly (readonly [window: number, message: string])[] = [
+    [
+      128_000,
+      "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.",
+    ],
+    [200_000, "prompt is too long: 215001 tokens > 200000 maximum"],
+    [32_768, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"],
+    [4096, "the request exceeds the available context size (4096 tokens), try increasing it"],
+    [1_048_576, "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."],
+  ];
+  for (const [window, message] of refusals) {
+    windows.learn(provider, "a", new ProviderError("provider_rejected", message, { provider: "x", status: 400 }));
+    assert.equal(await windows.of(provider, "a"), window);
+  }
+  const others = [
+    new ProviderError("provider_rejected", "maximum context length is many tokens", { provider: "x", status: 400 }),
+    new ProviderError("provider_error", "maximum context length is 5 tokens", { provider: "x", status: 500 }),
+  ];
+  for (const error of others) windows.learn(provider, "b", error);
+  assert.equal(await windows.of(provider, "b"), 0);
+  for (let i = 0; i < 200; i++) {
+    windows.learn(
+      provider,
+      `m${i}`,
+      new ProviderError("provider_rejected", "maximum context length is 9 tokens", { provider: "x" }),
+    );
+  }
+  assert.deepEqual([await windows.of(provider, "a"), await windows.of(provider, "m199")], [0, 9]);
 });

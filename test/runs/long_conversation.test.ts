@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ScriptedTurn } from "../../fixtures/scripted_provider.ts";
 import { inputBytes, messageTokens, toTokens } from "../../lib/agent/estimate_tokens.ts";
+import { ProviderError } from "../../lib/base/errors.ts";
 import { type Message, textOf } from "../../lib/base/records/message.ts";
 import type { ProviderRequest } from "../../lib/providers/provider.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -191,4 +192,24 @@ test("a window that only the provider knows is kept too, in conversations and in
     await runs.start(ask(question(0), { model: "unknown", conversationId: "talk", tools: [] })),
   );
   assert.equal(only(whole, "done").finish_reason, "stop");
+});
+
+test("a conversation that a provider refused as too long fits the next time", async () => {
+  let refuse = false;
+  const refusal = new ProviderError("provider_rejected", "This model's maximum context length is 3000 tokens.", {
+    provider: "scripted",
+    status: 400,
+  });
+  const { runs, provider } = supervised((request) => {
+    if (isSummary(request)) return "All of it, in short";
+    return refuse && messageTokens(request.messages) > 3000 ? { errorBefore: refusal } : answer(1);
+  });
+  for (let turn = 0; turn < 30; turn++) {
+    await readAll(await runs.start(ask(question(turn), { conversationId: "talk" })));
+  }
+  refuse = true;
+  await assert.rejects(async () => readAll(await runs.start(ask("And now?", { conversationId: "talk" }))), refusal);
+  const events = await readAll(await runs.start(ask("And now?", { conversationId: "talk" })));
+  assert.equal(only(events, "done").finish_reason, "stop");
+  assert.ok(messageTokens(provider.requests.at(-1)?.messages ?? []) <= 3000);
 });
