@@ -27,6 +27,9 @@ export interface PinnedReply {
   readonly truncated: boolean;
 }
 
+/** For one address, before the next is tried beside it; the system's own is too short for far-off hosts. */
+const ATTEMPT_MS = 2_000;
+
 /** The connection did not lead to an address that was checked. */
 export class PinError extends Error {
   override readonly name = "PinError";
@@ -43,7 +46,9 @@ export function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
   const { url, addresses, method, headers, body, signal, maxBytes } = request;
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const isTls = url.protocol === "https:";
+  const connection = { lookup: lookupOf(addresses), autoSelectFamilyAttemptTimeout: ATTEMPT_MS };
   return new Promise((resolve, reject) => {
+    let answered = false;
     const outgoing = (isTls ? sendOverTls : sendPlain)({
       host,
       ...(url.port === "" ? {} : { port: Number(url.port) }),
@@ -51,12 +56,15 @@ export function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
       method,
       headers: { ...headers, ...(body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) }) },
       agent: false,
-      lookup: lookupOf(addresses),
+      ...connection,
       signal,
       ...(isTls && isIP(host) === 0 ? { servername: host } : {}),
     });
     outgoing.on("error", reject);
+    // A server that switches protocols unasked gives neither reply nor error
+    outgoing.on("close", () => answered || reject(new PinError("the connection was closed without a reply")));
     outgoing.on("response", (incoming: IncomingMessage) => {
+      answered = true;
       const at = incoming.socket?.remoteAddress;
       if (at !== undefined && !addresses.some((address) => isSame(address, at))) {
         outgoing.destroy();

@@ -280,6 +280,14 @@ describe("guarded_fetch", () => {
     assert.equal(place.seen[0]?.headers["accept-encoding"], "identity");
   });
 
+  test("tells of a server that switches protocols unasked", async () => {
+    const place = await site((request) => {
+      request.socket.write("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n");
+    });
+    const { refusal } = setUp();
+    assert.equal(await refusal(`${place.origin}/`, { timeoutMs: 2000 }), "fetch_failed");
+  });
+
   test("tells a broken compression, a broken connection and a refused one as what they are", async () => {
     const place = await site((request, response) => {
       if (request.url === "/gzip") return void response.writeHead(200, { "content-encoding": "gzip" }).end("no gzip");
