@@ -12,6 +12,7 @@ import { createSops } from "./automation/sops/create_sops.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
+import { lazily } from "./base/lazily.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
 import { createRedactor } from "./base/redact.ts";
 import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts";
@@ -50,7 +51,6 @@ import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import { createRecordCipher } from "./storage/record_cipher.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
-import { createGit } from "./system/git/create_git.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createUrlPolicy } from "./system/net/url_policy.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
@@ -235,6 +235,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         retentionDays: config().runs.retention_days,
       }),
     });
+    const git = lazily(async () => {
+      const { createGit } = await import("./system/git/create_git.ts");
+      return createGit({ processes, home, ownPaths });
+    });
     const urls = createUrlPolicy();
     let ownPort = 0;
     const deliveries = createDeliveries({
@@ -269,7 +273,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         commands,
         processes,
         workers,
-        git: createGit({ processes, home, ownPaths }),
+        git: { open: async (opened) => await (await git()).open(opened) },
         urls,
         schedules: cron,
         sops,

@@ -1,6 +1,6 @@
 import { ConfigError, ProviderError } from "../base/errors.ts";
 import type { Config } from "../config/config.ts";
-import { openProvider, type OpenProviderOptions } from "./open_provider.ts";
+import type { OpenProviderOptions } from "./open_provider.ts";
 import type { Provider, Providers, ResolvedModel } from "./provider.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
 import { type RetryOptions, withRetries } from "./retry.ts";
@@ -31,6 +31,7 @@ export function createAgentProviders(options: AgentProvidersOptions): AgentProvi
   const open = async (name: string, agent: AgentProviderSettings): Promise<ResolvedModel> => {
     const table = `agents.${name}`;
     try {
+      const { openProvider } = await import("./open_provider.ts");
       const { provider, model } = await openProvider(table, toSettings(agent), { ...options, table });
       const attempts = [{ provider, model: undefined, maxRetries: MAX_RETRIES }] as const;
       return { provider: withRetries(attempts, options), model };

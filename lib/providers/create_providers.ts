@@ -10,7 +10,7 @@ import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { firstChatModel } from "./default_model.ts";
 import { discoverLocalServers } from "./discovery.ts";
 import { createModelList } from "./model_list.ts";
-import { type OpenedProvider, openProvider } from "./open_provider.ts";
+import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
@@ -136,6 +136,7 @@ async function createBase(
     const provider = { ...options.offline, name };
     return { provider, settings, table, model: settings.model || OFFLINE_MODEL };
   }
+  const { openProvider } = await import("./open_provider.ts");
   return { ...await openProvider(name, settings, { ...options, table }), settings, table };
 }
 

@@ -1,28 +1,9 @@
 import { defineTool } from "../runtime/define_tool.ts";
-import type { ToolResult } from "../runtime/tool.ts";
-import type { GitCall } from "./git_call.ts";
 import { checkGitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
-import { branch, diff, log, show, status } from "./read_operations.ts";
-import { pull, push } from "./remote_operations.ts";
 import { parseRevision } from "./revision.ts";
-import { add, checkout, commit, stash } from "./write_operations.ts";
 
 /** A call is a handful of commands, each with a limit of its own, the one to the remote with 110 s */
 const TIMEOUT_MS = 240_000;
-
-const RUN: Readonly<Record<GitOp, (call: GitCall) => Promise<ToolResult>>> = {
-  status,
-  diff,
-  log,
-  show,
-  branch,
-  add,
-  commit,
-  checkout,
-  stash,
-  push,
-  pull,
-};
 
 /** Takes files in or out, so that the repository's filters would have a say. */
 const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash", "pull"]);
@@ -63,7 +44,8 @@ export const gitOperations = defineTool({
       writes: access !== "read",
       signal,
     });
-    return await RUN[op]({
+    const { runOperation } = await import("./run_operation.ts");
+    return await runOperation(op, {
       input,
       repository,
       allowSensitiveReads: context.allowSensitiveFileReads,
