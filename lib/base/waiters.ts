@@ -24,6 +24,7 @@ export function createWaiters(): Waiters {
       // A listener that stops without having waited leaves nothing unhandled
       news.promise.catch(() => {});
       const abort = () => news.reject(cancelError(signal));
+      if (signal.aborted) abort();
       signal.addEventListener("abort", abort, { once: true });
       const listeners = waiting.get(id) ?? new Set();
       waiting.set(id, listeners.add(news.resolve));
