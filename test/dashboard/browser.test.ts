@@ -267,7 +267,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.reload();
     await page.waitForSelector("#message");
     const seen: string[] = [];
-    for (let i = 0; i < 15; i++) {
+    for (let i = 0; i < 16; i++) {
       await page.keyboard.press("Tab");
       const focused = await page.evaluate(
         "(({ activeElement: e }) => [e.id || e.textContent.trim(), e.matches(':focus-visible')])(document)",
@@ -289,11 +289,12 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.setViewportSize({ width: 340, height: 640 });
     gateway.ask({ input: { path: "x".repeat(300) }, always_rule: "y".repeat(300) });
     gateway.runs.add({ id: `run_${"x".repeat(60)}`, status: "needs_review", result: "y".repeat(300) });
+    gateway.schedules.add("z".repeat(64), { prompt: "y".repeat(300), schedule: "x".repeat(200) });
     await openPaired();
     await ask(`beans ${"x".repeat(200)}`);
     await inTurns("That is all");
     const grounds = new Set<unknown>();
-    for (const view of ["chat", "runs", "approvals", "tools", "status"]) {
+    for (const view of ["chat", "runs", "schedules", "approvals", "tools", "status"]) {
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { type WebSocket, WebSocketServer } from "ws";
 import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
 import { createFakeRuns, type FakeRuns } from "./fake_runs.ts";
+import { createFakeSchedules, type FakeSchedules } from "./fake_schedules.ts";
 
 /** A stand-in for the gateway with the routes the dashboard uses (DESIGN.md sections 2 and 4), steered by the test. */
 export interface FakeGateway {
@@ -16,6 +17,7 @@ export interface FakeGateway {
   /** What was posted as an answer, and ids of rules that were revoked, in order */
   readonly answers: readonly unknown[];
   readonly runs: FakeRuns;
+  readonly schedules: FakeSchedules;
   /** Puts one more call that waits */
   ask(change?: Readonly<Record<string, unknown>>): void;
   /** Makes every token invalid */
@@ -88,6 +90,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   const approvals: FakeApproval[] = [];
   const answers: unknown[] = [];
   const runs = createFakeRuns();
+  const schedules = createFakeSchedules();
   let rules: { id: string; scope: string; text: string; created_at: string }[] = [];
   const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
@@ -145,6 +148,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       });
     }
     if (runs.answer(request, response, path)) return;
+    if (schedules.answer(request, response, path)) return;
     if (path === "/v1/ws-ticket") return send(response, 200, { ticket: "t1", expires_in: 30 });
     if (path === "/v1/tokens/tok_1" && request.method === "DELETE") return send(response, 200, { deleted: true });
     fail(response, 404, "not_found");
@@ -172,6 +176,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     commands,
     answers,
     runs,
+    schedules,
     ask: (change = {}) =>
       void approvals.unshift({
         id: `apr_${approvals.length + 1}`,

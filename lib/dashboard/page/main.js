@@ -3,11 +3,12 @@ import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
 import { createPairView } from "./pair_view.js";
 import { createRunsView } from "./runs_view.js";
+import { createSchedulesView } from "./schedules_view.js";
 import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "runs", "approvals", "tools", "status"];
+const VIEWS = ["chat", "runs", "schedules", "approvals", "tools", "status"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -23,6 +24,7 @@ export function start() {
   const chat = createChatView({ session });
   const approvals = createApprovalsView({ session });
   const runs = createRunsView({ session });
+  const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
   const status = createStatusView();
   let entered = false;
@@ -34,6 +36,7 @@ export function start() {
     chat.reset();
     approvals.reset();
     runs.reset();
+    schedules.reset();
     showView("pair", "Pair");
     pairing.open(reason);
   }
@@ -54,6 +57,7 @@ export function start() {
     else byId(`${view}-title`, HTMLElement).focus();
     runs.open(view === "runs" ? decodeURIComponent(detail) : "");
     if (view === "runs" && detail === "") void runs.load();
+    if (view === "schedules") void schedules.load();
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
     if (view === "status") void showMetrics();
