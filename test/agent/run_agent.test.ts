@@ -49,6 +49,12 @@ describe("a turn of text", () => {
     assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens);
   });
 
+  test("takes a report of zeros for none", async () => {
+    const usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+    const { runs } = supervised([{ text: "Hello", usage }]);
+    assert.equal(only(await readAll(await runs.start(ask("Hi"))), "done").usage.estimated, true);
+  });
+
   test("throws a provider's refusal before the first delta", async () => {
     const refusal = new ProviderError("model_not_found", "No such model", { provider: "scripted", status: 404 });
     const { runs } = supervised([{ errorBefore: refusal }]);

@@ -77,7 +77,7 @@ export const channelSchema = v.strictObject({
   kind: choice(["generic"], "generic"),
   /** Environment variable of the signature's secret */
   secret_env: environmentName(),
-  /** Replies are sent there; empty: they are only kept */
+  /** Replies are sent there, be it private or on this machine: it is the operator's word. Empty: they are only kept */
   reply_url: httpUrl(),
   /** What makes a conversation: each sender, the whole channel, or each message */
   conversation: choice(["sender", "channel", "message"], "sender"),
