@@ -2,6 +2,7 @@ import type { CliIo, CommandContext, GlobalFlags } from "./command.ts";
 import { EXIT } from "./exit_codes.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
+import { verbFirst } from "./verb_first.ts";
 import { VERBS } from "./verbs.ts";
 
 /**
@@ -18,12 +19,13 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
 }
 
 async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
-  const { flags, help, version, rest } = readGlobalFlags(argv);
+  const { flags, help, version, rest: words } = readGlobalFlags(argv);
   if (version) {
     const { VERSION } = await import("../lib/base/version.ts");
     io.stdout(`${VERSION}\n`);
     return EXIT.ok;
   }
+  const rest = verbFirst(words);
   const name = [rest.slice(0, 2).join(" "), rest[0] ?? ""].find((words) => Object.hasOwn(VERBS, words));
   if (name === undefined) return await withoutVerb(rest, { io, help });
   // The name was just found in the table

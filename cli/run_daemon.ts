@@ -1,11 +1,14 @@
+import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../lib/base/clock.ts";
+import { createRedactor } from "../lib/base/redact.ts";
 import type { LogRecord } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
+import { environmentSecrets } from "../lib/config/secrets.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
-import { loadConfig, type LoadedConfig } from "../lib/config/load_config.ts";
+import { loadConfig, type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
 import { openLogFile } from "../lib/host/daemon/log_file.ts";
 import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
@@ -29,7 +32,7 @@ import { takeDaemonLock } from "./take_daemon_lock.ts";
 export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
   const { io } = context;
   const isService = (io.env[SERVICE_VARIABLE] ?? "") !== "";
-  const loaded = await loadFor(context, { keys, isService });
+  const loaded = await loadFor(context, { keys, isService }).catch((error) => tellInLog(context, error));
   const { dataDir, config: { logging, gateway } } = loaded;
   await prepareDataDir(dataDir);
   const lock = await takeDaemonLock(dataDir);
@@ -102,6 +105,23 @@ async function loadFor(
   const workspace = join(loaded.dataDir, "workspace");
   await mkdir(workspace, { recursive: true, mode: 0o700 });
   return await loadConfig({ ...context.loadOptions, flags: { ...flags, workspace, keys } });
+}
+
+/** Nobody sees a service's stderr: what keeps it from starting must be in the log, wherever that would be. */
+function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
+  const dataDir = trustDirectory(loadOptions);
+  if (!io.isLaunched && existsSync(dataDir)) {
+    const file = openLogFile({
+      path: daemonLogPath(dataDir),
+      clock: systemClock,
+      toLine: (record) => toLogLine(record, { format: "pretty", withDate: true }),
+    });
+    const { redact } = createRedactor(environmentSecrets(io.env));
+    const message = redact(`The daemon does not start: ${error instanceof Error ? error.message : String(error)}`);
+    file.write({ level: "error", time: systemClock.now(), message, fields: {} });
+    file.close();
+  }
+  throw error;
 }
 
 async function alreadyRuns(dataDir: string): Promise<CommandError> {

@@ -26,6 +26,27 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Let the daemon finish its work, and stop it",
     async () => (await import("./commands/daemon.ts")).daemonStopCommand,
   ),
+  "service install": verb(
+    "Have the gateway run as a service of this system",
+    async () => (await import("./commands/service.ts")).serviceInstallCommand,
+  ),
+  "service start": verb(
+    "Start the service",
+    async () => (await import("./commands/service.ts")).serviceStartCommand,
+  ),
+  "service status": verb(
+    "Say whether the service runs, and whether its port answers",
+    async () => (await import("./commands/service.ts")).serviceStatusCommand,
+  ),
+  "service restart": verb(
+    "Stop the service and start it again",
+    async () => (await import("./commands/service.ts")).serviceRestartCommand,
+  ),
+  "service stop": verb("Stop the service", async () => (await import("./commands/service.ts")).serviceStopCommand),
+  "service uninstall": verb(
+    "Stop the service and remove it; records and configuration stay",
+    async () => (await import("./commands/service.ts")).serviceUninstallCommand,
+  ),
   chat: verb("Chat with the agent", async () => (await import("./commands/chat.ts")).chatCommand),
   pair: verb("Print a new pairing code", async () => (await import("./commands/pair.ts")).pairCommand),
   "token list": verb("List tokens", async () => (await import("./commands/token.ts")).tokenListCommand),

@@ -1,0 +1,119 @@
+import type { ArgsDef } from "citty";
+import { stat } from "node:fs/promises";
+import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
+import { createLaunchdService } from "../../lib/host/service/launchd_service.ts";
+import { createOpenrcService } from "../../lib/host/service/openrc_service.ts";
+import { createRunProgram } from "../../lib/host/service/run_program.ts";
+import { createSystemdService } from "../../lib/host/service/systemd_service.ts";
+import { detectInit } from "../../lib/host/service/detect_init.ts";
+import { readServiceFile } from "../../lib/host/service/service_file.ts";
+import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
+import { CommandError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { readServiceStatus, serviceLogPath, serviceStatusText } from "../service_status.ts";
+import { setUpService } from "../service_setup.ts";
+import { STARTER_CONFIG } from "../starter_config.ts";
+
+const args = {
+  "service-init": {
+    type: "enum",
+    options: ["systemd", "openrc"],
+    valueHint: "systemd|openrc",
+    description: "The service manager (default: the one that runs here)",
+  },
+} as const satisfies ArgsDef;
+
+/** `postern service install`: writes the service and has it started with the machine, or at login. Repeating it changes nothing. */
+export const serviceInstallCommand = defineCliCommand({
+  args,
+  example: "postern service install --config ./postern.toml",
+  async run(context, given) {
+    const manager = managerOf(context, given["service-init"]);
+    manager.requireRights();
+    const { description, notes } = await setUpService(context, manager);
+    const said = [...await manager.install(description), ...notes];
+    context.print(
+      { installed: manager.file, init: manager.init, notes: said },
+      `Installed ${manager.file} for ${manager.init}. Next: postern service start`,
+    );
+    if (!context.flags.json) { for (const note of said) context.say(note); }
+    return EXIT.ok;
+  },
+});
+
+/** `postern service uninstall`: exit 0 also where nothing was installed. */
+export const serviceUninstallCommand = defineCliCommand({
+  args,
+  example: "postern service uninstall",
+  async run(context, given) {
+    const manager = managerOf(context, given["service-init"]);
+    const notes = await manager.uninstall();
+    context.print({ uninstalled: manager.file, init: manager.init, notes }, `Removed ${manager.file}`);
+    if (!context.flags.json) { for (const note of notes) context.say(note); }
+    return EXIT.ok;
+  },
+});
+
+/** `postern service start`: returns when the service manager says it is started; with systemd that is when it answers. */
+export const serviceStartCommand = lifecycle("start", "Started");
+/** `postern service restart`: starts it too where it did not run. */
+export const serviceRestartCommand = lifecycle("restart", "Restarted");
+/** `postern service stop`: lets work finish for the configured grace. */
+export const serviceStopCommand = lifecycle("stop", "Stopped");
+
+/** `postern service status`: running only when the unit runs and its port answers; exit 0 whether it does or not. */
+export const serviceStatusCommand = defineCliCommand({
+  args,
+  example: "postern service status --json",
+  async run(context, given) {
+    const manager = managerOf(context, given["service-init"]);
+    const status = await readServiceStatus(context, manager);
+    context.print(status, serviceStatusText(status));
+    return EXIT.ok;
+  },
+});
+
+function lifecycle(verb: "start" | "restart" | "stop", done: string) {
+  return defineCliCommand({
+    args,
+    example: `postern service ${verb}`,
+    async run(context, given) {
+      const manager = managerOf(context, given["service-init"]);
+      if (!(await manager.state()).installed) {
+        throw new CommandError(
+          `Cannot ${verb} the service: it is not installed; install it with postern service install`,
+        );
+      }
+      await withLogEnd(manager, () => manager[verb]());
+      context.print({ [verb]: "done", init: manager.init }, `${done} the service`);
+      return EXIT.ok;
+    },
+  });
+}
+
+/** What a start says in the log tells more than the service manager does. */
+async function withLogEnd(manager: ServiceManager, work: () => Promise<void>): Promise<void> {
+  const logFile = serviceLogPath(await readServiceFile(manager.file) ?? "");
+  const from = logFile === undefined ? 0 : await stat(logFile).then(({ size }) => size, () => 0);
+  try {
+    await work();
+  } catch (error) {
+    const lines = logFile === undefined ? "" : await readLogEnd(logFile, from);
+    if (!(error instanceof ServiceError) || lines === "") throw error;
+    throw new CommandError(`${error.message}\nThe last lines of ${logFile} are\n${lines}`, { cause: error });
+  }
+}
+
+/** @throws {CommandError} no service manager runs here, and none was named */
+function managerOf({ io }: CommandContext, named: string | undefined): ServiceManager {
+  const run = createRunProgram(io.env);
+  const uid = process.getuid?.() ?? -1;
+  const init = named ?? detectInit({ platform: process.platform });
+  if (init === "systemd") return createSystemdService({ env: io.env, home: io.home, run });
+  if (init === "openrc") return createOpenrcService({ run, uid, starterConfig: STARTER_CONFIG });
+  if (init === "launchd") return createLaunchdService({ home: io.home, run, uid });
+  throw new CommandError(
+    "Cannot find a service manager: neither systemd nor OpenRC runs here; name one with --service-init, or use postern daemon start",
+  );
+}

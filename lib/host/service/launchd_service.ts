@@ -1,0 +1,65 @@
+import { join } from "node:path";
+import { runOrFail, type RunProgram } from "./run_program.ts";
+import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
+import type { ServiceManager, UnitState } from "./service_manager.ts";
+import { LAUNCHD_LABEL, toLaunchdPlist } from "./to_launchd_plist.ts";
+
+export interface LaunchdOptions {
+  readonly home: string;
+  readonly run: RunProgram;
+  /** Number of the user whose agent it is */
+  readonly uid: number;
+}
+
+const MODE = 0o644;
+
+/** An agent of the user's own launchd, on macOS: no root is needed. Source: launchctl(1) */
+export function createLaunchdService({ home, run, uid }: LaunchdOptions): ServiceManager {
+  const file = join(home, "Library", "LaunchAgents", `${LAUNCHD_LABEL}.plist`);
+  const domain = `gui/${uid}`;
+  const target = `${domain}/${LAUNCHD_LABEL}`;
+  const launchctl = (action: string, ...words: readonly string[]) => runOrFail(run, action, ["launchctl", ...words]);
+  const isLoaded = async () => (await run("launchctl", ["print", target])).code === 0;
+  const stop = async () => {
+    if (await isLoaded()) await launchctl("stop the service", "bootout", target);
+  };
+  const start = async () => {
+    if (await isLoaded()) await launchctl("start the service", "kickstart", target);
+    else await launchctl("start the service", "bootstrap", domain, file);
+  };
+  return {
+    init: "launchd",
+    file,
+    requireRights: () => {},
+    async install(description) {
+      const changed = await writeServiceFile(file, toLaunchdPlist(description), MODE);
+      await launchctl("install the service", "enable", target);
+      return changed && await isLoaded() ? ["It still runs as it was installed before: postern service restart"] : [];
+    },
+    async uninstall() {
+      await stop();
+      await removeServiceFile(file);
+      return [];
+    },
+    start,
+    stop,
+    async restart() {
+      // A changed file is read when the agent is loaded
+      await stop();
+      await start();
+    },
+    async state() {
+      const { code, stdout } = await run("launchctl", ["print", target]);
+      const detail = /^\s*state = (.+)$/m.exec(stdout)?.[1] ?? (code === 0 ? "unknown" : "not loaded");
+      const disabled = await run("launchctl", ["print-disabled", domain]);
+      return {
+        installed: await readServiceFile(file) !== undefined,
+        enabled: !new RegExp(`"${LAUNCHD_LABEL}" => (true|disabled)`).test(disabled.stdout),
+        active: ACTIVE[detail] ?? "stopped",
+        detail,
+      };
+    },
+  };
+}
+
+const ACTIVE: Readonly<Record<string, UnitState["active"]>> = { running: "running", "spawn scheduled": "starting" };

@@ -1,0 +1,142 @@
+import { existsSync } from "node:fs";
+import { mkdir, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { runOrFail, type RunProgram } from "./run_program.ts";
+import { SERVICE_NAME } from "./service_description.ts";
+import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
+import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
+import { OPENRC_USER, toOpenrcScript } from "./to_openrc_script.ts";
+
+/** Where a service of the whole machine keeps its things. */
+export const OPENRC_PATHS = {
+  config: "/etc/postern/postern.toml",
+  dataDir: "/var/lib/postern",
+} as const;
+
+export interface OpenrcOptions {
+  readonly run: RunProgram;
+  /** Number of the user who runs this */
+  readonly uid: number;
+  /** Written as the configuration where there is none */
+  readonly starterConfig: string;
+  /** Folder in which the file system of the service begins. Default `/` */
+  readonly root?: string;
+}
+
+const SCRIPT_MODE = 0o755;
+const CONFIG_MODE = 0o640;
+const CONFIG_FOLDER_MODE = 0o755;
+const DATA_MODE = 0o700;
+
+/** A service of the whole machine under OpenRC, which runs as a user of its own: changing it needs root. */
+export function createOpenrcService({ run, uid, starterConfig, root = "/" }: OpenrcOptions): ServiceManager {
+  const at = (path: string) => join(root, path);
+  const file = at(`/etc/init.d/${SERVICE_NAME}`);
+  const runlevel = `/etc/runlevels/default/${SERVICE_NAME}`;
+  const requireRights = () => {
+    if (uid === 0) return;
+    throw new ServiceError(
+      "Cannot change the service: OpenRC's belong to the whole machine, which needs root; use sudo",
+    );
+  };
+  const command = async (verb: "start" | "stop" | "restart") => {
+    requireRights();
+    await runOrFail(run, `${verb} the service`, ["rc-service", SERVICE_NAME, verb]);
+  };
+  return {
+    init: "openrc",
+    file,
+    requireRights,
+    async install(description) {
+      requireRights();
+      await requireReadable(description.command.filter((word) => word.startsWith("/")), at);
+      await makeUser(run, at(OPENRC_PATHS.dataDir));
+      await mkdir(at(OPENRC_PATHS.dataDir), { recursive: true, mode: DATA_MODE });
+      await own(run, [at(OPENRC_PATHS.dataDir)]);
+      await makeConfig(run, at(OPENRC_PATHS.config), starterConfig);
+      const changed = await writeServiceFile(file, toOpenrcScript(description), SCRIPT_MODE);
+      await runOrFail(run, "install the service", ["rc-update", "add", SERVICE_NAME, "default"]);
+      const { code } = await run("rc-service", [SERVICE_NAME, "status"]);
+      return [
+        `It runs as the user ${OPENRC_USER}, by ${OPENRC_PATHS.config}, with its records in ${OPENRC_PATHS.dataDir}`,
+        ...(changed && code === 0 ? ["It still runs as it was installed before: postern service restart"] : []),
+      ];
+    },
+    async uninstall() {
+      requireRights();
+      if (await readServiceFile(file) !== undefined) {
+        await runOrFail(run, "stop the service", ["rc-service", "--ifstarted", SERVICE_NAME, "stop"]);
+        if (existsSync(at(runlevel))) {
+          await runOrFail(run, "uninstall the service", ["rc-update", "del", SERVICE_NAME, "default"]);
+        }
+        await removeServiceFile(file);
+      }
+      return [
+        `${
+          dirname(OPENRC_PATHS.config)
+        }, ${OPENRC_PATHS.dataDir} and the user ${OPENRC_USER} are kept: they are yours to remove`,
+      ];
+    },
+    start: () => command("start"),
+    stop: () => command("stop"),
+    restart: () => command("restart"),
+    async state() {
+      const installed = await readServiceFile(file) !== undefined;
+      const enabled = existsSync(at(runlevel));
+      if (!installed) return { installed, enabled, active: "stopped", detail: "not installed" };
+      const { code, stdout, stderr } = await run("rc-service", [SERVICE_NAME, "status"]);
+      const detail = `${stdout} ${stderr}`.replaceAll(/\s+/g, " ").replaceAll("*", "").trim();
+      return { installed, enabled, active: ACTIVE[code] ?? "stopped", detail };
+    },
+  };
+}
+
+/** Source: openrc's sh/supervise-daemon.sh, supervise_status() */
+const ACTIVE: Readonly<Record<number, UnitState["active"]>> = {
+  0: "running",
+  4: "stopping",
+  8: "starting",
+  32: "failed",
+  64: "failed",
+};
+
+async function makeUser(run: RunProgram, home: string): Promise<void> {
+  if ((await run("id", ["-u", OPENRC_USER])).code === 0) return;
+  const missing = (error: unknown) => {
+    if (error instanceof ServiceError) return undefined;
+    throw error;
+  };
+  const options = ["--system", "--user-group", "--no-create-home", "--home-dir", home, "--shell", "/sbin/nologin"];
+  const made = await run("useradd", [...options, OPENRC_USER]).catch(missing);
+  if (made?.code === 0) return;
+  // Alpine has BusyBox's programs in place of it
+  await runOrFail(run, "make the user of the service", ["addgroup", "-S", OPENRC_USER]);
+  const busybox = ["-S", "-D", "-H", "-h", home, "-s", "/sbin/nologin", "-G", OPENRC_USER, OPENRC_USER];
+  await runOrFail(run, "make the user of the service", ["adduser", ...busybox]);
+}
+
+/** The service may read its configuration, and not write it. */
+async function makeConfig(run: RunProgram, path: string, text: string): Promise<void> {
+  await mkdir(dirname(path), { recursive: true, mode: CONFIG_FOLDER_MODE });
+  if (await readServiceFile(path) !== undefined) return;
+  await writeServiceFile(path, text, CONFIG_MODE);
+  await runOrFail(run, "give the service its configuration", ["chown", `root:${OPENRC_USER}`, path]);
+}
+
+async function own(run: RunProgram, paths: readonly string[]): Promise<void> {
+  await runOrFail(run, "give the service its folder", ["chown", `${OPENRC_USER}:${OPENRC_USER}`, ...paths]);
+}
+
+/** A program below a closed home folder cannot be run by another user, who would only see it fail. */
+async function requireReadable(paths: readonly string[], at: (path: string) => string): Promise<void> {
+  for (const path of paths) {
+    for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) {
+      const { mode } = await stat(at(folder));
+      if ((mode & 0o001) !== 0) continue;
+      throw new ServiceError(
+        `Cannot install the service: the user ${OPENRC_USER} cannot reach "${path}", since "${folder}" is closed to others; ` +
+          "install Postern and its runtime for all users",
+      );
+    }
+  }
+}

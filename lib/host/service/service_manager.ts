@@ -1,0 +1,40 @@
+import type { ServiceDescription } from "./service_description.ts";
+
+/** Which program looks after services. */
+export type InitSystem = "systemd" | "openrc" | "launchd";
+
+/** What the service manager says. */
+export interface UnitState {
+  readonly installed: boolean;
+  /** Whether it starts by itself, at login or with the machine */
+  readonly enabled: boolean;
+  /** `failed`: it ended, and is not started again */
+  readonly active: "running" | "starting" | "stopping" | "stopped" | "failed";
+  /** The manager's own words, as `activating (auto-restart)` */
+  readonly detail: string;
+}
+
+/** One service of one service manager. Every command throws a ServiceError with the manager's own words when it is refused. */
+export interface ServiceManager {
+  readonly init: InitSystem;
+  /** Absolute path of the service's file */
+  readonly file: string;
+  /** @throws {ServiceError} this user may not change the service */
+  requireRights(): void;
+  /**
+   * Writes the file, and has the service started with the machine, or at login; repeating it changes nothing.
+   * @returns notes for the person: what else is due
+   */
+  install(description: ServiceDescription): Promise<readonly string[]>;
+  /** Stops the service and removes all that `install` wrote, but no records and no configuration. @returns notes for the person */
+  uninstall(): Promise<readonly string[]>;
+  start(): Promise<void>;
+  stop(): Promise<void>;
+  restart(): Promise<void>;
+  state(): Promise<UnitState>;
+}
+
+/** The service manager refused, or is not there; the message says the way out where there is one. */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+}
