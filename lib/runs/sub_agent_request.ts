@@ -16,6 +16,7 @@ export function subAgentRequest(
     parentId: record.parent_id ?? undefined,
     depth: record.depth,
     caller: { ...by.caller, via: "subagent" },
+    requestId: by.requestId,
     durable,
     canApprove: false,
     agent: record.agent ?? undefined,

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProviderRequest } from "../../lib/providers/provider.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
+import { createRunStore } from "../../lib/runs/run_store.ts";
 import type { SubAgentView } from "../../lib/tools/agents/sub_agents.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
@@ -63,7 +64,7 @@ test("a sub-agent works in the background as a durable run, and its answer is it
   withAgents(
     { "Begin": [spawn("Count the gates"), "Started"], "Count the gates": ["There are 3"] },
     async (gateway) => {
-      const parent = await run(gateway, "Begin");
+      const parent = await run(gateway, "Begin", { requestId: "req_1" });
       assert.match(parent.text, /Started/);
       const { id } = await onlyOne(gateway);
       const answer = await gateway.tool("subagent_manage", { op: "result", id });
@@ -82,6 +83,7 @@ test("a sub-agent works in the background as a durable run, and its answer is it
         String(requestsOf(gateway, "Count the gates")[0]?.messages[0]?.content),
         new RegExp(`Your id is "${id}"`),
       );
+      assert.equal((await createRunStore(gateway.services.store).input(view.run_id))?.request_id, "req_1");
       const status = await gateway.tool("subagent_manage", { op: "status", id });
       assert.match(
         status.output,

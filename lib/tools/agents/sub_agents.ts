@@ -22,6 +22,7 @@ export type SubAgentCaller = Pick<
   ToolContext,
   | "runId"
   | "callId"
+  | "requestId"
   | "conversationId"
   | "caller"
   | "allowed"

@@ -102,6 +102,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
         ...surroundings(tool, services, config),
         runId: request.runId,
         callId: request.callId,
+        requestId: request.requestId,
         conversationId: request.conversationId ?? null,
         caller: request.caller,
         allowed: request.allowed,

@@ -70,6 +70,8 @@ export interface ToolContext {
   readonly allowSensitiveFileWrites: boolean;
   readonly runId: string;
   readonly callId: string;
+  /** Of the HTTP request that the work came by; undefined: by none */
+  readonly requestId?: string | undefined;
   /** null outside a conversation */
   readonly conversationId: string | null;
   readonly caller: Caller;
