@@ -1,4 +1,5 @@
 import { firingSchema, type Schedule, SCHEDULE_STATES, scheduleSchema } from "../lib/base/records/schedule.ts";
+import { SCHEDULE_LIMITS } from "../lib/tools/schedule/schedules.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
@@ -68,10 +69,17 @@ export const runScheduleRoute: Route = {
   access: "runs",
   summary: "Fire a schedule now, with no more rights than both its maker and the caller have",
   reply: { status: 202, type: "application/json", schema: firingSchema },
-  idempotency: "honoured",
+  idempotency: "by_run",
+  async repeat(_request, context, runId) {
+    const page = await context.services.cron.history(context.params["id"] ?? "", { limit: SCHEDULE_LIMITS.history });
+    const firing = page?.firings.find((firing) => firing.run_id === runId);
+    if (firing === undefined) throw httpError("conflict", `Cannot find the firing of run "${runId}" any more`);
+    return jsonReply(context, 202, firing);
+  },
   async handler(_request, context) {
     requireAgent(context.services);
-    const firing = await context.services.cron.run(context.params["id"] ?? "", callerOf(context, "http"));
+    const { cron } = context.services;
+    const firing = await cron.run(context.params["id"] ?? "", callerOf(context, "http"), context.claim?.write);
     return jsonReply(context, 202, firing);
   },
 };

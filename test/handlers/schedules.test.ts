@@ -49,6 +49,21 @@ test("schedules are listed, shown, run now, and their firings listed", async () 
   assert.deepEqual((await json("POST", "/v1/schedules/a/run")).error.code, "conflict");
 });
 
+test("under an Idempotency-Key a schedule is run once, also by a repeat after a crash", async () => {
+  const { services, runs, json, add } = setUp();
+  await add("a");
+  const keyed = { headers: { "idempotency-key": "k1" } };
+  const first = await json("POST", "/v1/schedules/a/run", keyed);
+  assert.equal((await json("POST", "/v1/schedules/a/run", keyed)).run_id, first.run_id);
+  // What a crash leaves that came before the reply was kept: the run's claim alone
+  const [kept] = await services.store.scan("idempotent_replies", { limit: 1 });
+  const { fingerprint, expires_at } = kept?.body as { fingerprint: string; expires_at: number };
+  const body = { record_version: 2, fingerprint, run_id: first.run_id, told: [], expires_at };
+  await services.store.batch([{ op: "put", collection: "idempotent_replies", key: kept?.key ?? "", body }]);
+  const repeat = await json("POST", "/v1/schedules/a/run", keyed);
+  assert.deepEqual([repeat.run_id, repeat.trigger, runs.started.length], [first.run_id, "manual", 1]);
+});
+
 test("bad questions are refused, and a token without the scope", async () => {
   const { json, add } = setUp();
   await add("a");

@@ -1,5 +1,6 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
+import type { Write } from "../../storage/store.ts";
 import type { Schedules } from "../../tools/schedule/schedules.ts";
 
 /** Which schedules a list shows. */
@@ -25,9 +26,10 @@ export interface Cron extends Schedules {
   ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined>;
   /**
    * Fires a schedule now, whatever its times and also a paused one, with no more rights than both its maker and `by` have.
+   * @param claim a record made in the one transaction that accepts the run, see RunRequest
    * @throws {HttpError} 404 `not_found`; 409 `conflict` while the run before is at work, or where `[cron]` is off; 503 as RunSupervisor.start
    */
-  run(id: string, by: Caller): Promise<Firing>;
+  run(id: string, by: Caller, claim?: (runId: string) => Write): Promise<Firing>;
   /** Begins to fire, where `[cron] enabled` says so; what a downtime missed is caught up. Resolves when all are known */
   start(): Promise<void>;
   /** Fires nothing more. Resolves when what is being fired is dealt with */

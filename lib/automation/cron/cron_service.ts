@@ -218,7 +218,7 @@ export function createCronService(options: CronOptions): Cron {
     page: reader.page,
     history: reader.history,
 
-    run: (id, by) =>
+    run: (id, by, claim) =>
       turns(id, async () => {
         const found = await find(id);
         if (found === undefined) throw await toHttp(unknown(id, "run"));
@@ -227,7 +227,8 @@ export function createCronService(options: CronOptions): Cron {
         const now = clock.now();
         const writes = (made: FiringRecord): readonly Write[] => {
           const body = { ...record, last: made, last_run_id: made.run_id, seen_at: now };
-          return [{ op: "putIf", collection: SCHEDULES, key: id, version, body }];
+          const held = claim === undefined || made.run_id === null ? [] : [claim(made.run_id)];
+          return [{ op: "putIf", collection: SCHEDULES, key: id, version, body }, ...held];
         };
         const occasion = { time: now, at: now, trigger: "manual", by, isLast: false, writes } as const;
         const started = await startRun(record, occasion, firing);
