@@ -5,6 +5,7 @@ import type { LoadedConfig } from "../lib/config/load_config.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
 import { readControlFile, removeControlFile, writeControlFile } from "../lib/host/control_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
+import { loadHttpClient } from "../lib/system/net/provider_client.ts";
 import { bannerFacts, bannerText } from "./banner.ts";
 import { checkBind } from "./check_bind.ts";
 import { CommandError } from "./cli_error.ts";
@@ -14,6 +15,9 @@ import { EXIT } from "./exit_codes.ts";
 import { limitYoungGeneration } from "./limit_young_generation.ts";
 import { type RunningServer, serveGateway } from "./serve.ts";
 import { type StartOptions, startServices } from "./start_services.ts";
+
+/** After the start and its first /health, and mostly before anybody chats. Milliseconds */
+const WARM_UP_AFTER_MS = 500;
 
 export interface RunGatewayOptions {
   readonly loaded: LoadedConfig;
@@ -75,7 +79,11 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
       }
       await options.onStarted?.(address);
+      const { agent, clock } = services;
+      const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
+      const warmUp = needsHttp ? clock.after(WARM_UP_AFTER_MS, () => void loadHttpClient()) : undefined;
       await stopped;
+      warmUp?.clear();
     } finally {
       await removeControlFile(loaded.dataDir, token);
       await services.close();

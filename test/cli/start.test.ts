@@ -35,7 +35,7 @@ describe("a start with the offline provider", { skip: ON_DENO && "Deno has no ho
   let packages: readonly string[] = [];
 
   before(async () => {
-    const loads = await loadsUntilHealth();
+    const loads = await loadsUntilHealth({ POSTERN__PROVIDER__KIND: "offline" });
     own = loads.filter((url) => url.startsWith("file:") && !url.includes("/node_modules/")).map((url) =>
       url.slice(url.indexOf(PROJECT_ROOT) + PROJECT_ROOT.length + 1)
     );
@@ -51,6 +51,16 @@ describe("a start with the offline provider", { skip: ON_DENO && "Deno has no ho
     assert.deepEqual(own.filter((file) => LATER.some((place) => file.startsWith(place))), []);
   });
 
+  test("with a provider elsewhere, the HTTP client is left for after the start", async () => {
+    const loads = await loadsUntilHealth({
+      POSTERN__PROVIDER__KIND: "openai_compatible",
+      POSTERN__PROVIDER__BASE_URL: "http://127.0.0.1:9/v1",
+      POSTERN__PROVIDER__MODEL: "m",
+    });
+    assert.ok(loads.some((url) => url.endsWith("lib/providers/openai_compatible.ts")));
+    assert.deepEqual(loads.filter((url) => url.includes("/undici/")), []);
+  });
+
   test(`it loads at most ${MAX_MODULES} modules`, () => {
     const rooms = Object.entries(Object.groupBy(own, (file) => file.split("/").slice(0, -1).join("/")));
     const counts = rooms.map(([room, files = []]) => `${room} ${files.length}`).sort();
@@ -59,7 +69,7 @@ describe("a start with the offline provider", { skip: ON_DENO && "Deno has no ho
 });
 
 /** URLs of the modules a gateway has loaded when it first answers. */
-async function loadsUntilHealth(): Promise<readonly string[]> {
+async function loadsUntilHealth(config: Readonly<Record<string, string>>): Promise<readonly string[]> {
   let loads: readonly string[] = [];
   await withTemporaryFolder(async (home) => {
     const file = join(home, "loads");
@@ -69,7 +79,7 @@ async function loadsUntilHealth(): Promise<readonly string[]> {
       ["--import", hook, join(PROJECT_ROOT, "cli/main.ts"), "gateway", "--port", "0", "--json"],
       {
         cwd: home,
-        env: { PATH: process.env["PATH"], HOME: home, LOADS_FILE: file, POSTERN__PROVIDER__KIND: "offline" },
+        env: { PATH: process.env["PATH"], HOME: home, LOADS_FILE: file, ...config },
       },
     );
     const ended = once(child, "exit");
