@@ -40,7 +40,7 @@ export class SummaryError extends Error {
 /** In a smaller window there is no room for the task beside a part of the conversation. */
 export const MIN_SUMMARY_WINDOW = 1000;
 const MAX_SUMMARY_TOKENS = 1024;
-/** More parts than this are not worth their calls: an old conversation that meets a small model. */
+/** The newest parts that are read; what is older is not worth its calls: a long conversation that meets a small model. */
 const MAX_PARTS = 8;
 /** Of one message, in characters */
 const MAX_MESSAGE_CHARS = 4000;
@@ -53,15 +53,15 @@ export function summaryTokens(windowTokens: number): number {
 /**
  * Has a model condense messages into a text for whoever goes on with the conversation, in parts that fit its window, each with the
  * summary so far. Asked the same it has no effect, so that it may be repeated.
- * @throws {SummaryError} the provider fails, says nothing, or there are too many parts; {CancelError} when the signal aborts
+ * @throws {SummaryError} the provider fails or says nothing; {CancelError} when the signal aborts
  */
 export async function summarize(messages: readonly Message[], options: SummaryOptions): Promise<Summary> {
   const { windowTokens } = options;
   const words = Math.floor(summaryTokens(windowTokens) / 2);
   const room = Math.floor(windowTokens * 0.4) * 4;
-  const parts = partsOf(messages.map((message) => line(message, Math.min(MAX_MESSAGE_CHARS, room / 4))), room);
+  const all = partsOf(messages.map((message) => line(message, Math.min(MAX_MESSAGE_CHARS, room / 4))), room);
+  const parts = all.slice(-MAX_PARTS);
   let usage = NO_USAGE;
-  if (parts.length > MAX_PARTS) throw new SummaryError(`it would take ${parts.length} calls`, { usage });
   let text = options.earlier;
   for (const part of parts) {
     const request = toRequest({ part, earlier: text, words, options });
