@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
-import { cpSync } from "node:fs";
+import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { SubAgentView } from "../../lib/tools/agents/sub_agents.ts";
 import { openChat } from "../support/chat_client.ts";
+import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
@@ -222,4 +223,61 @@ test("what a sub-agent puts on a schedule sends as nobody else and starts nothin
     assert.match(await fired("start") ?? "", /^Cannot use sub-agents here: which sub-agent stands behind this call/);
     assert.equal((await tool(gateway, "agents_ipc", { op: "recv", to: "ann" })).data.messages.length, 0);
     assert.equal((await delegations(gateway)).length, 1);
+  }));
+
+test("a sub-agent's question, its answer and what follows survive kills in between, and the effect happens once", () =>
+  withTemporaryFolder(async (folder) => {
+    writeFileSync(
+      join(folder, "postern.toml"),
+      '[provider]\nkind = "offline"\n[security.write_file]\nenabled = true\n',
+    );
+    writeFileSync(join(folder, "notes.txt"), "old\n");
+    const token = "token-of-the-killed-gateways-0123456789";
+    const command = [
+      ...RUN,
+      "cli/main.ts",
+      "gateway",
+      "--port",
+      "0",
+      "--data-dir",
+      join(folder, "data"),
+      "--workspace",
+      folder,
+      "--config",
+      join(folder, "postern.toml"),
+    ];
+    /** Runs `use` with a gateway that is killed at its end. */
+    const killed = (use: (request: (path: string, body?: unknown) => ReturnType<typeof jsonOf>) => Promise<void>) =>
+      withGatewayProcess(["/usr/bin/env", `POSTERN_TOKEN=${token}`, ...command], ({ url }) =>
+        use((path, body) => {
+          const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+          return jsonOf(
+            fetch(
+              url + path,
+              body === undefined ? { headers } : { method: "POST", headers, body: JSON.stringify(body) },
+            ),
+          );
+        }));
+    const manage = (op: string) => ({ input: { op, id } });
+    let id = "";
+    let asked = "";
+    await killed(async (request) => {
+      const input = { task: '/write_file {"path": "notes.txt", "content": "new\\n", "overwrite": true}' };
+      ({ data: { id } } = await request("/v1/tools/subagent_spawn/call", { input }));
+      await until(async () => (asked = (await request("/v1/approvals?status=pending")).data[0]?.id ?? "") !== "");
+    });
+    assert.equal(readFileSync(join(folder, "notes.txt"), "utf8"), "old\n");
+    await killed(async (request) => {
+      const status = async () => (await request("/v1/tools/subagent_manage/call", manage("status"))).data.status;
+      await until(async () => await status() === "waiting_for_approval");
+      assert.equal((await request(`/v1/approvals/${asked}`, { decision: "approve" })).status, "approved");
+      await until(async () => await status() === "completed");
+    });
+    assert.equal(readFileSync(join(folder, "notes.txt"), "utf8"), "new\n");
+    await killed(async (request) => {
+      const { output } = await request("/v1/tools/subagent_manage/call", manage("result"));
+      assert.match(output, /path=notes.txt/);
+      const [view] = (await request("/v1/tools/delegate_coordination_status/call", {})).data.delegations;
+      assert.deepEqual([view.id, view.status, view.depth], [id, "completed", 1]);
+    });
   }));
