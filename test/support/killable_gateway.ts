@@ -37,9 +37,10 @@ export const countingCommand = (seconds = 0) => `sh -c "echo begun >> counter; s
 /**
  * Runs `use` with a gateway at level `full` whose model is an upstream of the chat-completions format, and which may run
  * `countingCommand`.
+ * @param options.alwaysAsk tools that a person is asked about
  */
 export async function withKillableGateway(
-  { baseUrl }: { readonly baseUrl: string },
+  { baseUrl, alwaysAsk = [] }: { readonly baseUrl: string; readonly alwaysAsk?: readonly string[] },
   use: (gateway: KillableGateway) => Promise<void>,
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
@@ -57,6 +58,7 @@ model = "upstream-model"
 max_retries = 0
 [autonomy]
 level = "full"
+always_ask = ${JSON.stringify(alwaysAsk)}
 [cron]
 enabled = true
 [security]
