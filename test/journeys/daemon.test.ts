@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { VERSION } from "../../lib/base/version.ts";
+import { type CliMachine, withCliMachine } from "../support/cli_process.ts";
+import { chaos } from "../support/daemon_chaos.ts";
+import { ROOT } from "../support/gateway_process.ts";
+import { isGone } from "../support/is_gone.ts";
+
+async function json({ run }: CliMachine, argv: readonly string[], program?: string) {
+  const { code, stdout, stderr } = await run([...argv, "--json"], program);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout) as { pid: number; address: string; state: string; version: string; running: boolean };
+}
+
+test("a daemon is started, asked, killed, started again and stopped, and keeps what it was told", () =>
+  withCliMachine(async (machine) => {
+    const first = await json(machine, ["daemon", "start", "--port", "0"]);
+    const made = await machine.run(["token", "create", "--label", "kept"]);
+    assert.equal(made.code, 0, made.stderr);
+    process.kill(first.pid, "SIGKILL");
+    assert.ok(await isGone(String(first.pid)));
+    assert.equal((await json(machine, ["daemon", "status"])).state, "stale");
+    const second = await json(machine, ["daemon", "start", "--port", "0"]);
+    assert.notEqual(second.pid, first.pid);
+    const reply = await fetch(`${second.address}v1/models`, {
+      headers: { authorization: `Bearer ${made.stdout.trim()}` },
+    });
+    assert.equal(reply.status, 200);
+    await reply.body?.cancel();
+    assert.equal((await machine.run(["daemon", "stop"])).code, 0);
+    assert.equal((await json(machine, ["daemon", "status"])).state, "stopped");
+    assert.deepEqual(machine.processes(), []);
+  }));
+
+test("an upgrade in place takes effect with the next start, from the same path", () =>
+  withCliMachine(async (machine) => {
+    const program = join(machine.home, "installed here");
+    for (const part of ["cli", "handlers", "lib", "package.json", "deno.json"]) {
+      cpSync(join(ROOT, part), join(program, part), { recursive: true });
+    }
+    symlinkSync(join(ROOT, "node_modules"), join(program, "node_modules"));
+    assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, VERSION);
+    const file = join(program, "lib/base/version.ts");
+    writeFileSync(file, readFileSync(file, "utf8").replace(VERSION, "99.0.0"));
+    assert.equal((await json(machine, ["daemon", "status"], program)).version, VERSION);
+    assert.equal((await machine.run(["daemon", "stop"], program)).code, 0);
+    assert.equal((await json(machine, ["daemon", "start", "--port", "0"], program)).version, "99.0.0");
+    assert.equal((await machine.run(["daemon", "stop"], program)).code, 0);
+  }));
+
+test("ten starts and stops with kills at any moment leave no process and no file", () =>
+  chaos({ cycles: 10, seed: 5 }));
