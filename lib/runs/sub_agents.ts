@@ -83,7 +83,10 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
 
   /** Holds a place among those that may work at once while `start` runs. */
   const withPlace = async <T>(id: string, start: () => Promise<T>): Promise<T> => {
-    const known = await (working ??= loadWorking());
+    const known = await (working ??= loadWorking().catch((error) => {
+      working = undefined;
+      throw error;
+    }));
     for (const other of known) if (other !== id && !await isWorking(other)) known.delete(other);
     if (!known.has(id) && known.size + starting >= SUB_AGENT_LIMITS.active) {
       const most = `${SUB_AGENT_LIMITS.active} work in the background already`;
