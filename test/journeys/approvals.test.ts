@@ -207,23 +207,30 @@ test("asked, killed, approved, killed: the repeated tool call runs, once", () =>
     assert.match((await post("/v1/tools/write_file/call", { input: WRITE, approval_id })).output, /its one call/);
   }));
 
-test("a durable run's question outlives a restart", () =>
-  withTemporaryFolder((folder) =>
-    withWorkspace(FILES, async (workspace) => {
-      const options = { workspace, dataDir: join(folder, "data"), script: READ_WRITE_READ };
-      let id = "";
-      await withGateway(options, async (gateway) => {
-        await gateway.call("/v1/webhook/default", { body: { message: "Change the notes" } });
-        id = await waitingId(gateway);
-      });
-      await withGateway(options, async (gateway) => {
-        assert.equal(await waitingId(gateway), id);
-        const answered = await answer(gateway, id, { decision: "deny" });
-        assert.equal(answered.status, 200);
-        assert.equal((await jsonOf(answered)).run_status, "failed", "the answer says that nobody makes the call");
-      });
-    })
-  ));
+for (const [decision, content] of [["approve", "new\n"], ["deny", "old\n"]] as const) {
+  test(`a durable run that asks and is restarted goes on once it is answered: ${decision}`, () =>
+    withTemporaryFolder((folder) =>
+      withWorkspace(FILES, async (workspace) => {
+        const options = { workspace, dataDir: join(folder, "data") };
+        let [id, runId] = ["", ""];
+        await withGateway({ ...options, script: READ_WRITE_READ }, async (gateway) => {
+          runId = (await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change it" } }))).run_id;
+          id = await waitingId(gateway);
+        });
+        await withGateway({ ...options, script: READ_WRITE_READ.slice(2) }, async (gateway) => {
+          assert.equal(await waitingId(gateway), id, "the question is the same");
+          const { run_status } = await jsonOf(answer(gateway, id, { decision }));
+          assert.equal(run_status, "waiting_for_approval", "the run that asked is there");
+          const events = await (await gateway.call(`/v1/runs/${runId}/events`)).text();
+          assert.match(events, /"type":"done"/);
+          assert.equal(notes(gateway), content);
+          assert.equal((await jsonOf(gateway.call(`/v1/runs/${runId}`))).status, "completed");
+          assert.equal(events.match(/"type":"approval_needed"/g)?.length, 1, "and was asked once");
+          assert.equal(gateway.provider.requests.length, 2, "what was finished is not asked for again");
+        });
+      })
+    ));
+}
 
 test("an approved tool call over HTTP is the very call: a byte of difference is refused, and it runs once", () =>
   withGateway({}, async (gateway) => {

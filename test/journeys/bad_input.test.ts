@@ -29,7 +29,11 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/chat/completions", body: { messages: HI } },
   { path: "/webhook", body: { message: "Hi" } },
   { path: "/v1/tools/glob_search/call", body: { input: { pattern: "*" } }, optional: true },
-  { path: "/v1/approvals/apr_1", body: { decision: "approve" }, missing: true },
+  { path: "/v1/approvals/none", body: { decision: "approve" }, missing: true },
+  { path: "/v1/runs", body: { message: "Hi" } },
+  { path: "/v1/runs/none/cancel" },
+  { path: "/v1/runs/none/resolve", body: { action: "close" }, missing: true },
+  { path: "/v1/schedules/none/run" },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true },
@@ -83,7 +87,7 @@ async function raw({ port, token }: RunningGateway, request: RawRequest) {
 
 test("the table of POST routes is the contract's", () => {
   const concrete = (path: string) =>
-    path.replace(":channel", "default").replace(":name", "glob_search").replace(":id", "apr_1");
+    path.replace(":channel", "default").replace(":name", "glob_search").replace(":id", "none");
   const contract = ENDPOINTS.filter(([method]) => method === "POST").map(([, path]) => concrete(path));
   assert.deepEqual(POST_ROUTES.map(({ path }) => path).sort(), contract.sort());
 });
@@ -226,10 +230,11 @@ test("a wrong type, an unknown role and an empty list name the field", async () 
 
 test("fields with names of JavaScript's own change nothing", async () => {
   await withGateway(async (gateway) => {
-    const poison =
-      '{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},"message":"Hi","messages":[{"role":"user","content":"Hi","__proto__":{"a":1}}]}';
-    for (const { path } of WITH_BODY.filter(({ missing }) => missing !== true)) {
-      const reply = await gateway.call(path, { body: poison });
+    const poisoned = (said: string) => `{"__proto__":{"admin":true},"constructor":{"prototype":{"x":1}},${said}}`;
+    const messages = poisoned('"messages":[{"role":"user","content":"Hi","__proto__":{"a":1}}]');
+    for (const { path, body } of WITH_BODY.filter(({ missing }) => missing !== true)) {
+      const takesMessages = typeof body === "object" && body !== null && "messages" in body;
+      const reply = await gateway.call(path, { body: takesMessages ? messages : poisoned('"message":"Hi"') });
       assert.ok(reply.status < 300, `${path}: ${reply.status} ${await reply.text()}`);
     }
     assert.equal(({} as Record<string, unknown>)["admin"], undefined);
