@@ -3,19 +3,11 @@ import { NO_USAGE, type Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { inputBytes, toTokens } from "./estimate_tokens.ts";
 import { estimateUsage } from "./estimate_usage.ts";
-import { fitContext } from "./fit_context.ts";
+import { fitRequest, type FittedRequest } from "./fit_request.ts";
 import type { ModelTurn, TurnCall } from "./model_turn.ts";
 import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
-import { createTokenAccount, outputLimit, type TokenAccount } from "./token_account.ts";
-
-/** A request, and what it took to make its messages fit the context window. */
-export interface FittedRequest {
-  readonly request: ProviderRequest;
-  readonly shortened: number;
-  readonly dropped: number;
-}
+import { createTokenAccount, type TokenAccount } from "./token_account.ts";
 
 /** Makes the requests of one run, turn by turn. */
 export interface ModelRequests {
@@ -89,13 +81,6 @@ const NO_NAMES: readonly string[] = [];
 
 function toDeclaration(tool: Tool): ToolDeclaration {
   return { name: tool.name, description: tool.description, parameters: tool.inputSchema };
-}
-
-function fitRequest(request: ProviderRequest, window: number): FittedRequest {
-  const { messages, tools, parameters } = request;
-  const output = Math.min(outputLimit(parameters, window), Math.ceil(window / 4));
-  const fitted = fitContext(messages, window - output - toTokens(inputBytes([], tools)));
-  return { ...fitted, request: { ...request, messages: fitted.messages } };
 }
 
 async function settled(estimating: Promise<Usage>, account: TokenAccount | undefined): Promise<Usage> {

@@ -9,8 +9,9 @@ import type { AgentRun } from "./agent_run.ts";
 import { callTools } from "./call_tools.ts";
 import { createEventQueue } from "./event_queue.ts";
 import { createEventStamp } from "./event_stamp.ts";
+import { trimNotice } from "./fit_request.ts";
 import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
-import { createModelRequests, type FittedRequest, type ModelRequests } from "./model_request.ts";
+import { createModelRequests, type ModelRequests } from "./model_request.ts";
 import { createModelTurn, type ModelTurn, restoreTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { createRunEnd, toTerminal } from "./run_end.ts";
 
@@ -236,12 +237,6 @@ const IGNORED_CALLS: AgentEventBody = {
 function loopMessage(what: string): string {
   return `The run was ended: the model was warned and still repeats itself (${what}); say more about what it should do, or ` +
     "ask another model";
-}
-
-function trimNotice({ shortened, dropped }: FittedRequest): AgentEventBody {
-  const message =
-    `To fit the context window, ${shortened} tool results were shortened and ${dropped} messages left out`;
-  return { type: "notice", code: "context_trimmed", message };
 }
 
 /** A cut call stays `length`; some servers say `stop` though they call a tool, or `tool_calls` though they call none. */

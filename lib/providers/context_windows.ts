@@ -5,12 +5,16 @@ import type { Provider } from "./provider.ts";
 /** How many tokens models take, as their providers say. */
 export interface ContextWindows {
   /**
-   * Of input and output together: as the list of models has it, read once an hour, else as an earlier refusal said; 0 where neither
-   * is known. Never throws
+   * Of input and output together: as the list of models has it, read once an hour, or as an earlier refusal said, whichever is
+   * less; 0 where neither is known. Never throws
    */
   of(provider: Provider, model: string): Promise<number>;
-  /** Notes the window that a provider names when it refuses what is too long; any other error says nothing */
-  learn(provider: Provider, model: string, error: ProviderError): void;
+  /**
+   * Takes the provider's word when it refuses a request as too long.
+   * @param tokens of that request as we measure them: where it should have fitted, the measure is that much off for this model
+   * @returns the window by our measure; 0 for any other error
+   */
+  learn(provider: Provider, model: string, refusal: { readonly error: ProviderError; readonly tokens: number }): number;
 }
 
 interface Known {
@@ -24,6 +28,11 @@ const KEPT_MS = 3_600_000;
 const TIMEOUT_MS = 3_000;
 /** Models learnt of, for each provider: names come from clients */
 const MAX_LEARNT = 100;
+/** Of a refused request's tokens: tried next, where the window is not named, or by its name the request had fitted. */
+const NEXT_TRY = 0.6;
+
+const TOO_LONG =
+  /context[ _](length|window|size)|too many (input )?tokens|prompt is too long|maximum number of tokens|too large for model with/i;
 
 /** What OpenAI and vLLM, Anthropic, Mistral, llama.cpp and Google say. */
 const REFUSALS = [
@@ -56,16 +65,19 @@ export function createContextWindows(clock: Clock): ContextWindows {
         known.set(provider, found);
       }
       const listed = (await found.windows).get(model) ?? 0;
-      return listed > 0 ? listed : learnt.get(provider)?.get(model) ?? 0;
+      const lesson = learnt.get(provider)?.get(model) ?? 0;
+      return listed > 0 && lesson > 0 ? Math.min(listed, lesson) : Math.max(listed, lesson);
     },
-    learn(provider, model, { code, message }) {
-      if (code !== "provider_rejected") return;
-      const window = REFUSALS.map((pattern) => Number(pattern.exec(message)?.[1] ?? 0)).find((tokens) => tokens > 0);
-      if (window === undefined) return;
+    learn(provider, model, { error, tokens }) {
+      const { code, message, upstreamCode = "" } = error;
+      if (code !== "provider_rejected" || !TOO_LONG.test(`${upstreamCode} ${message}`)) return 0;
+      const named = REFUSALS.map((pattern) => Number(pattern.exec(message)?.[1] ?? 0)).find((count) => count > 0);
+      const window = named !== undefined && named < tokens ? named : Math.floor(tokens * NEXT_TRY);
       const windows = learnt.get(provider) ?? new Map<string, number>();
       const [oldest] = windows.keys();
       if (windows.size >= MAX_LEARNT && oldest !== undefined) windows.delete(oldest);
       learnt.set(provider, windows.set(model, window));
+      return window;
     },
   };
 }

@@ -1,4 +1,5 @@
 import type { AgentApprover, AgentRun } from "../agent/agent_run.ts";
+import { createFittingProvider } from "../agent/fitting_provider.ts";
 import type { RunResume } from "../agent/recorded_run.ts";
 import { answerAllCalls, type SuspendedTurns } from "../agent/suspended_turns.ts";
 import { CancelError, cancelError, cancelReason } from "../base/cancel.ts";
@@ -193,7 +194,9 @@ export function createLaunch(
       id,
       kind: request.kind,
       model,
-      provider,
+      provider: findWindow === undefined || limits.contextWindowTokens > 0
+        ? provider
+        : createFittingProvider(provider, (error, tokens) => windows.learn(provider, providerModel, { error, tokens })),
       providerModel,
       conversationId,
       parentId,
@@ -233,7 +236,6 @@ export function createLaunch(
         conversations,
         log,
         onEnd(status) {
-          if (entry.refused !== undefined) windows.learn(provider, providerModel, entry.refused);
           letGo?.();
           active.remove(entry);
           place.leave();

@@ -55,9 +55,12 @@ test("a list is kept for an hour, and one that cannot be read means that nothing
   assert.deepEqual([await windows.of(provider, "m"), asked], [5000, 2]);
 });
 
-test("a window that a refusal names is learnt, and no other error is taken for one", async () => {
+test("a window is learnt from a refusal, and no other error is taken for one", async () => {
   const provider = createScriptedProvider([], { models: ["a"] });
   const windows = createContextWindows(createFakeClock());
+  const rejected = (message: string, upstreamCode?: string) =>
+    new ProviderError("provider_rejected", message, { provider: "x", status: 400, upstreamCode });
+  const learn = (error: ProviderError, tokens = 2_000_000) => windows.learn(provider, "a", { error, tokens });
   const refusals: readonly (readonly [window: number, message: string])[] = [
     [
       128_000,
@@ -69,21 +72,23 @@ test("a window that a refusal names is learnt, and no other error is taken for o
     [1_048_576, "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."],
   ];
   for (const [window, message] of refusals) {
-    windows.learn(provider, "a", new ProviderError("provider_rejected", message, { provider: "x", status: 400 }));
+    assert.equal(learn(rejected(message)), window);
     assert.equal(await windows.of(provider, "a"), window);
   }
+  // A refusal without a number, and one of what should have fitted by our measure
+  assert.equal(
+    learn(rejected("Your input exceeds the context window of this model", "context_length_exceeded"), 10_000),
+    6000,
+  );
+  assert.equal(learn(rejected("This model's maximum context length is 8192 tokens"), 8000), 4800);
   const others = [
-    new ProviderError("provider_rejected", "maximum context length is many tokens", { provider: "x", status: 400 }),
+    rejected("The tool's schema is broken"),
     new ProviderError("provider_error", "maximum context length is 5 tokens", { provider: "x", status: 500 }),
   ];
-  for (const error of others) windows.learn(provider, "b", error);
-  assert.equal(await windows.of(provider, "b"), 0);
+  for (const error of others) assert.equal(learn(error), 0);
+  assert.equal(await windows.of(provider, "a"), 4800);
   for (let i = 0; i < 200; i++) {
-    windows.learn(
-      provider,
-      `m${i}`,
-      new ProviderError("provider_rejected", "maximum context length is 9 tokens", { provider: "x" }),
-    );
+    windows.learn(provider, `m${i}`, { error: rejected("maximum context length is 9 tokens"), tokens: 10 });
   }
   assert.deepEqual([await windows.of(provider, "a"), await windows.of(provider, "m199")], [0, 9]);
 });

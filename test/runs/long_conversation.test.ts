@@ -194,22 +194,42 @@ test("a window that only the provider knows is kept too, in conversations and in
   assert.equal(only(whole, "done").finish_reason, "stop");
 });
 
-test("a conversation that a provider refused as too long fits the next time", async () => {
-  let refuse = false;
+describe("a window that nobody names", () => {
   const refusal = new ProviderError("provider_rejected", "This model's maximum context length is 3000 tokens.", {
     provider: "scripted",
     status: 400,
   });
-  const { runs, provider } = supervised((request) => {
-    if (isSummary(request)) return "All of it, in short";
-    return refuse && messageTokens(request.messages) > 3000 ? { errorBefore: refusal } : answer(1);
+
+  test("is learnt from the provider's refusal: the turn is asked again trimmed, and the next run condenses", async () => {
+    let limited = false;
+    const { runs, provider } = supervised((request) => {
+      if (isSummary(request)) return "All of it, in short";
+      return limited && messageTokens(request.messages) > 2500 ? { errorBefore: refusal } : answer(1);
+    });
+    for (let i = 0; i < 30; i++) await readAll(await runs.start(ask(question(i), { conversationId: "talk" })));
+    limited = true;
+    const before = provider.requests.length;
+    const events = await readAll(await runs.start(ask("And now?", { conversationId: "talk" })));
+    assert.equal(only(events, "done").finish_reason, "stop");
+    assert.equal(only(events, "notice").code, "context_trimmed");
+    const [refused, asked] = provider.requests.slice(before);
+    assert.ok(messageTokens(refused?.messages ?? []) > 3000 && messageTokens(asked?.messages ?? []) <= 2250);
+    assert.equal(textOf(asked?.messages.at(-1)?.content ?? ""), "And now?");
+    const next = await readAll(await runs.start(ask("And then?", { conversationId: "talk" })));
+    assert.equal(only(next, "notice").code, "context_summarized");
+    assert.equal(only(next, "done").finish_reason, "stop");
   });
-  for (let turn = 0; turn < 30; turn++) {
-    await readAll(await runs.start(ask(question(turn), { conversationId: "talk" })));
-  }
-  refuse = true;
-  await assert.rejects(async () => readAll(await runs.start(ask("And now?", { conversationId: "talk" }))), refusal);
-  const events = await readAll(await runs.start(ask("And now?", { conversationId: "talk" })));
-  assert.equal(only(events, "done").finish_reason, "stop");
-  assert.ok(messageTokens(provider.requests.at(-1)?.messages ?? []) <= 3000);
+
+  test("is kept in the middle of a run too, as long as there is something to leave out", async () => {
+    const { runs, provider } = supervised((request, turn) => {
+      if (messageTokens(request.messages) > 2500) return { errorBefore: refusal };
+      return turn < 8 ? { toolCalls: [{ name: "look", arguments: { turn } }] } : "Done";
+    }, { tools: [{ name: "look", run: ({ turn }) => `${turn}`.repeat(4000) }] });
+    const events = await readAll(await runs.start(ask("Look at all of it")));
+    assert.equal(only(events, "done").finish_reason, "stop");
+    assert.ok(events.some((event) => event.type === "notice" && event.code === "context_trimmed"));
+    assert.equal(provider.requests.filter(({ messages }) => messageTokens(messages) > 2500).length, 1);
+    const long = await runs.start(ask("x".repeat(20_000)));
+    await assert.rejects(readAll(long), refusal);
+  });
 });
