@@ -67,8 +67,8 @@ export interface Launched {
   readonly entry: ActiveRun;
   readonly run: AgentRun;
   readonly recorder: RunRecorder | undefined;
-  /** For a run that could not be accepted */
-  readonly giveUp: () => void;
+  /** Gives its place back, for a run that could not be accepted */
+  readonly leave: () => void;
 }
 
 /**
@@ -150,6 +150,11 @@ export function createLaunch(
         const { run } = accepted();
         return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
       },
+    };
+    const leave = () => {
+      letGo?.();
+      active.remove(entry);
+      place.leave();
     };
     const letGo = parent === undefined ? undefined : stopWith(parent, entry, active);
     const given = () => interrupted?.input.spliced ?? suspended.splice(request.messages);
@@ -236,9 +241,7 @@ export function createLaunch(
         conversations,
         log,
         onEnd(status) {
-          letGo?.();
-          active.remove(entry);
-          place.leave();
+          leave();
           parts.onEnd(entry, status);
         },
       }),
@@ -248,12 +251,7 @@ export function createLaunch(
       log,
     };
     active.add(entry);
-    const giveUp = () => {
-      letGo?.();
-      active.remove(entry);
-      place.leave();
-    };
-    return { entry, run, recorder, giveUp };
+    return { entry, run, recorder, leave };
   };
 }
 

@@ -39,15 +39,14 @@ export function createRunJournal(
     const { time } = said.terminal;
     await recorder.finish(await conversations.writes(conversationId, { runId: id, messages, time }));
   };
-  /** Calls that run now and must not be made twice */
-  const effects = new Set<string>();
+  /** Calls that run now and must not be made twice; made with the first */
+  let effects: Set<string> | undefined;
   return {
     record: recorder?.record,
     turn: recorder?.turn,
     async beforeEffect(callId, { repeatable }) {
-      if (!repeatable) effects.add(callId);
       entry.hadEffect = true;
-      entry.effectsAtWork = effects.size;
+      if (!repeatable) entry.effectsAtWork = (effects ??= new Set()).add(callId).size;
       if (recorder === undefined) return;
       recorder.activate();
       if (!repeatable) recorder.effect(callId);
@@ -55,7 +54,7 @@ export function createRunJournal(
     },
     afterCall(callId, { outside }) {
       if (outside) recorder?.outside(callId);
-      if (!effects.delete(callId)) return;
+      if (effects?.delete(callId) !== true) return;
       entry.effectsAtWork = effects.size;
       if (entry.suspending && effects.size === 0) entry.abort(new CancelError("shutdown"));
     },

@@ -162,7 +162,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       try {
         await recorder.accept(request.claim?.(entry.id));
       } catch (error) {
-        launched.giveUp();
+        launched.leave();
         throw error;
       }
       return begin(launched);
