@@ -13,6 +13,8 @@ const MESSAGE_TOKENS = 4;
 /** Bytes that the formats put around a tool, and around both lists */
 const TOOL_ENVELOPE = 64;
 const LIST_ENVELOPES = 16;
+/** What vendors tell a model about the use of tools, unseen by us */
+const TOOL_USE_TOKENS = 400;
 
 /** Bytes a request's messages and tools take as JSON: an upper bound of the tokens of its text, since one token is at least one byte. */
 export function inputBytes(messages: readonly Message[], tools: readonly ToolDeclaration[]): number {
@@ -41,7 +43,8 @@ export function shortenedTokens(messages: readonly Message[]): number {
 
 /** Upper bound of the tokens a request's input may cost: its bytes, and a flat sum for each image in place of those. */
 export function maxInputTokens({ messages, tools, parameters }: ProviderRequest): number {
-  let tokens = inputBytes(messages, tools) + messages.length + tools.length * TOOL_ENVELOPE + LIST_ENVELOPES;
+  let tokens = inputBytes(messages, tools) + messages.length + LIST_ENVELOPES;
+  if (tools.length > 0) tokens += tools.length * TOOL_ENVELOPE + TOOL_USE_TOKENS;
   for (const { content } of messages) {
     if (!Array.isArray(content)) continue;
     for (const part of content) {
