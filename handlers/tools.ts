@@ -6,7 +6,7 @@ import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
-import { jsonReply } from "./wire/reply.ts";
+import { errorReply, jsonReply } from "./wire/reply.ts";
 
 const toolSchema = v.object({
   name: v.string(),
@@ -81,29 +81,38 @@ async function call(request: Request, context: RequestContext): Promise<Response
   // A repeat must find the call, so it outlives its client (DESIGN.md section 7)
   const signal = context.claim === undefined ? context.signal : new AbortController().signal;
   const caller = callerOf(context, "http");
-  const { result, approvalId } = await services.tools.call({
-    name,
-    input: toInputText(input),
-    runId: services.random.id("run_"),
-    callId: services.random.id("call_"),
-    requestId: context.requestId,
-    caller,
-    depth: 0,
-    direct: true,
-    signal,
-    approver: askByReply({
-      approvals: services.approvals,
-      given,
-      granted: approved && hasScope(caller.scopes, "approve"),
-      timeoutMs: services.config().runs.approval_timeout_secs * 1000,
-    }),
-  });
-  return jsonReply(context, 200, {
-    output: result.output,
-    is_error: result.isError,
-    ...(result.data === undefined ? {} : { data: result.data }),
-    ...(approvalId === undefined ? {} : { approval_id: approvalId }),
-  });
+  let hadEffect = false;
+  try {
+    const { result, approvalId } = await services.tools.call({
+      name,
+      input: toInputText(input),
+      runId: services.random.id("run_"),
+      callId: services.random.id("call_"),
+      requestId: context.requestId,
+      caller,
+      depth: 0,
+      direct: true,
+      signal,
+      onStart({ access }) {
+        hadEffect = access !== "read";
+        return Promise.resolve();
+      },
+      approver: askByReply({
+        approvals: services.approvals,
+        given,
+        granted: approved && hasScope(caller.scopes, "approve"),
+        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+      }),
+    });
+    return jsonReply(context, 200, {
+      output: result.output,
+      is_error: result.isError,
+      ...(result.data === undefined ? {} : { data: result.data }),
+      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
+    });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect });
+  }
 }
 
 /** What only reads, or cannot be called at all, is called once more; whether anything else took effect, nobody knows. */

@@ -71,7 +71,8 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   const { store, clock, deliveries } = context.services;
   const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
   const start = async (first?: RunRequest["claim"]) => {
-    const claim = promise === undefined ? first : (runId: string) => [first?.(runId) ?? [], promise(runId)].flat();
+    const claims = [first, context.claim?.write, promise].filter((claim) => claim !== undefined);
+    const claim = claims.length === 0 ? undefined : (runId: string) => claims.flatMap((each) => each(runId));
     const run = await agent.runs.start(toChatRequest(
       {
         message,
@@ -83,7 +84,7 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
     if (promise !== undefined) await deliveries.watch(run.id);
     return run;
   };
-  if (body.message_id === undefined) return answer(context, name, await start(context.claim?.write));
+  if (body.message_id === undefined) return answer(context, name, await start());
   const key = `${name}:${digest(body.message_id)}`;
   const accepted = await acceptOnce({ store, now: clock.now(), collection: MESSAGES, key, start });
   await forgetBefore(store, MESSAGES, clock.now() - MESSAGE_MS);

@@ -27,6 +27,8 @@ export interface RunRecorder {
   finish(writes: readonly Write[]): Promise<void>;
   /** The next events after `afterSeq` that need no look into the journal, at most 512; empty where only the journal has what follows */
   pending(afterSeq: number): readonly AgentEvent[];
+  /** The furthest seq that may have been shown, in this process or in one before a crash */
+  reached(): number;
 }
 
 export interface RecorderOptions {
@@ -139,6 +141,11 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
         if (packed.count > 0) events.push(...unpackEvents(packed, afterSeq, RECENT - events.length));
       }
       return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
+    },
+    reached() {
+      // The first event after a crash is numbered beyond all that was shown before it
+      const before = options.resumedAt === undefined ? 0 : options.resumedAt + SEQ_WINDOW;
+      return recent.at(-1)?.seq ?? before;
     },
   };
 }

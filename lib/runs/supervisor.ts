@@ -178,7 +178,8 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      return { recorded, furthest: recorded + (isAtWork(run.status) ? SEQ_WINDOW : 0) };
+      const reached = active.find(id)?.recorder?.reached() ?? (isAtWork(run.status) ? recorded + SEQ_WINDOW : 0);
+      return { recorded, furthest: Math.max(recorded, reached) };
     },
     async ended(id, signal) {
       for (;;) {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Services } from "../../lib/gateway.ts";
+import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 
 const json = async (reply: Response) => await reply.json() as Record<string, unknown>;
@@ -157,4 +159,20 @@ test("pairing codes and tickets come without being stored by caches", async () =
   const ticket = await send("POST", "/v1/ws-ticket", { token: "token_chat" });
   assert.deepEqual(await json(ticket), { ticket: "ticket_0", expires_in: 30 });
   for (const reply of [code, ticket]) assert.equal(reply.headers.get("cache-control"), "no-store");
+});
+
+test("a call that fails after it began says not to retry, unless it only reads", async () => {
+  for (const [access, retry] of [["write", "false"], ["read", null]] as const) {
+    const { services } = createTestRouter();
+    const tools: ToolDoor = {
+      ...services.tools,
+      async call({ onStart }) {
+        await onStart?.({ input: {}, digest: "", access, effects: {}, run: () => Promise.reject(new Error("unused")) });
+        throw new Error("a bug after the effect");
+      },
+    };
+    const { send } = createTestRouter({ services: { ...services, metrics: createMetrics(), tools } });
+    const reply = await send("POST", "/v1/tools/read_file/call", { body: { input: {} } });
+    assert.deepEqual([reply.status, reply.headers.get("x-should-retry")], [500, retry]);
+  }
 });

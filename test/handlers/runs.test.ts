@@ -153,7 +153,7 @@ test("a position beyond the run's events, or no number, is 400 and names what sa
   await runs.ended(ended, new AbortController().signal);
   const atWork = await start();
   for (const id of [ended, atWork]) {
-    for (const value of ["999999", "x", "-1", "1.5", ""]) {
+    for (const value of ["9", "999999", "x", "-1", "1.5", ""]) {
       for (
         const [query, headers, param] of [[`?after=${value}`, {}, "after"], [
           "",

@@ -83,6 +83,26 @@ test("a run that was started under a key is the same run after a kill -9", () =>
     assert.equal((await jsonOf(gateway.call("/v1/runs"))).data.length, 1);
   }));
 
+test("a delivery is one run after a kill -9, by its key and by its message id", () =>
+  withUpstream([{ kind: "hang" }], async (gateway, upstream) => {
+    const deliver = async (key: string, message: string) => {
+      const body = { message, message_id: "m1" };
+      const reply = await gateway.call("/v1/webhook/default?wait=1", keyed(key, body));
+      return { status: reply.status, ...await jsonOf(reply) };
+    };
+    const first = deliver("k", "Hi").then(() => "answered", () => "cut off");
+    await until(() => turnsOf(upstream).length === 1);
+    await gateway.kill();
+    assert.equal(await first, "cut off");
+    upstream.script({ kind: "text", chunks: ["heard"] });
+    await gateway.restart();
+    assert.equal((await deliver("k", "Ho")).error.code, "idempotency_conflict");
+    const replies = await Promise.all([deliver("k", "Hi"), deliver("k", "Hi"), deliver("k2", "Hi")]);
+    assert.deepEqual(replies.map(({ status, reply }) => [status, reply]), Array(3).fill([200, "heard"]));
+    assert.equal(new Set(replies.map(({ run_id: id }) => id)).size, 1);
+    assert.equal((await jsonOf(gateway.call("/v1/runs"))).data.length, 1);
+  }));
+
 test("a tool call that was cut off is not made again: its outcome is said to be unknown", () =>
   withUpstream([], async (gateway) => {
     const path = "/v1/tools/shell/call";
