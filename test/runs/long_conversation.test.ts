@@ -131,6 +131,27 @@ describe("a conversation of 500 turns", () => {
     assert.equal(only(await reading, "error").code, "cancelled");
   });
 
+  test("is summarised again where a crash came between, and goes on as if nothing had been", async () => {
+    const store = createMemoryStore();
+    await converse(10, { store, agent: { contextWindowTokens: 0 } });
+    const agent = { contextWindowTokens: 1500 };
+    const crashed = supervised([{ hang: "before" }], { store, seed: 2, agent });
+    const { id } = await crashed.runs.start(ask("And now?", { conversationId: "talk", durable: true }));
+    while (crashed.provider.active === 0) await new Promise((resolve) => setImmediate(resolve));
+    // What follows is another process on the same store
+    const next = supervised((request) => (isSummary(request) ? "Ten questions" : "Good"), { store, seed: 3, agent });
+    await next.runs.recover();
+    const run = await next.runs.ended(id, new AbortController().signal);
+    assert.deepEqual([run?.status, run?.result], ["completed", "Good"]);
+    // In as many parts as the window demands
+    assert.deepEqual(next.provider.requests.map(isSummary), [true, true, false]);
+    const after = await readAll(await next.runs.start(ask("Sure?", { conversationId: "talk" })));
+    assert.equal(only(after, "done").finish_reason, "stop");
+    const sent = next.provider.requests.at(-1)?.messages.map(({ content }) => textOf(content)) ?? [];
+    assert.match(sent[1] ?? "", /condensed:\n\nTen questions$/);
+    assert.deepEqual(sent.slice(-3), ["And now?", "Good", "Sure?"]);
+  });
+
   test("is summarised under the run's budget", async () => {
     const store = createMemoryStore();
     await converse(10, { store, agent: { contextWindowTokens: 0 } });
