@@ -1,5 +1,5 @@
 import type { DaemonState } from "../lib/host/daemon/daemon_state.ts";
-import { daemonLogPath } from "./daemon_log_path.ts";
+import { daemonLogPath } from "./daemon_log.ts";
 
 /** What `daemon status` tells. Of a daemon that does not run, everything but `running` and `state` is null. */
 export interface DaemonStatus {

@@ -9,7 +9,7 @@ import { readLogEnd } from "../lib/host/daemon/read_log_end.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
 import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
-import { daemonLogPath } from "./daemon_log_path.ts";
+import { daemonLogPath } from "./daemon_log.ts";
 import { ownCommand } from "./own_command.ts";
 import { probeGateway } from "./probe_gateway.ts";
 

@@ -4,21 +4,17 @@ import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../lib/base/clock.ts";
 import { createRedactor } from "../lib/base/redact.ts";
-import type { LogRecord } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
-import { environmentSecrets } from "../lib/config/secrets.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
-import { openLogFile } from "../lib/host/daemon/log_file.ts";
+import { environmentSecrets } from "../lib/config/secrets.ts";
 import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
 import { createNotifier } from "../lib/host/service/create_notifier.ts";
 import { SERVICE_VARIABLE } from "../lib/host/service/service_description.ts";
 import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
-import { daemonLogPath } from "./daemon_log_path.ts";
-import { createLogSink } from "./log_sink.ts";
-import { toLogLine } from "./log_line.ts";
+import { openDaemonLog } from "./daemon_log.ts";
 import { probeGateway } from "./probe_gateway.ts";
 import { runGateway } from "./run_gateway.ts";
 import { takeDaemonLock } from "./take_daemon_lock.ts";
@@ -33,51 +29,36 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   const { io } = context;
   const isService = (io.env[SERVICE_VARIABLE] ?? "") !== "";
   const loaded = await loadFor(context, { keys, isService }).catch((error) => tellInLog(context, error));
-  const { dataDir, config: { logging, gateway } } = loaded;
+  const { dataDir, config } = loaded;
   await prepareDataDir(dataDir);
   const lock = await takeDaemonLock(dataDir);
   if (lock === undefined) throw await alreadyRuns(dataDir);
-  const file = openLogFile({
-    path: daemonLogPath(dataDir),
-    clock: systemClock,
-    toLine: (record) => toLogLine(record, { format: logging.format, withDate: true }),
-  });
-  // Launched in the background, stderr is the log's own file
-  const shown = io.isLaunched ? undefined : createLogSink({ format: logging.format, write: io.stderr });
-  const write = (record: LogRecord) => {
-    file.write(record);
-    shown?.(record);
-  };
-  const say = (level: LogRecord["level"], message: string, fields: LogRecord["fields"] = {}) =>
-    write({ level, time: systemClock.now(), message, fields });
-  io.onCrash((error) => say("error", "The process ends after an error that nothing caught", { error: textOf(error) }));
-  const pidFile = keepPidFile(dataDir, {
-    pid: process.pid,
-    identity: await processIdentity(process.pid) ?? "",
-    leads_group: io.isLaunched,
-    grace_seconds: gateway.shutdown_grace_secs,
-  });
+  const log = openDaemonLog(io, { dataDir, format: config.logging.format });
+  io.onCrash((error) =>
+    log.say("error", "The process ends after an error that nothing caught", { error: textOf(error) })
+  );
+  const pidFile = await keepPidFile(loaded, { leadsGroup: io.isLaunched });
   let address = "";
   const notifier = createNotifier({
     env: io.env,
     pid: process.pid,
     clock: systemClock,
     answers: async () => await probeGateway({ address, token: "" }) !== "silent",
-    onError: (message) => say("error", message),
+    onError: (message) => log.say("error", message),
   });
   try {
     await pidFile.tell("starting");
-    say("info", "The daemon starts", { pid: process.pid, version: VERSION });
-    await runGateway({ ...context, say: (message) => say("info", message) }, {
+    log.say("info", "The daemon starts", { pid: process.pid, version: VERSION });
+    await runGateway({ ...context, say: (message) => log.say("info", message) }, {
       loaded,
       agent: true,
       newPairing: false,
       banner: !io.isLaunched && !isService,
-      log: { write, healthy: file.healthy },
+      log,
       async onStarted(at) {
         address = at;
         await pidFile.tell("running");
-        say("info", "The daemon listens", { address });
+        log.say("info", "The daemon listens", { address });
         await notifier.ready(`Listening at ${address}`);
       },
       onStopping() {
@@ -85,11 +66,11 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
         void notifier.stopping();
       },
     });
-    say("info", "The daemon has ended");
+    log.say("info", "The daemon has ended");
   } finally {
     await notifier.close();
     await pidFile.remove();
-    file.close();
+    log.close();
     lock.release();
   }
 }
@@ -111,15 +92,10 @@ async function loadFor(
 function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
   const dataDir = trustDirectory(loadOptions);
   if (!io.isLaunched && existsSync(dataDir)) {
-    const file = openLogFile({
-      path: daemonLogPath(dataDir),
-      clock: systemClock,
-      toLine: (record) => toLogLine(record, { format: "pretty", withDate: true }),
-    });
+    const log = openDaemonLog({ ...io, stderr: () => {} }, { dataDir, format: "pretty" });
     const { redact } = createRedactor(environmentSecrets(io.env));
-    const message = redact(`The daemon does not start: ${error instanceof Error ? error.message : String(error)}`);
-    file.write({ level: "error", time: systemClock.now(), message, fields: {} });
-    file.close();
+    log.say("error", redact(`The daemon does not start: ${error instanceof Error ? error.message : String(error)}`));
+    log.close();
   }
   throw error;
 }
@@ -132,7 +108,16 @@ async function alreadyRuns(dataDir: string): Promise<CommandError> {
   );
 }
 
-function keepPidFile(dataDir: string, own: Omit<DaemonProcess, "phase">) {
+async function keepPidFile(
+  { dataDir, config }: LoadedConfig,
+  { leadsGroup }: { readonly leadsGroup: boolean },
+) {
+  const own: Omit<DaemonProcess, "phase"> = {
+    pid: process.pid,
+    identity: await processIdentity(process.pid) ?? "",
+    leads_group: leadsGroup,
+    grace_seconds: config.gateway.shutdown_grace_secs,
+  };
   // One after the other: the last word must be the last one written
   let written = Promise.resolve();
   return {

@@ -7,7 +7,7 @@ import { readServiceFile } from "../lib/host/service/service_file.ts";
 import type { InitSystem, ServiceManager, UnitState } from "../lib/host/service/service_manager.ts";
 import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
-import { daemonLogPath } from "./daemon_log_path.ts";
+import { daemonLogPath } from "./daemon_log.ts";
 import { probeGateway } from "./probe_gateway.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 

@@ -30,7 +30,11 @@ export async function stopDaemon(dataDir: string): Promise<StoppedDaemon | undef
   }
   const { process } = file;
   const waitedSeconds = process.grace_seconds + MARGIN_SECONDS;
-  const endedBy = await endProcess(process, { clock: systemClock, graceMs: waitedSeconds * 1000 });
+  const endedBy = await endProcess(process, {
+    clock: systemClock,
+    graceMs: waitedSeconds * 1000,
+    isTold: process.phase === "stopping",
+  });
   if (endedBy === "nothing") {
     throw new CommandError(
       `Cannot stop the daemon: process ${process.pid} outlives SIGKILL; look at the disk it waits for`,

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import process from "node:process";
 
 /**
- * What tells a process from every other that gets its number later: when it was started, and on Linux the boot of the machine too.
+ * What tells a process from every other that gets its number later: when it was started, and on Linux in which boot.
  * @returns undefined when there is no such process any more, or nobody has buried it yet
  */
 export async function processIdentity(pid: number): Promise<string | undefined> {

@@ -10,10 +10,18 @@ const KILL_LIMIT_MS = 10_000;
 /** How it ended: by itself after the signal, by SIGKILL, or not at all within 10 s of that. */
 export type EndedBy = "itself" | "kill" | "nothing";
 
+export interface EndOptions {
+  readonly clock: Clock;
+  /** For its own end, before SIGKILL */
+  readonly graceMs: number;
+  /** It ends already: a second SIGTERM would cut its work off. Default false */
+  readonly isTold?: boolean;
+}
+
 /** Ends a process: SIGTERM, up to `graceMs` for its own end, then SIGKILL to its whole group where it leads one. */
 export async function endProcess(
   target: Pick<DaemonProcess, "pid" | "identity" | "leads_group">,
-  { clock, graceMs }: { readonly clock: Clock; readonly graceMs: number },
+  { clock, graceMs, isTold = false }: EndOptions,
 ): Promise<EndedBy> {
   const gone = async (limitMs: number) => {
     const until = clock.monotonic() + limitMs;
@@ -24,7 +32,7 @@ export async function endProcess(
     }
   };
   if (await gone(0)) return "itself";
-  signal(target.pid, "SIGTERM");
+  if (!isTold) signal(target.pid, "SIGTERM");
   if (await gone(graceMs)) return "itself";
   signal(target.leads_group ? -target.pid : target.pid, "SIGKILL");
   return await gone(KILL_LIMIT_MS) ? "kill" : "nothing";

@@ -38,6 +38,12 @@ test("one that will not end is killed after the grace, with its whole group", ()
     assert.ok(await isGone(said.trim()));
   }));
 
+test("one that ends already is not told again: its second SIGTERM would be an order to stop at once", () =>
+  withShell("trap 'exit 3' TERM; echo ready; sleep 60 & wait", async ({ pid, identity }) => {
+    const target = { pid, identity, leads_group: true };
+    assert.equal(await endProcess(target, { clock: systemClock, graceMs: 100, isTold: true }), "kill");
+  }));
+
 test("another process that has got the number gets no signal", () =>
   withShell("echo ready; sleep 60", async ({ pid, identity }) => {
     const target = { pid, identity: `${identity}1`, leads_group: true };
@@ -49,6 +55,6 @@ test("a process has one identity for as long as it is there, and no other has it
   const own = await processIdentity(process.pid);
   assert.ok(own !== undefined && own !== "");
   assert.equal(await processIdentity(process.pid), own);
-  assert.notEqual(await processIdentity(process.ppid), own);
+  assert.notEqual(await processIdentity(1), own);
   assert.equal(await processIdentity(2 ** 22 + 1), undefined);
 });
