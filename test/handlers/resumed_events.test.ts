@@ -199,3 +199,21 @@ test("a reader too slow is closed with its place, from which another socket goes
   assert.deepEqual(frames.map(({ seq }) => seq), frames.map((_, index) => index + 1));
   assert.equal(textIn(frames), (await runs.get(id))?.result);
 });
+
+test("a message's own run whose reader was too slow is cancelled; what it had said, and its end, are found from the place", async () => {
+  const text = Array.from({ length: 60 }, (_, index) => `${index}${"x".repeat(100_000)}`);
+  const { open, clock, runs } = setUp([{ text, hang: "after" }]);
+  const slow = open({ buffers: true });
+  slow.say("Hi");
+  await clock.advance(0);
+  await clock.advance(300_000);
+  const [, id = "", after] = /resume run_id=(\S+) after=(\d+)$/.exec(slow.peer.closedWith?.reason ?? "") ?? [];
+  await clock.advance(1);
+  assert.equal((await runs.get(id))?.status, "cancelled");
+  const next = open();
+  next.say({ type: "resume", run_id: id, after: Number(after) });
+  await clock.advance(1);
+  const frames = [...slow.peer.frames(), ...next.peer.frames()];
+  assert.deepEqual(frames.map(({ seq }) => seq), frames.map((_, index) => index + 1));
+  assert.deepEqual([frames.at(-1)?.type, frames.at(-1)?.code], ["error", "client_gone"]);
+});

@@ -207,4 +207,28 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       assert.deepEqual(seen, { outside: [], problems: [], frames: [] });
       await page.close();
     }));
+
+  test("a run that waits is approved in its view, and shown to its end", () =>
+    withRunningGateway({
+      config: { security: { write_file: { enabled: true } } },
+      script: [
+        { toolCalls: [{ name: "write_file", arguments: { path: "beans.md", content: "Tuesday" } }] },
+        "It is written.",
+      ],
+    }, async (gateway) => {
+      const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Note it" } }));
+      const { page, seen } = await openPage(gateway, "light");
+      await pair(gateway, page);
+      await tabTo(page, "Runs");
+      await page.keyboard.press("Enter");
+      await page.locator("#runs-list").getByText("Waits for your approval").waitFor();
+      await tabTo(page, id);
+      await page.keyboard.press("Enter");
+      await page.locator("#run").getByRole("button", { name: "Approve once" }).press("Enter");
+      await page.locator("#run .prose").getByText("It is written.").waitFor();
+      await page.locator("#run").getByText("Done", { exact: true }).waitFor();
+      assert.equal(readFileSync(join(gateway.workspace.root, "beans.md"), "utf8"), "Tuesday");
+      assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+      await page.close();
+    }));
 });
