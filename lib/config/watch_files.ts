@@ -1,0 +1,93 @@
+import { type FSWatcher, watch } from "node:fs";
+import { stat } from "node:fs/promises";
+import { basename, dirname } from "node:path";
+import type { Clock, Timer } from "../base/clock.ts";
+
+export interface WatchFilesOptions {
+  readonly clock: Clock;
+  /** The files changed, and have been left alone since. A change during a call is told by another, after it. Must not throw */
+  readonly onChange: () => Promise<void>;
+  /** false: by looking only. Default true */
+  readonly useEvents?: boolean;
+}
+
+/** An editor writes in steps: what it leaves alone for this long is whole. Milliseconds */
+const QUIET_MS = 250;
+/** How often the files are looked at anyway: events are lost on network file systems, through links and without permissions */
+const LOOK_MS = 2_000;
+
+/**
+ * Calls back when one of the files got another content, came or went: written in place, replaced by rename, removed, or the target
+ * of a link exchanged. Files need not be there. Events of the folders make it quick, looking each 2 s makes it sure.
+ * @param paths absolute
+ * @returns ends it
+ */
+export async function watchFiles(paths: readonly string[], options: WatchFilesOptions): Promise<() => void> {
+  const { clock, onChange } = options;
+  let told = await stampOf(paths);
+  let seen = told;
+  let quiet: Timer | undefined;
+  let working = false;
+  let ended = false;
+
+  const look = async () => {
+    const now = await stampOf(paths);
+    if (ended || working || now === seen) return;
+    seen = now;
+    settle();
+  };
+  const settle = () => {
+    quiet?.clear();
+    quiet = clock.after(QUIET_MS, () => void tell());
+  };
+  const tell = async () => {
+    const now = await stampOf(paths);
+    if (ended || working) return;
+    if (now !== seen) {
+      seen = now;
+      return settle();
+    }
+    if (now === told) return;
+    told = now;
+    working = true;
+    await onChange();
+    working = false;
+    await look();
+  };
+
+  const looking = clock.every(LOOK_MS, () => void look());
+  const watchers = options.useEvents === false ? [] : watchFolders(paths, () => void look());
+  return () => {
+    ended = true;
+    looking.clear();
+    quiet?.clear();
+    for (const watcher of watchers) watcher.close();
+  };
+}
+
+/** The folders, not the files: a file that is replaced takes its watcher with it. */
+function watchFolders(paths: readonly string[], onEvent: () => void): readonly FSWatcher[] {
+  const folders = new Map<string, Set<string>>();
+  for (const path of paths) folders.set(dirname(path), (folders.get(dirname(path)) ?? new Set()).add(basename(path)));
+  return [...folders].flatMap(([folder, names]) => {
+    try {
+      const watcher = watch(folder, { persistent: false }, (_, name) => {
+        if (name === null || names.has(name)) onEvent();
+      });
+      // A folder that goes, or a system without watches left: looking goes on
+      watcher.on("error", () => watcher.close());
+      return [watcher];
+    } catch {
+      return [];
+    }
+  });
+}
+
+/** Changes with every change of a file: which one it is, its size, and its times to the nanosecond. */
+async function stampOf(paths: readonly string[]): Promise<string> {
+  const stamps = await Promise.all(paths.map(async (path) => {
+    const found = await stat(path, { bigint: true }).catch(() => undefined);
+    return found === undefined ? "none" : `${found.dev}:${found.ino}:${found.size}:${found.mtimeNs}:${found.ctimeNs}`;
+  }));
+  return stamps.join(" ");
+}
