@@ -4,10 +4,10 @@
  * A start that loads each module for itself takes three times as long as one that loads the same code in five files. The packages
  * of package.json stay outside.
  */
-import { rollup } from "@rollup/wasm-node";
+import { type GetModuleInfo, rollup } from "@rollup/wasm-node";
 import { spawnSync } from "node:child_process";
 import { chmodSync, cpSync, rmSync } from "node:fs";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import process from "node:process";
 
 const FOLDER = process.argv[2] ?? "dist";
@@ -25,37 +25,55 @@ const INPUT: Readonly<Record<string, string>> = {
 };
 
 /**
- * What is always loaded together becomes one file: these modules with all they import, less what stands in an earlier one. What
- * is imported on first use gets a file of its own.
+ * What is always loaded together becomes one file: these modules with all they import, less what an earlier file has. What is
+ * imported on first use gets a file of its own.
  */
 const TOGETHER: Readonly<Record<string, readonly string[]>> = {
-  exit_codes: ["cli/exit_codes"],
-  command: ["cli/run_cli", "cli/process_io"],
-  config: ["cli/read_arguments", "lib/config/load_config"],
+  main: ["cli/exit_codes", "lib/host/daemon/handover_variable"],
+  command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
+  verb: [
+    ...["cli/read_arguments", "cli/with_gateway", "cli/to_table", "cli/report_failure", "lib/config/load_config"],
+    ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
+  ],
   services: ["lib/gateway", "handlers/router", "handlers/routes"],
+  start_services: ["cli/start_services"],
   gateway: ["cli/commands/gateway"],
 };
 
-const fileOf = (module: string) => join(MODULES, `${module}.js`);
-const mapValues = <T, U>(record: Readonly<Record<string, T>>, change: (value: T) => U) =>
-  Object.fromEntries(Object.entries(record).map(([key, value]) => [key, change(value)]));
+const fileOf = (module: string) => resolve(MODULES, `${module}.js`);
 
 function compile(...options: readonly string[]): void {
   const { status } = spawnSync("tsc", ["-p", "tsconfig.build.json", ...options], { stdio: "inherit" });
   if (status !== 0) process.exit(status ?? 1);
 }
 
+/** The file of each module that TOGETHER places, by its path. */
+function placesOf(getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
+  const places = new Map<string, string>();
+  for (const [place, modules] of Object.entries(TOGETHER)) {
+    const wanted = modules.map(fileOf);
+    for (const id of wanted) {
+      if (places.has(id)) continue;
+      places.set(id, place);
+      wanted.push(...getModuleInfo(id)?.importedIds ?? []);
+    }
+  }
+  return places;
+}
+
 async function bundle(): Promise<void> {
   const modules = await rollup({
-    input: mapValues(INPUT, fileOf),
+    input: Object.fromEntries(Object.entries(INPUT).map(([name, module]) => [name, fileOf(module)])),
     external: (id) => !/^[./]/.test(id),
     treeshake: false,
   });
+  let places: ReadonlyMap<string, string> | undefined;
   const { output } = await modules.write({
     dir: FOLDER,
     entryFileNames: "[name].js",
     chunkFileNames: `${CHUNKS}/[name]-[hash].js`,
-    manualChunks: mapValues(TOGETHER, (names) => names.map(fileOf)),
+    manualChunks: (id, { getModuleInfo }) => (places ??= placesOf(getModuleInfo)).get(id),
+    onlyExplicitManualChunks: true,
   });
   await modules.close();
   for (const file of output) {

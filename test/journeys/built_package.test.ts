@@ -1,15 +1,17 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, realpathSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { documentFixture } from "../support/document_fixtures.ts";
 import { ROOT, RUN } from "../support/gateway_process.ts";
+import { loadsUntilHealth, RECORD_LOADS } from "../support/loads_until_health.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
+const ON_DENO = "Deno" in globalThis && "Deno has no hook that sees modules load";
 const TOKEN = "test-token-of-the-environment-0123456789";
 
 let built = "";
@@ -68,3 +70,22 @@ test("the command line runs from the package", () => {
   assert.equal(status, 0, stderr);
   assert.ok(JSON.parse(stdout).properties.gateway);
 });
+
+test("a start reads its code from few files", { skip: ON_DENO }, async () => {
+  const loads = await loadsUntilHealth(join(built, "cli/main.js"), { POSTERN__PROVIDER__KIND: "offline" });
+  const own = loads.filter((url) => url.startsWith(pathToFileURL(built).href)).map((url) =>
+    url.slice(url.lastIndexOf("/"))
+  );
+  assert.ok(own.length <= 12, own.join(", "));
+});
+
+test("version and help leave configuration and services alone", { skip: ON_DENO }, () =>
+  withTemporaryFolder((home) => {
+    for (const flag of ["--version", "--help"]) {
+      const env = { PATH: process.env["PATH"], LOADS_FILE: join(home, flag) };
+      const { status } = spawnSync(process.execPath, [...RECORD_LOADS, join(built, "cli/main.js"), flag], { env });
+      assert.equal(status, 0);
+      const loads = readFileSync(join(home, flag), "utf8").trim().split("\n");
+      assert.deepEqual(loads.filter((url) => !/\/(cli\/main|chunks\/(main|command)-[^/]*)\.js$|^node:/.test(url)), []);
+    }
+  }));
