@@ -23,6 +23,11 @@ export function inputBytes(messages: readonly Message[], tools: readonly ToolDec
   return bytes;
 }
 
+/** Bytes of the text that is sent whatever else is shortened or left out: that of the last message. */
+export function lastBytes(messages: readonly Message[]): number {
+  return Buffer.byteLength(textOf(messages.at(-1)?.content ?? null));
+}
+
 /** Bytes of one message as JSON. */
 export function messageBytes(message: Message): number {
   return Buffer.byteLength(JSON.stringify(message));

@@ -9,8 +9,12 @@ import type { Store } from "../storage/store.ts";
 export interface DayBudget extends TokenBudget {
   /** Whether a limit is set now */
   isSet(): boolean;
-  /** @throws {HttpError} 429 `rate_limited` when the day's tokens are used up, with the seconds until the next day */
-  check(): Promise<void>;
+  /**
+   * Refuses before anything is accepted what could not begin: what calls at work have set aside may still come back.
+   * @param input a lower bound of the first call's input, in bytes
+   * @throws {HttpError} 429 `rate_limited` when the day's tokens are used up, with the seconds until the next day
+   */
+  check(input: number): Promise<void>;
 }
 
 export interface DayBudgetOptions {
@@ -144,13 +148,13 @@ export function createDayBudget({ store, clock, tokensPerDay }: DayBudgetOptions
 
   return {
     isSet: () => tokensPerDay() > 0,
-    async check() {
+    async check(input) {
       const { tokens } = await load();
       const limit = tokensPerDay();
       const left = limit - (tokens - refund - held);
-      if (limit === 0 || left > 0) return;
+      if (limit === 0 || left > input) return;
       const until = untilTomorrow(clock.now());
-      const { message } = exceeded({ limit, left, held: 0, input: 0, until });
+      const { message } = exceeded({ limit, left, held: 0, input, until });
       throw new HttpError("rate_limited", message, {
         status: 429,
         type: "rate_limit_error",
@@ -204,7 +208,7 @@ interface Exceeded {
 }
 
 function exceeded({ limit, left, held, input, until }: Exceeded): CancelError {
-  const need = input === 0 ? "" : `, and the call may need ${input + 1}`;
+  const need = `, and the call may need ${input + 1}`;
   const others = held === 0 ? "" : ` (${held} more are set aside for calls at work)`;
   const hours = Math.floor(until / 3600);
   const wait = hours > 0 ? `${hours} h` : `${Math.ceil(until / 60)} min`;

@@ -1,5 +1,6 @@
 import type { AgentApprover } from "../agent/agent_run.ts";
 import { createIsoTime } from "../agent/event_stamp.ts";
+import { lastBytes } from "../agent/estimate_tokens.ts";
 import { runAgent } from "../agent/run_agent.ts";
 import { createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { CancelError } from "../base/cancel.ts";
@@ -155,7 +156,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       }
       const { agent } = request;
       const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
-      if (day.isSet() && request.call === undefined) await day.check();
+      if (day.isSet() && request.call === undefined) await day.check(lastBytes(request.messages));
       const launched = launch(request, { profile });
       const { entry, run, recorder } = launched;
       if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));

@@ -127,10 +127,12 @@ describe("the day's budget", () => {
     const { budget, reserve, clock } = setUp(1000);
     await clock.advance(DAY_MS - clock.now() % DAY_MS - 3_600_000);
     const call = await reserve(100, 900);
-    await budget.check();
-    call.settle(1000);
-    const refusal = await budget.check().catch((error) => error);
+    await budget.check(500);
+    call.settle(900);
+    await budget.check(99);
+    const refusal = await budget.check(100).catch((error) => error);
     assert.ok(refusal instanceof HttpError);
+    assert.match(refusal.message, /100 are left, and the call may need 101; .* or wait 1 h for the next day \(UTC\)$/);
     assert.deepEqual([refusal.status, refusal.code], [429, "rate_limited"]);
     assert.deepEqual(refusal.headers, { "retry-after": "3600", "x-should-retry": "false" });
   });
@@ -138,7 +140,7 @@ describe("the day's budget", () => {
   test("writes nothing without a limit", async () => {
     const { reserve, stored, budget } = setUp(0);
     assert.equal(budget.isSet(), false);
-    await budget.check();
+    await budget.check(1_000_000);
     (await reserve(100, 400)).settle(500);
     assert.equal(await stored(), undefined);
   });
