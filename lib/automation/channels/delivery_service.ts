@@ -115,7 +115,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     const wait = BACKOFF_MS[attempts - 1];
     if (wait === undefined || outcome.isFinal) return undefined;
     const [byte = 128] = random.bytes(1);
-    return Math.max(wait * (0.8 + byte / 640), outcome.retryAfterMs ?? 0);
+    return Math.max(wait * (0.8 + byte / 640), outcome.retryAfterMs);
   };
   const deliver = async (runId: string) => {
     const { signal } = stopping;

@@ -21,8 +21,8 @@ export type Attempt =
     readonly reason: string;
     /** Another attempt would end the same way */
     readonly isFinal: boolean;
-    /** The receiver's word on when to try again */
-    readonly retryAfterMs?: number;
+    /** The receiver's word on when to try again; 0 for none */
+    readonly retryAfterMs: number;
   };
 
 export interface SendOptions {
@@ -85,12 +85,11 @@ export async function sendReply(
       signal,
     });
     if (reply.status >= 200 && reply.status < 300) return { kind: "delivered" };
-    const retryAfter = Number(reply.headers["retry-after"]);
     return {
       kind: "failed",
       reason: `the receiver answered ${reply.status}`,
       isFinal: reply.status === 410,
-      ...(retryAfter > 0 ? { retryAfterMs: Math.min(retryAfter * 1000, MAX_RETRY_AFTER_MS) } : {}),
+      retryAfterMs: retryAfterOf(reply.headers["retry-after"] ?? "", clock.now()),
     };
   } catch (error) {
     if (error instanceof ToolError) return failed(error.message);
@@ -98,8 +97,14 @@ export async function sendReply(
   }
 }
 
+/** Seconds or a date (RFC 9110, section 10.2.3), an hour at most. */
+function retryAfterOf(text: string, now: number): number {
+  const wait = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
+  return wait > 0 ? Math.min(wait, MAX_RETRY_AFTER_MS) : 0;
+}
+
 function failed(reason: string): Attempt {
-  return { kind: "failed", reason, isFinal: false };
+  return { kind: "failed", reason, isFinal: false, retryAfterMs: 0 };
 }
 
 function toHex(bytes: Uint8Array): string {

@@ -204,6 +204,13 @@ describe("a promised reply", () => {
     assert.equal(busy.sent.length, 1);
     await busy.clock.advance(2000);
     assert.equal((await busy.find())?.status, "delivered");
+    const date = new Date(busy.clock.now() + 600_000).toUTCString();
+    const dated = setUp({ answers: [{ status: 503, retryAfter: date }, 200], clock: busy.clock });
+    await dated.accept();
+    await dated.clock.advance(598_000);
+    assert.equal(dated.sent.length, 1);
+    await dated.clock.advance(3000);
+    assert.equal(dated.sent.length, 2);
   });
 
   test("outlives the process: the next start goes on where it was, at the time it said", async () => {
