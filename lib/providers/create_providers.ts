@@ -7,13 +7,13 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
+import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
 import { firstChatModel } from "./default_model.ts";
-import { discoverLocalServers } from "./discovery.ts";
 import { createModelList } from "./model_list.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
-import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
+import type { ProviderSettings } from "./provider_settings.ts";
 import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
 export interface CreateProvidersOptions {
@@ -37,19 +37,20 @@ export interface CreateProvidersOptions {
   readonly onSecret?: (secret: string) => void;
   /** Where `auto` looks for local servers. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[];
+  /** What was made of `provider`. Default: it is chosen now */
+  readonly chosen?: ChosenProvider;
 }
 
 const OFFLINE_MODEL = "assistant";
 const FIRST_LIST_MS = 2_000;
 
 /**
- * The configured providers, each with its retries and fallbacks. `auto` is the server at `base_url` where one is given, else the
- * first of a key in OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. With `none` every `resolve` throws ProviderError.
- * Source: DESIGN.md sections 3, 6 and 7
+ * The configured providers, each with its retries and fallbacks; what `auto` is, chooseProvider says. With `none` every `resolve`
+ * throws ProviderError. Source: DESIGN.md sections 3, 6 and 7
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
 export async function createProviders(options: CreateProvidersOptions): Promise<Providers> {
-  const chosen = await choose(options);
+  const chosen = options.chosen ?? await chooseProvider(options);
   const bases = new Map<string, Base>();
   const open = async (name: string, settings: ProviderSettings, table: string) =>
     void bases.set(name, await createBase(name, settings, { table, options }));
@@ -92,39 +93,6 @@ interface Entry {
   readonly provider: Provider;
   model: string;
   readonly models: ReturnType<typeof createModelList>;
-}
-
-interface Chosen {
-  readonly settings: ProviderSettings;
-  readonly reason: string;
-}
-
-async function choose(options: CreateProvidersOptions): Promise<Chosen> {
-  const { provider, env } = options;
-  if (provider.kind !== "auto") return { settings: provider, reason: "the configuration names it" };
-  if (provider.base_url !== "") {
-    return { settings: { ...provider, kind: "openai_compatible" }, reason: "the configuration names its address" };
-  }
-  for (const kind of ["openai", "anthropic", "openrouter"]) {
-    const name = VENDORS[kind]?.keyEnv ?? "";
-    if ((env[name]?.trim() ?? "") !== "") return { settings: { ...provider, kind }, reason: `${name} is set` };
-  }
-  const { net, clock, localOrigins } = options;
-  const servers = await discoverLocalServers({
-    net,
-    clock,
-    env,
-    ...(localOrigins === undefined ? {} : { origins: localOrigins }),
-  });
-  const [server] = servers;
-  if (server === undefined) {
-    return { settings: { ...provider, kind: "offline" }, reason: "no API key and no local server was found" };
-  }
-  const model = provider.model || (firstChatModel(server.models.map((id) => ({ id }))) ?? "");
-  return {
-    settings: { ...provider, kind: server.kind, base_url: server.baseUrl, model },
-    reason: `${server.software} answers at ${new URL(server.baseUrl).host}`,
-  };
 }
 
 async function createBase(

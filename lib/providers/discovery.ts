@@ -21,7 +21,9 @@ export interface DiscoveryOptions {
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
   /** On this machine. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
-  readonly origins?: readonly string[];
+  readonly origins?: readonly string[] | undefined;
+  /** Whether an origin is this gateway itself, which is not asked. Default: none is */
+  readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
 
 const USUAL_PORTS = [11434, 1234, 8080, 8000, 30000];
@@ -39,13 +41,16 @@ const SOFTWARE_OF_OWNER: Readonly<Record<string, string>> = {
 
 /**
  * Model servers on this machine, in the order of `origins`, OLLAMA_HOST first. All are asked at once, 2 s in total; a server is
- * known by the shape of its answers, not by its port. One without a model is left out. Never throws.
+ * known by the shape of its answers, not by its port. One without a model is left out, and so is another Postern: two that found
+ * each other would ask in a circle. Never throws.
  */
 export async function discoverLocalServers(options: DiscoveryOptions): Promise<readonly LocalServer[]> {
   const { net, clock, env } = options;
   const named = ollamaAddress(env["OLLAMA_HOST"]);
   const usual = options.origins ?? USUAL_PORTS.map((port) => `http://127.0.0.1:${port}`);
-  const origins = [...new Set([...(named === undefined ? [] : [new URL(named).origin]), ...usual])];
+  const isOwn = options.isOwn ?? (() => false);
+  const origins = [...new Set([...(named === undefined ? [] : [new URL(named).origin]), ...usual])]
+    .filter((origin) => !isOwn(origin));
   const timeout = clock.timeoutSignal(TOTAL_MS);
   try {
     const { signal } = timeout;
@@ -62,13 +67,13 @@ export async function discoverLocalServers(options: DiscoveryOptions): Promise<r
 
 async function probe(client: ProviderClient, signal: AbortSignal): Promise<LocalServer | undefined> {
   try {
-    const [list, version] = await Promise.all([
-      readJson(client, "/v1/models", signal),
-      readJson(client, "/api/version", signal),
-    ]);
+    const [list, version, health] = await Promise.all(
+      ["/v1/models", "/api/version", "/health"].map((path) => readJson(client, path, signal)),
+    );
     const models = modelsOf(list);
     const [first] = models;
-    if (first === undefined) return undefined;
+    const isPostern = isRecord(health) && "uptime_seconds" in health && "version" in health;
+    if (first === undefined || isPostern) return undefined;
     const isOllama = isRecord(version) && stringOf(version["version"]) !== undefined;
     return {
       software: isOllama ? "Ollama" : SOFTWARE_OF_OWNER[first.owned_by] ?? "a model server",

@@ -81,7 +81,7 @@ export interface Providers {
    */
   resolve(model: string | undefined): ResolvedModel;
   /** The model of a request that names none, by its query; undefined: the default. Absent where queries are not classified */
-  readonly route?: (query: string) => ResolvedModel | undefined;
+  readonly route?: ((query: string) => ResolvedModel | undefined) | undefined;
   /** For the banner and the status: which provider is in use and why, as `offline/assistant` and `no API key and no local server was found` */
   readonly inUse: { readonly name: string; readonly model: string; readonly reason: string };
   /** Models of all configured providers, cached 60 s, the old list when a provider fails. Never throws */

@@ -51,6 +51,35 @@ test("a web page, a server without models and a closed port are not taken", asyn
   assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
 });
 
+test("another Postern is not taken, whatever models it lists", async (t) => {
+  const origins = [await originOf(t, "postern")];
+  assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
+});
+
+test("the gateway does not ask itself", async (t) => {
+  const server = await startLocalServer("vllm");
+  t.after(() => server.close());
+  const env = { OLLAMA_HOST: new URL(server.origin).host };
+  const options = { net, clock: systemClock, env, origins: [server.origin] };
+  assert.deepEqual(await discoverLocalServers({ ...options, isOwn: (origin) => origin === server.origin }), []);
+  assert.deepEqual(server.requests, []);
+});
+
+test("a server that still loads its model, as llama.cpp does with 503, is found once it is ready", async (t) => {
+  let ready = false;
+  const models = { object: "list", data: [{ id: "gemma.gguf", object: "model", owned_by: "llamacpp" }] };
+  const loading = { error: { message: "Loading model", type: "unavailable_error", code: 503 } };
+  const server = await startFakeServer((_, response) => {
+    response.writeHead(ready ? 200 : 503, { "content-type": "application/json" });
+    response.end(JSON.stringify(ready ? models : loading));
+  });
+  t.after(() => server.close());
+  const look = () => discoverLocalServers({ net, clock: systemClock, env: {}, origins: [server.origin] });
+  assert.deepEqual(await look(), []);
+  ready = true;
+  assert.deepEqual((await look()).map(({ software }) => software), ["llama.cpp"]);
+});
+
 test("a port of this machine where nothing listens is asked nothing", async () => {
   const asked: string[] = [];
   const watched = ({ origin }: { readonly origin: string }) => {
@@ -83,8 +112,8 @@ test("a server that never answers costs 2 s in total, and the others are still f
   const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() =>
     open = false
   );
-  // One timer for the whole and one for each of the two requests without an answer
-  while (silent.requests.length < 2 || clock.pending() > 3) await new Promise((resolve) => setImmediate(resolve));
+  // One timer for the whole and one for each of the three requests without an answer
+  while (silent.requests.length < 3 || clock.pending() > 4) await new Promise((resolve) => setImmediate(resolve));
   await clock.advance(1_999);
   assert.equal(open, true);
   await clock.advance(1);

@@ -1,0 +1,171 @@
+import type { Config } from "../config/config.ts";
+import { isListening } from "../system/net/is_listening.ts";
+import type { ProviderClientFactory } from "../system/net/provider_client.ts";
+import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers } from "./choose_provider.ts";
+import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
+import type { LocalServer } from "./discovery.ts";
+import type { Providers } from "./provider.ts";
+import type { StreamObserver } from "./retry.ts";
+import { withRouting } from "./routing.ts";
+import { type ServersWatch, watchServers } from "./watch_servers.ts";
+
+/** The part of a configuration that says which models answer. */
+export type ProvidersConfig = Pick<
+  Config,
+  "provider" | "providers" | "proxy" | "model_routes" | "embedding_routes" | "query_classification"
+>;
+
+export interface LiveProvidersOptions
+  extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen"> {
+  readonly config: ProvidersConfig;
+  readonly observer: StreamObserver;
+  /** HTTP clients under a `[proxy]` */
+  readonly netOf: (proxy: Config["proxy"]) => ProviderClientFactory;
+  /** Whether an origin is this gateway itself, which must not become its own provider */
+  readonly isOwn?: (origin: string) => boolean;
+}
+
+/** Providers that may become others while the gateway runs. What was resolved before stays as it was to the end of its use. */
+export interface LiveProviders extends Providers {
+  /** As the newest configuration has it */
+  readonly net: ProviderClientFactory;
+  /**
+   * Opens the providers of another configuration, keys read anew; nothing changes before `commit`.
+   * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
+   */
+  prepare(config: ProvidersConfig): Promise<{ commit(): void; discard(): Promise<void> }>;
+}
+
+/**
+ * The configured providers with their routes. While `kind = "auto"` hangs on which local servers answer, they are watched: each 30 s,
+ * and at once when the one in use cannot be reached. A new one, or the next after one that went, is used for new runs.
+ * @throws {ConfigError} as createProviders
+ */
+export async function createLiveProviders(options: LiveProvidersOptions): Promise<LiveProviders> {
+  const { clock, log } = options;
+  /** All of them to the end: a run that waits for a person for a day goes on with what it began with. An idle one holds no connection */
+  const opened: Opened[] = [];
+  let watch: ServersWatch | undefined;
+  let closed = false;
+
+  const observer: StreamObserver = {
+    onFirstEvents: options.observer.onFirstEvents,
+    onEnd(provider, end) {
+      options.observer.onEnd(provider, end);
+      const { error } = end;
+      // A server that answers, in whatever way, is there
+      const isLost = error !== undefined && error.status === undefined && provider === current.providers.inUse.name;
+      if (isLost) watch?.lookSoon();
+    },
+  };
+  const open = async (config: ProvidersConfig, known?: ChosenProvider): Promise<Opened> => {
+    const { provider, providers } = config;
+    const net = options.netOf(config.proxy);
+    const chosen = known ?? await chooseProvider({ ...options, provider, net });
+    // A server that comes and goes is opened once
+    const before = opened.find((one) => one.config === config && isSame(one.chosen, chosen));
+    if (before !== undefined) return before;
+    const created = await createProviders({ ...options, provider, providers, net, observer, chosen });
+    return { config, net, chosen, providers: withRouting(created, config) };
+  };
+  const use = (next: Opened) => {
+    if (!opened.includes(next)) opened.push(next);
+    current = next;
+    watchWhereFound();
+  };
+  const watchWhereFound = () => {
+    if (current.chosen.isFound) watch ??= watchServers({ clock, look });
+    else {
+      watch?.stop();
+      watch = undefined;
+    }
+  };
+
+  let missedOnce = false;
+  const look = async () => {
+    const before = current;
+    const { config: { provider }, net, chosen: { settings } } = before;
+    const servers = await findLocalServers({ ...options, net });
+    const same = servers.find(({ baseUrl }) => baseUrl === settings.base_url);
+    const isGone = settings.kind !== "offline" && same === undefined;
+    // One that is busy may answer the next time
+    const isPatient = isGone && !missedOnce && await listens(settings.base_url);
+    missedOnce = isPatient;
+    if (isPatient || closed || current !== before) return;
+    const chosen = chooseLocal(provider, same ?? servers[0], settings.model);
+    if (isSame(chosen, before.chosen)) return;
+    try {
+      const next = await open(before.config, chosen);
+      if (closed || current !== before) {
+        if (!opened.includes(next)) await next.providers.close();
+        return;
+      }
+      use(next);
+      tell(before, { isGone, servers });
+    } catch (error) {
+      log.error("A change of the local model servers could not be followed", { error });
+    }
+  };
+  const listens = async (baseUrl: string) => {
+    const timeout = clock.timeoutSignal(LISTENING_MS);
+    try {
+      return await isListening(new URL(baseUrl).origin, timeout.signal);
+    } finally {
+      timeout.clear();
+    }
+  };
+  const tell = (
+    before: Opened,
+    { isGone, servers }: { readonly isGone: boolean; readonly servers: readonly LocalServer[] },
+  ) => {
+    const { name, model, reason } = current.providers.inUse;
+    const fields = {
+      provider: name,
+      model,
+      reason,
+      found: servers.map(({ software, baseUrl }) => `${software} ${baseUrl}`),
+    };
+    const now = `new runs use ${name}/${model}`;
+    if (isGone) log.warn(`No model server answers at ${before.chosen.settings.base_url} any more: ${now}`, fields);
+    else log.info(`${reason}: ${now}`, fields);
+  };
+
+  let current = await open(options.config);
+  use(current);
+  return {
+    get inUse() {
+      return current.providers.inUse;
+    },
+    get route() {
+      return current.providers.route;
+    },
+    net: (client) => current.net(client),
+    resolve: (model) => current.providers.resolve(model),
+    listModels: (signal) => current.providers.listModels(signal),
+    async prepare(config) {
+      const next = await open(config);
+      return {
+        commit: () => use(next),
+        discard: () => (opened.includes(next) ? Promise.resolve() : next.providers.close()),
+      };
+    },
+    async close() {
+      closed = true;
+      watch?.stop();
+      await Promise.all(opened.map(({ providers }) => providers.close()));
+    },
+  };
+}
+
+const LISTENING_MS = 2_000;
+
+interface Opened {
+  readonly config: ProvidersConfig;
+  readonly net: ProviderClientFactory;
+  readonly chosen: ChosenProvider;
+  readonly providers: Providers;
+}
+
+function isSame({ settings: a }: ChosenProvider, { settings: b }: ChosenProvider): boolean {
+  return a.kind === b.kind && a.base_url === b.base_url && a.model === b.model;
+}
