@@ -1,19 +1,14 @@
 import type { ArgsDef } from "citty";
 import { stat } from "node:fs/promises";
 import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
-import { createLaunchdService } from "../../lib/host/service/launchd_service.ts";
-import { createOpenrcService } from "../../lib/host/service/openrc_service.ts";
-import { createRunProgram } from "../../lib/host/service/run_program.ts";
-import { createSystemdService } from "../../lib/host/service/systemd_service.ts";
-import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { readServiceStatus, serviceLogPath, serviceStatusText } from "../service_status.ts";
+import { serviceManagerOf } from "../service_manager_of.ts";
 import { setUpService } from "../service_setup.ts";
-import { STARTER_CONFIG } from "../starter_config.ts";
 
 const args = {
   "service-init": {
@@ -106,13 +101,9 @@ async function withLogEnd(manager: ServiceManager, work: () => Promise<void>): P
 }
 
 /** @throws {CommandError} no service manager runs here, and none was named */
-function managerOf({ io }: CommandContext, named: string | undefined): ServiceManager {
-  const run = createRunProgram(io.env);
-  const uid = process.getuid?.() ?? -1;
-  const init = named ?? detectInit({ platform: process.platform });
-  if (init === "systemd") return createSystemdService({ env: io.env, home: io.home, run });
-  if (init === "openrc") return createOpenrcService({ run, uid, starterConfig: STARTER_CONFIG });
-  if (init === "launchd") return createLaunchdService({ home: io.home, run, uid });
+function managerOf(context: CommandContext, named: string | undefined): ServiceManager {
+  const manager = serviceManagerOf(context, named);
+  if (manager !== undefined) return manager;
   throw new CommandError(
     "Cannot find a service manager: neither systemd nor OpenRC runs here; name one with --service-init, or use postern daemon start",
   );
