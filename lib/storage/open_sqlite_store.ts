@@ -3,6 +3,7 @@ import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
 import { encodeWrite } from "./encode_write.ts";
 import { migrations } from "./migrations/migrations.ts";
 import { createGroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
+import { createDiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
 import type { Store, Write } from "./store.ts";
@@ -15,7 +16,8 @@ import type { Store, Write } from "./store.ts";
 export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {
   const database = openDatabase(options.path, migrations);
   const records = createRecordStatements(database, () => options.clock.now());
-  const commits = createGroupCommit(database);
+  const disk = createDiskSync(database, options.path);
+  const commits = createGroupCommit(database, disk);
   let closed = false;
 
   function open(): void {
@@ -73,8 +75,10 @@ export async function openSqliteStore(options: { readonly path: string; readonly
     async close() {
       if (closed) return;
       closed = true;
-      commits.flush();
+      await commits.flush();
+      disk.handBack();
       database.close();
+      disk.close();
     },
   };
 }

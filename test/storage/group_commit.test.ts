@@ -2,8 +2,15 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import type { DiskSync } from "../../lib/storage/sqlite/disk_sync.ts";
 import { createGroupCommit, ROLL_BACK } from "../../lib/storage/sqlite/group_commit.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+/** A disk that takes everything at once, and whose log never grows long. */
+function fakeDisk(disk: Partial<DiskSync> = {}) {
+  const done = () => Promise.resolve();
+  return { sync: done, isLogLong: () => false, emptyLog: done, ...disk };
+}
 
 async function withDatabase(use: (database: DatabaseSync, path: string) => Promise<void>): Promise<void> {
   await withTemporaryFolder(async (folder) => {
@@ -17,7 +24,7 @@ async function withDatabase(use: (database: DatabaseSync, path: string) => Promi
 
 test("a write that fails is taken back alone, and the state is unhealthy until one succeeds", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(database);
+    const commits = createGroupCommit(database, fakeDisk());
     const insert = database.prepare("INSERT INTO t VALUES (?)");
     const results = await Promise.allSettled([
       commits.write(() => insert.run(1) && "first"),
@@ -46,7 +53,7 @@ test("a write that fails is taken back alone, and the state is unhealthy until o
 
 test("a full disk rejects the writes, makes it unhealthy, and it recovers when there is room", async () => {
   await withDatabase(async (database) => {
-    const commits = createGroupCommit(database);
+    const commits = createGroupCommit(database, fakeDisk());
     const insert = database.prepare("INSERT INTO t VALUES (zeroblob(100000))");
     database.exec("PRAGMA max_page_count = 20");
     const [small, large] = await Promise.allSettled([commits.write(() => "small"), commits.write(() => insert.run())]);
@@ -62,7 +69,7 @@ test("a full disk rejects the writes, makes it unhealthy, and it recovers when t
 
 test("a transaction that cannot begin rejects every write of the group", async () => {
   await withDatabase(async (database, path) => {
-    const commits = createGroupCommit(database);
+    const commits = createGroupCommit(database, fakeDisk());
     const other = new DatabaseSync(path);
     other.exec("BEGIN IMMEDIATE");
     const writes = [1, 2, 3].map(() => commits.write(() => "written"));
@@ -72,5 +79,59 @@ test("a transaction that cannot begin rejects every write of the group", async (
     other.close();
     assert.equal(await commits.write(() => "written"), "written");
     assert.equal(commits.healthy(), true);
+  });
+});
+
+/** A sync that ends when the test says so. */
+function heldSync() {
+  const held: { readonly resolve: () => void; readonly reject: (error: Error) => void }[] = [];
+  const sync = () => new Promise<void>((resolve, reject) => void held.push({ resolve, reject }));
+  return { sync, held };
+}
+
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
+
+test("what is committed can be read at once, and its writer hears of it when it is on the disk", async () => {
+  await withDatabase(async (database) => {
+    const { sync, held } = heldSync();
+    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    let isDurable = false;
+    const first = commits.write(() => insert.run(1)).then(() => (isDurable = true));
+    await turn();
+    await turn();
+    assert.deepEqual([database.prepare("SELECT x FROM t").all().length, isDurable, held.length], [1, false, 1]);
+    // Two transactions are committed while the sync is at work: they share the next one
+    const second = commits.write(() => insert.run(2));
+    await turn();
+    const third = commits.write(() => insert.run(3));
+    await turn();
+    assert.equal(held.length, 1);
+    held[0]?.resolve();
+    await first;
+    await turn();
+    assert.equal(held.length, 2);
+    held[1]?.resolve();
+    await Promise.all([second, third]);
+    assert.equal(held.length, 2);
+  });
+});
+
+test("after a sync that failed nothing is written any more, whatever the disk says later", async () => {
+  await withDatabase(async (database) => {
+    const { sync, held } = heldSync();
+    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    const lost = assert.rejects(commits.write(() => insert.run(1)), /the disk did not take/);
+    await turn();
+    const next = assert.rejects(commits.write(() => insert.run(2)), /the disk did not take/);
+    await turn();
+    held[0]?.reject(new Error("EIO"));
+    await lost;
+    await turn();
+    held[1]?.resolve();
+    await next;
+    await assert.rejects(commits.write(() => insert.run(3)), /the disk did not take/);
+    assert.equal(commits.healthy(), false);
   });
 });

@@ -1,4 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
+import type { DiskSync } from "./disk_sync.ts";
 
 /** Returned by a write whose precondition did not hold: what it did so far is taken back. */
 export const ROLL_BACK = Symbol("roll back");
@@ -10,8 +11,8 @@ export interface GroupCommit {
    * @returns what `apply` returned, once it is durable; rejects when `apply` throws or the commit fails
    */
   write<T>(apply: () => T | typeof ROLL_BACK): Promise<T | typeof ROLL_BACK>;
-  /** Commits what is queued, now */
-  flush(): void;
+  /** Commits what is queued, now. Resolves when it is on the disk, or cannot be brought there */
+  flush(): Promise<void>;
   /** Whether all writes of the last transaction reached the disk */
   healthy(): boolean;
 }
@@ -26,12 +27,21 @@ interface Pending {
 }
 
 /**
- * Group commit over one connection: one sync to the disk for all writes of a turn.
+ * Group commit over one connection: one transaction for all writes of a turn, and one sync to the disk for all transactions that
+ * were committed while the sync before it was at work.
  *
  * A turn is what an arriving burst of work takes, well under 5 ms, so a lone write waits for nothing. The transaction is
- * opened, filled and committed without a pause, so no read sees a part of it.
+ * opened, filled and committed without a pause, so no read sees a part of it. The event loop never waits for the disk: what is
+ * committed can be read at once, and its writer hears of it when it is durable. A write can only build on others that come before
+ * it in the log, so it is never durable without them.
+ *
+ * When a sync fails, nobody knows what of the log is on the disk, and a later success says nothing about it: every write from then
+ * on is refused.
  */
-export function createGroupCommit(database: DatabaseSync): GroupCommit {
+export function createGroupCommit(
+  database: DatabaseSync,
+  disk: Pick<DiskSync, "sync" | "isLogLong" | "emptyLog">,
+): GroupCommit {
   const begin = database.prepare("BEGIN IMMEDIATE");
   const commit = database.prepare("COMMIT");
   const savepoint = database.prepare("SAVEPOINT one");
@@ -40,6 +50,12 @@ export function createGroupCommit(database: DatabaseSync): GroupCommit {
   let queue: Pending[] = [];
   let scheduled = false;
   let healthy = true;
+  /** Committed, and not known to be on the disk */
+  let committed: Pending[] = [];
+  let syncing: Promise<void> | undefined;
+  let failed: Error | undefined;
+  /** The log is being emptied: what comes is queued */
+  let paused = false;
 
   /** @throws when the transaction itself is lost, as some errors of the disk do */
   function applyOne(pending: Pending): void {
@@ -60,7 +76,6 @@ export function createGroupCommit(database: DatabaseSync): GroupCommit {
       begin.run();
       for (const pending of group) applyOne(pending);
       commit.run();
-      healthy = group.every(({ outcome }) => outcome !== undefined && "result" in outcome);
     } catch (error) {
       healthy = false;
       rollBack(database);
@@ -68,35 +83,75 @@ export function createGroupCommit(database: DatabaseSync): GroupCommit {
       for (const pending of group) pending.reject(failure);
       return;
     }
+    committed.push(...group);
+  }
+
+  async function syncAll(): Promise<void> {
+    while (committed.length > 0) {
+      const group = committed;
+      committed = [];
+      await attempt(disk.sync);
+      if (failed === undefined) settle(group);
+      else for (const pending of group) pending.reject(failed);
+      if (failed !== undefined || !disk.isLogLong()) continue;
+      paused = true;
+      await attempt(disk.emptyLog);
+      paused = false;
+      commitQueued();
+    }
+    syncing = undefined;
+  }
+
+  async function attempt(step: () => Promise<void>): Promise<void> {
+    try {
+      await step();
+    } catch (error) {
+      failed ??= new Error(
+        "Cannot write to the database: the disk did not take what was written; see what it says, and restart",
+        { cause: error },
+      );
+    }
+  }
+
+  function settle(group: readonly Pending[]): void {
+    healthy = group.every(({ outcome }) => outcome !== undefined && "result" in outcome);
     for (const { outcome, resolve, reject } of group) {
       if (outcome !== undefined && "result" in outcome) resolve(outcome.result);
       else reject(outcome?.error);
     }
   }
 
-  function flush(): void {
-    scheduled = false;
+  function commitQueued(): void {
     while (queue.length > 0) {
       const group = queue.slice(0, MAX_GROUP);
       queue = queue.slice(MAX_GROUP);
-      commitGroup(group);
+      if (failed === undefined) commitGroup(group);
+      else for (const pending of group) pending.reject(failed);
     }
+  }
+
+  function flush(): Promise<void> {
+    scheduled = false;
+    if (!paused) commitQueued();
+    if (committed.length > 0) syncing ??= syncAll();
+    return syncing ?? Promise.resolve();
   }
 
   return {
     write<T>(apply: () => T | typeof ROLL_BACK) {
+      if (failed !== undefined) return Promise.reject(failed);
       return new Promise<T | typeof ROLL_BACK>((resolve, reject) => {
         // The queue holds writes of every type; `apply` and `resolve` of one are of the same
         queue.push({ apply, resolve: resolve as (result: unknown) => void, reject, outcome: undefined });
-        if (queue.length >= MAX_GROUP) flush();
+        if (queue.length >= MAX_GROUP) void flush();
         else if (!scheduled) {
           scheduled = true;
-          setImmediate(flush);
+          setImmediate(() => void flush());
         }
       });
     },
     flush,
-    healthy: () => healthy,
+    healthy: () => healthy && failed === undefined,
   };
 }
 

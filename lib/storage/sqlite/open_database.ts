@@ -5,7 +5,7 @@ import { migrate } from "./migrate.ts";
 import { ensurePrivateFile } from "./private_file.ts";
 
 /** Milliseconds to wait for another process that writes, as the CLI during a start. */
-const BUSY_TIMEOUT_MS = 5_000;
+export const BUSY_TIMEOUT_MS = 5_000;
 /** "Post": tells our databases from those of other programs. */
 const APPLICATION_ID = 0x506f7374;
 

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { copyFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import type { Store } from "../../lib/storage/store.ts";
+import { createFakeClock } from "../support/fake_clock.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const LONG_LOG_BYTES = 8 * 1024 * 1024;
+const TEXT = "x".repeat(20_000);
+
+async function fill(store: Store, from: number, count: number): Promise<void> {
+  for (let i = from; i < from + count; i += 50) {
+    await Promise.all(Array.from({ length: 50 }, (_, j) => store.insertOnce("texts", `${i + j}`, TEXT)));
+  }
+}
+
+const open = (path: string) => openSqliteStore({ path, clock: createFakeClock() });
+
+/** What a process that is started now would find: the files as they are. */
+async function countInCopy(path: string): Promise<number> {
+  const copy = `${path}.copy`;
+  copyFileSync(path, copy);
+  copyFileSync(`${path}-wal`, `${copy}-wal`);
+  const store = await open(copy);
+  const count = await store.count("texts");
+  await store.close();
+  return count;
+}
+
+test("the log is emptied again and again, and at any moment the files hold every write that was acknowledged", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const store = await open(path);
+    let longest = 0;
+    for (let written = 0; written < 2000; written += 250) {
+      await fill(store, written, 250);
+      longest = Math.max(longest, statSync(`${path}-wal`).size);
+      assert.equal(await countInCopy(path), written + 250);
+    }
+    assert.ok(longest < 2.5 * LONG_LOG_BYTES, `the log grew to ${longest} bytes`);
+    assert.equal(store.healthy(), true);
+    await store.close();
+    const again = await open(path);
+    assert.equal(await again.count("texts"), 2000);
+    await again.close();
+  }));
+
+test("while another connection reads the log stays, and nothing of it is lost or waited for", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const store = await open(path);
+    await fill(store, 0, 50);
+    const reader = new DatabaseSync(path, { readOnly: true });
+    reader.exec("BEGIN");
+    const seen = () => reader.prepare("SELECT count(*) AS n FROM sqlite_schema").get();
+    seen();
+    const begun = performance.now();
+    await fill(store, 50, 950);
+    assert.ok(performance.now() - begun < 4000, "no write waits for a reader");
+    assert.equal(await countInCopy(path), 1000);
+    reader.exec("COMMIT");
+    reader.close();
+    await fill(store, 1000, 50);
+    assert.equal(await countInCopy(path), 1050);
+    assert.ok(statSync(`${path}-wal`).size < 2.5 * LONG_LOG_BYTES);
+    await store.close();
+  }));
