@@ -3,8 +3,11 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { addressKind } from "./address_kind.ts";
+import { basicCredentials } from "./basic_credentials.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
+import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
+import { TunnelError } from "./proxy_tunnel.ts";
 import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
 
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -65,6 +68,8 @@ export interface GuardedFetchOptions {
   readonly own: () => OwnGateway | undefined;
   /** Sent as User-Agent */
   readonly userAgent: string;
+  /** `[proxy]`: it gets the address that was checked, not the name. Default: none */
+  readonly proxy?: ProxySettings | undefined;
 }
 
 const MAX_REDIRECTS = 5;
@@ -84,7 +89,8 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
         throw failure("fetch_timeout", request.url, `no whole reply came within ${request.timeoutMs / 1000} s`, error);
       }
       if (error instanceof ToolError || error instanceof CancelError) throw error;
-      const reason = error instanceof PinError ? error.message : describeNetworkError(error);
+      const isOurs = error instanceof PinError || error instanceof TunnelError;
+      const reason = isOurs ? error.message : describeNetworkError(error);
       throw failure("fetch_failed", request.url, reason, error);
     } finally {
       timeout.clear();
@@ -94,6 +100,7 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
 
 async function follow(request: GuardedRequest, options: GuardedFetchOptions): Promise<GuardedReply> {
   const { maxRedirects = MAX_REDIRECTS, signal, maxBytes } = request;
+  const proxyFor = createProxyRules(options.proxy);
   let { method, body } = request;
   let next = request.url;
   for (let redirects = 0;; redirects++) {
@@ -107,7 +114,8 @@ async function follow(request: GuardedRequest, options: GuardedFetchOptions): Pr
       ...credentialsOf(url),
       ...checkHeaders(request.headers?.(url) ?? {}),
     };
-    const reply = await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes });
+    const proxy = proxyFor(url.origin);
+    const reply = await pinnedExchange({ url, addresses, method, headers, body, signal, maxBytes, proxy });
     const location = isRedirect(reply.status) ? reply.headers["location"] : undefined;
     const turnsToGet = reply.status === 303 ? method !== "HEAD" : reply.status < 303 && method === "POST";
     if (location === undefined || (request.keepsMethod && turnsToGet && method !== "GET")) {
@@ -183,18 +191,9 @@ function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Recor
 }
 
 /** User and password of the address, as every client sends them. */
-function credentialsOf({ username, password }: URL): Readonly<Record<string, string>> {
-  if (username === "" && password === "") return {};
-  const pair = [username, password].map((part) => decode(part)).join(":");
-  return { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
+function credentialsOf(url: URL): Readonly<Record<string, string>> {
+  const authorization = basicCredentials(url);
+  return authorization === undefined ? {} : { authorization };
 }
 
 function withoutCredentials(url: URL): URL {

@@ -1,8 +1,9 @@
-import { type IncomingMessage, request as sendPlain } from "node:http";
+import { type ClientRequest, type IncomingMessage, request as sendPlain } from "node:http";
 import { request as sendOverTls } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { openTunnel } from "./proxy_tunnel.ts";
 
 /** One request to one of these addresses and no other. */
 export interface PinnedRequest {
@@ -16,6 +17,8 @@ export interface PinnedRequest {
   readonly signal: AbortSignal;
   /** Of the body, decompressed */
   readonly maxBytes: number;
+  /** As `http://proxy.example:3128`: connects to the address in our place. undefined: none */
+  readonly proxy?: string | undefined;
 }
 
 export interface PinnedReply {
@@ -42,30 +45,23 @@ export class PinError extends Error {
  * checks the certificate against the name. Redirects are a reply like any other; their body is not read.
  * @throws {PinError}; what the network or the runtime throws; nothing is retried
  */
-export function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
-  const { url, addresses, method, headers, body, signal, maxBytes } = request;
-  const host = url.hostname.replace(/^\[|\]$/g, "");
-  const isTls = url.protocol === "https:";
-  const connection = { lookup: lookupOf(addresses), autoSelectFamilyAttemptTimeout: ATTEMPT_MS };
+export async function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
+  const { proxy } = request;
+  return await exchange(proxy === undefined ? openDirect(request) : await openThrough(proxy, request), request);
+}
+
+function exchange(
+  outgoing: ClientRequest,
+  { addresses, body, maxBytes, proxy }: PinnedRequest,
+): Promise<PinnedReply> {
   return new Promise((resolve, reject) => {
     let answered = false;
-    const outgoing = (isTls ? sendOverTls : sendPlain)({
-      host,
-      ...(url.port === "" ? {} : { port: Number(url.port) }),
-      path: url.pathname + url.search,
-      method,
-      headers: { ...headers, ...(body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) }) },
-      agent: false,
-      ...connection,
-      signal,
-      ...(isTls && isIP(host) === 0 ? { servername: host } : {}),
-    });
     outgoing.on("error", reject);
     // A server that switches protocols unasked gives neither reply nor error
     outgoing.on("close", () => answered || reject(new PinError("the connection was closed without a reply")));
     outgoing.on("response", (incoming: IncomingMessage) => {
       answered = true;
-      const at = incoming.socket?.remoteAddress;
+      const at = proxy === undefined ? incoming.socket?.remoteAddress : undefined;
       if (at !== undefined && !addresses.some((address) => isSame(address, at))) {
         outgoing.destroy();
         return reject(new PinError(`the connection led to ${at}, which was not checked`));
@@ -83,6 +79,49 @@ export function pinnedExchange(request: PinnedRequest): Promise<PinnedReply> {
     });
     outgoing.end(body);
   });
+}
+
+function openDirect(request: PinnedRequest): ClientRequest {
+  const { url, addresses } = request;
+  const host = hostOf(url);
+  const isTls = url.protocol === "https:";
+  const connection = { lookup: lookupOf(addresses), autoSelectFamilyAttemptTimeout: ATTEMPT_MS };
+  return (isTls ? sendOverTls : sendPlain)({
+    ...partsOf(request),
+    host,
+    ...(url.port === "" ? {} : { port: Number(url.port) }),
+    agent: false,
+    ...connection,
+    ...(isTls && isIP(host) === 0 ? { servername: host } : {}),
+  });
+}
+
+/** One address after the other, as the system does for a connection of its own. */
+async function openThrough(proxy: string, request: PinnedRequest): Promise<ClientRequest> {
+  const { url, addresses, signal } = request;
+  const isTls = url.protocol === "https:";
+  const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
+  let failure: unknown = new PinError("there is no address to connect to");
+  for (const address of addresses) {
+    try {
+      const socket = await openTunnel({ proxy, address, port, tlsName: isTls ? hostOf(url) : undefined, signal });
+      // TLS is inside the socket already; without an agent the request takes it
+      return sendPlain({ ...partsOf(request), setHost: false, createConnection: () => socket });
+    } catch (error) {
+      failure = error;
+      if (signal.aborted) break;
+    }
+  }
+  throw failure;
+}
+
+function partsOf({ url, method, headers, body, signal }: PinnedRequest) {
+  const length = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
+  return { path: url.pathname + url.search, method, headers: { host: url.host, ...headers, ...length }, signal };
+}
+
+function hostOf(url: URL): string {
+  return url.hostname.replace(/^\[|\]$/g, "");
 }
 
 /** Whether a reply with this status may point elsewhere. */

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { after, describe, test } from "node:test";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { createGuardedFetch, type GuardedRequest, type OwnGateway } from "../../../lib/system/net/guarded_fetch.ts";
+import type { ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
 import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
 
 const STRICT: UrlRules = {
@@ -57,12 +58,13 @@ async function site(
 }
 
 interface SetUp {
+  readonly proxy?: ProxySettings;
   /** Addresses of each name, one list for each look-up; the last one is repeated */
   readonly names?: Readonly<Record<string, readonly (readonly string[])[]>>;
   readonly own?: OwnGateway;
 }
 
-function setUp({ names = {}, own }: SetUp = {}) {
+function setUp({ names = {}, own, proxy }: SetUp = {}) {
   const lookups: string[] = [];
   const policy = createUrlPolicy({
     lookup(host) {
@@ -72,7 +74,7 @@ function setUp({ names = {}, own }: SetUp = {}) {
       return Promise.resolve(lists[Math.min(turn, lists.length - 1)] ?? []);
     },
   });
-  const guarded = createGuardedFetch({ policy, clock: systemClock, own: () => own, userAgent: "postern/test" });
+  const guarded = createGuardedFetch({ policy, clock: systemClock, own: () => own, userAgent: "postern/test", proxy });
   const get = (url: string, changes: Partial<GuardedRequest> = {}) =>
     guarded({
       method: "GET",
@@ -342,6 +344,41 @@ describe("guarded_fetch", () => {
       );
     }
     assert.equal(place.seen.length, 0);
+  });
+
+  test("through a proxy, gives it the address that was checked, and keeps what is local from it", async () => {
+    const place = await site((_request, response) => response.end("reached"), { host: "127.0.0.2" });
+    const asked: string[] = [];
+    const proxy = createServer((_request, response) => response.writeHead(400).end());
+    proxy.on("connect", (request, socket, head) => {
+      asked.push(`${request.url} ${request.headers["proxy-authorization"]}`);
+      if (request.url?.startsWith("127.0.0.9")) return void socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
+      const onward = connect(place.port, "127.0.0.2", () => {
+        socket.write("HTTP/1.1 200 OK\r\n\r\n");
+        onward.write(head);
+        onward.pipe(socket);
+        socket.pipe(onward);
+      });
+      for (const end of [onward, socket]) end.on("error", () => {});
+    });
+    servers.push(proxy);
+    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+    const { port } = proxy.address() as AddressInfo; // it listens on a port
+    const names = { "far.test": [["127.0.0.9", "127.0.0.2"]], "closed.test": [["127.0.0.9"]] };
+    const { get, refusal } = setUp({
+      names,
+      proxy: { http: `http://me:pa%20ss@127.0.0.1:${port}`, https: "", no_proxy: ["near.test"] },
+    });
+    const reply = await get(`http://far.test:${place.port}/a`, { method: "POST", body: "hello" });
+    assert.equal(textOf(reply.body), "reached");
+    const pair = `Basic ${btoa("me:pa ss")}`;
+    assert.deepEqual(asked, [`127.0.0.9:${place.port} ${pair}`, `127.0.0.2:${place.port} ${pair}`]);
+    const [seen] = place.seen;
+    assert.deepEqual([seen?.body, seen?.headers.host], ["hello", `far.test:${place.port}`]);
+    assert.equal(seen?.headers["proxy-authorization"], undefined);
+    assert.equal(await refusal(`http://closed.test:${place.port}/`), "fetch_failed");
+    assert.equal(textOf((await get(`${place.origin}/`)).body), "reached");
+    assert.equal(asked.length, 3);
   });
 
   test("names neither password nor query in a failure", async () => {
