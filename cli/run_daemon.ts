@@ -27,7 +27,8 @@ import { takeDaemonLock } from "./take_daemon_lock.ts";
  */
 export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
   const { io } = context;
-  const isService = (io.env[SERVICE_VARIABLE] ?? "") !== "";
+  const service = io.env[SERVICE_VARIABLE] || undefined;
+  const isService = service !== undefined;
   const loaded = await loadFor(context, { keys, isService }).catch((error) => tellInLog(context, error));
   const { dataDir, config } = loaded;
   await prepareDataDir(dataDir);
@@ -37,7 +38,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   io.onCrash((error) =>
     log.say("error", "The process ends after an error that nothing caught", { error: textOf(error) })
   );
-  const pidFile = await keepPidFile(loaded, { leadsGroup: io.isLaunched });
+  const pidFile = await keepPidFile(loaded, { leadsGroup: io.isLaunched, service });
   let address = "";
   const notifier = createNotifier({
     env: io.env,
@@ -110,12 +111,13 @@ async function alreadyRuns(dataDir: string): Promise<CommandError> {
 
 async function keepPidFile(
   { dataDir, config }: LoadedConfig,
-  { leadsGroup }: { readonly leadsGroup: boolean },
+  { leadsGroup, service }: { readonly leadsGroup: boolean; readonly service: string | undefined },
 ) {
   const own: Omit<DaemonProcess, "phase"> = {
     pid: process.pid,
     identity: await processIdentity(process.pid) ?? "",
     leads_group: leadsGroup,
+    service,
     grace_seconds: config.gateway.shutdown_grace_secs,
   };
   // One after the other: the last word must be the last one written

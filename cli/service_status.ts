@@ -5,7 +5,6 @@ import type { Health } from "../lib/host/daemon/daemon_state.ts";
 import { readServiceMark, type ServiceDescription } from "../lib/host/service/service_description.ts";
 import { readServiceFile } from "../lib/host/service/service_file.ts";
 import type { InitSystem, ServiceManager, UnitState } from "../lib/host/service/service_manager.ts";
-import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 import { probeGateway } from "./probe_gateway.ts";
@@ -23,7 +22,7 @@ export interface ServiceStatus {
   readonly unit: UnitState["active"];
   /** The service manager's own words */
   readonly unit_detail: string;
-  /** Where the port was asked; null: nothing is installed */
+  /** Where the port was asked; null: nothing is installed, or its configuration cannot be used */
   readonly address: string | null;
   /** `silent`: nothing, or no gateway, answers there */
   readonly health: Health | null;
@@ -71,29 +70,29 @@ export function serviceStatusText(status: ServiceStatus): string {
   const rows = [
     ["Unit", `${unit}: ${status.unit_detail}`],
     ["Starts", status.enabled ? "by itself" : "only when it is told to"],
-    ["Address", `${status.address}: ${health}`],
+    ["Address", status.address === null ? "unknown: see its configuration" : `${status.address}: ${health}`],
     ["File", status.file],
     ["Log", status.log_file ?? ""],
   ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${value}`);
   return `${heading}\n\n${rows.join("\n")}`;
 }
 
-/** Where the service listens: by its own record, or where another user keeps that closed, by its configuration. */
+/** Where the service listens: by its own record, or where another user keeps that closed, by its configuration, if it can be used. */
 async function findGateway(
-  { loadOptions }: CommandContext,
+  context: CommandContext,
   { command, directory }: ServiceDescription,
-): Promise<{ readonly address: string; readonly token: string }> {
+): Promise<{ readonly address: string; readonly token: string } | undefined> {
   const record = await readControlFile(directory);
   if (record !== undefined) return record;
   const { config, dataDir } = readGlobalFlags(command).flags;
-  const { gateway } =
-    (await loadConfig({ ...loadOptions, env: {}, flags: { config, dataDir } }).catch(closedToUser)).config;
-  const isHere = gateway.host === "localhost" || gateway.host.startsWith("127.") || gateway.host.includes("::1");
-  const host = isHere ? gateway.host : "127.0.0.1";
-  return { address: `http://${host === "::1" ? "[::1]" : host}:${gateway.port}/`, token: "" };
-}
-
-function closedToUser(error: unknown): never {
-  if (!(error instanceof ConfigError) || error.code !== "config_unreadable") throw error;
-  throw new CommandError(`Cannot ask the service: ${error.message}; use sudo`, { cause: error });
+  const loaded = await loadConfig({ ...context.loadOptions, env: {}, flags: { config, dataDir } }).catch((error) => {
+    if (!(error instanceof ConfigError)) throw error;
+    // Nothing starts by it, or it is closed to this user
+    context.say(error.message);
+  });
+  if (loaded === undefined) return undefined;
+  const { host, port } = loaded.config.gateway;
+  const isHere = host === "localhost" || host.startsWith("127.") || host.includes("::1");
+  const name = isHere ? host : "127.0.0.1";
+  return { address: `http://${name === "::1" ? "[::1]" : name}:${port}/`, token: "" };
 }

@@ -10,6 +10,8 @@ export interface StoppedDaemon {
   readonly pid: number;
   /** `itself`: it finished its work; `kill`: it did not end in time */
   readonly endedBy: "itself" | "kill";
+  /** The service manager that runs it, and may start it again */
+  readonly service: string | undefined;
   /** What it had for that, in seconds */
   readonly waitedSeconds: number;
 }
@@ -41,7 +43,7 @@ export async function stopDaemon(dataDir: string): Promise<StoppedDaemon | undef
     );
   }
   await cleanUp(dataDir, process.pid);
-  return { pid: process.pid, endedBy, waitedSeconds };
+  return { pid: process.pid, endedBy, service: process.service, waitedSeconds };
 }
 
 /** Removes what a killed daemon left; under its lock, so that nothing of a later start goes. Who has the lock by then cleans up itself */

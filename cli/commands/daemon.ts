@@ -10,6 +10,7 @@ import { CommandError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { daemonStatusText, toDaemonStatus } from "../daemon_status.ts";
 import { EXIT } from "../exit_codes.ts";
+import { findDataDir } from "../find_data_dir.ts";
 import { probeGateway } from "../probe_gateway.ts";
 import { expectSuccess } from "../reach_gateway.ts";
 
@@ -39,7 +40,10 @@ export const daemonStartCommand = defineCliCommand({
     );
     const state = await launchDaemon(context, { loaded, flags });
     const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now() });
-    const pairingCode = await pairingCodeOf(state.record, loaded);
+    const pairingCode = await pairingCodeOf(state.record, loaded).catch((error: Error) => {
+      context.say(`${error.message}; it runs all the same, and postern pair prints a pairing code`);
+      return null;
+    });
     const pairing = pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, {
       requiresPairing: loaded.config.gateway.require_pairing,
     });
@@ -56,7 +60,7 @@ export const daemonStatusCommand = defineCliCommand({
   args: {},
   example: "postern daemon status --json",
   async run(context) {
-    const { dataDir } = await context.loadConfig();
+    const dataDir = await findDataDir(context);
     const state = await readDaemonState(dataDir, probeGateway);
     const status = toDaemonStatus(state, { dataDir, now: systemClock.now() });
     context.print(status, daemonStatusText(state, status));
@@ -69,7 +73,7 @@ export const daemonStopCommand = defineCliCommand({
   args: {},
   example: "postern daemon stop",
   async run(context) {
-    const { dataDir } = await context.loadConfig();
+    const dataDir = await findDataDir(context);
     const { stopDaemon } = await import("../stop_daemon.ts");
     const stopped = await stopDaemon(dataDir);
     if (stopped === undefined) {
@@ -79,13 +83,14 @@ export const daemonStopCommand = defineCliCommand({
         : `; the gateway at ${gateway.address} (process ${gateway.pid}) was started by postern gateway: stop it in its terminal`;
       throw new CommandError(`Cannot stop: no daemon is running${other}`);
     }
-    const { pid, endedBy, waitedSeconds } = stopped;
+    const { pid, endedBy, service, waitedSeconds } = stopped;
     context.print(
       { pid, ended_by: endedBy },
       endedBy === "itself"
         ? `Stopped the daemon (process ${pid})`
         : `Killed the daemon (process ${pid}): it had not ended ${waitedSeconds} s after it was told to`,
     );
+    if (service !== undefined) context.say(`It runs under ${service}, which may start it again: postern service stop`);
     return EXIT.ok;
   },
 });

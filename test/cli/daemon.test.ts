@@ -325,3 +325,25 @@ test("a log that cannot be written makes the daemon degraded, not ended; what wa
     await healthIs("ok");
     assert.match(readFileSync(log, "utf8"), /error Log lines were lost dropped=\d+/);
   }));
+
+test("a configuration that was spoilt since the start does not keep the daemon from being found and stopped", () =>
+  withDaemon(async (machine) => {
+    const config = join(machine.cwd, "own.toml");
+    const elsewhere = join(machine.cwd, "records");
+    writeFileSync(config, 'data_dir = "records"\n[gateway]\nport = 0\n');
+    const named = ["--config", config];
+    const start = await machine.run(["daemon", "start", "--json", ...named]);
+    assert.equal(start.code, 0, start.stderr);
+    const { pid } = JSON.parse(start.stdout) as Status;
+    try {
+      writeFileSync(config, 'data_dir = "records"\n[gateway]\nprot = 0\n');
+      const status = await machine.run(["daemon", "status", "--json", ...named]);
+      assert.equal((JSON.parse(status.stdout) as Status).pid, pid);
+      assert.match(status.stderr, /gateway\.prot/);
+      const stop = await machine.run(["daemon", "stop", ...named]);
+      assert.equal(stop.stdout, `Stopped the daemon (process ${pid})\n`);
+      assert.equal(await readPidFile(elsewhere), undefined);
+    } finally {
+      if (!await isGone(String(pid))) process.kill(pid, "SIGKILL");
+    }
+  }));

@@ -165,6 +165,19 @@ test("the service is running only when its unit runs and its port answers", () =
     });
   }));
 
+test("the status of a service whose configuration was spoilt tells the unit's state, and what is wrong", () =>
+  withServices(async ({ service, says, cwd }) => {
+    const config = join(cwd, "own.toml");
+    writeFileSync(config, "");
+    await service(["install", "--service-init", "systemd", "--config", config]);
+    writeFileSync(config, "nonsense = 1\n");
+    says("failed");
+    const { code, stdout, stderr } = await service(["status", "--service-init", "systemd", "--json"]);
+    const { running, unit, address } = JSON.parse(stdout);
+    assert.deepEqual([code, running, unit, address], [0, false, "failed", null]);
+    assert.match(stderr, /nonsense/);
+  }));
+
 test("uninstall removes the unit, is no failure twice, and keeps the records", () =>
   withServices(async ({ service, unit, dataDir }) => {
     await service(["install", "--service-init", "systemd"]);
@@ -176,7 +189,7 @@ test("uninstall removes the unit, is no failure twice, and keeps the records", (
   }));
 
 test("as a service the daemon tells systemd of itself, prints no pairing code, works in a folder of its own, and hides the socket from tools", () =>
-  withServices(async ({ home, cwd, dataDir }) => {
+  withServices(async ({ home, cwd, dataDir, run }) => {
     const told = join(home, "told");
     const notify = `#!/bin/sh\necho "$NOTIFY_SOCKET $*" >> '${told}'\n`;
     writeFileSync(join(home, "bin/systemd-notify"), notify, { mode: 0o755 });
@@ -212,10 +225,10 @@ test("as a service the daemon tells systemd of itself, prints no pairing code, w
     const text = await reply.text();
     assert.match(text, /status=0/);
     assert.doesNotMatch(text, /NOTIFY_SOCKET|WATCHDOG|POSTERN_SERVICE/);
-    process.kill(child.pid ?? 0, "SIGTERM");
-    const [code] = await ended;
-    // A parent on Deno reports the signal it sent in place of the exit code
-    assert.equal(code, "Deno" in globalThis ? code : 0);
+    const stopped = await run(["daemon", "stop"]);
+    assert.deepEqual([stopped.code, stopped.stdout], [0, `Stopped the daemon (process ${child.pid})\n`]);
+    assert.match(stopped.stderr, /runs under systemd, which may start it again: postern service stop/);
+    assert.equal((await ended)[0], 0);
     assert.match(tells(), /^\/run\/user\/1\/notify READY=1 STATUS=Listening at http:\S+\n/);
     assert.match(tells(), /STOPPING=1\n/);
     assert.doesNotMatch(output, /Pairing code/);

@@ -13,6 +13,8 @@ const recordSchema = v.object({
   phase: v.picklist(["starting", "running", "stopping"]),
   /** Whether the process leads a group that is its own, so that the group may be killed */
   leads_group: v.boolean(),
+  /** The service manager that runs it, as `openrc`; undefined: none does */
+  service: v.optional(v.string()),
   /** What work gets to finish at the end, in seconds */
   grace_seconds: v.pipe(v.number(), v.minValue(0)),
 });

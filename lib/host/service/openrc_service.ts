@@ -59,6 +59,7 @@ export function createOpenrcService({ run, uid, starterConfig, root = "/" }: Ope
       const { code } = await run("rc-service", [SERVICE_NAME, "status"]);
       return [
         `It runs as the user ${OPENRC_USER}, by ${OPENRC_PATHS.config}, with its records in ${OPENRC_PATHS.dataDir}`,
+        `A pairing code: sudo -u ${OPENRC_USER} postern pair --data-dir ${OPENRC_PATHS.dataDir}`,
         ...(changed && code === 0 ? ["It still runs as it was installed before: postern service restart"] : []),
       ];
     },
