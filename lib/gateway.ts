@@ -251,7 +251,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       fetch: async () => {
         const { createGuardedFetch } = await import("./system/net/guarded_fetch.ts");
         const own = () => (ownPort === 0 ? undefined : { port: ownPort, publicPaths: PUBLIC_PATHS });
-        return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}`, proxy: config().proxy });
+        const proxy = () => config().proxy;
+        return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}`, proxy });
       },
       targetOf: (name) => replyTarget(config().channels, name),
       rules: () => config().url_access,

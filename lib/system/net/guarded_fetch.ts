@@ -68,8 +68,8 @@ export interface GuardedFetchOptions {
   readonly own: () => OwnGateway | undefined;
   /** Sent as User-Agent */
   readonly userAgent: string;
-  /** `[proxy]`: it gets the address that was checked, not the name. Default: none */
-  readonly proxy?: ProxySettings | undefined;
+  /** `[proxy]` as it is now: it gets the address that was checked, not the name. Default: none */
+  readonly proxy?: (() => ProxySettings) | undefined;
 }
 
 const MAX_REDIRECTS = 5;
@@ -100,7 +100,7 @@ export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
 
 async function follow(request: GuardedRequest, options: GuardedFetchOptions): Promise<GuardedReply> {
   const { maxRedirects = MAX_REDIRECTS, signal, maxBytes } = request;
-  const proxyFor = createProxyRules(options.proxy);
+  const proxyFor = createProxyRules(options.proxy?.());
   let { method, body } = request;
   let next = request.url;
   for (let redirects = 0;; redirects++) {

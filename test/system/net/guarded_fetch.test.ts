@@ -74,7 +74,13 @@ function setUp({ names = {}, own, proxy }: SetUp = {}) {
       return Promise.resolve(lists[Math.min(turn, lists.length - 1)] ?? []);
     },
   });
-  const guarded = createGuardedFetch({ policy, clock: systemClock, own: () => own, userAgent: "postern/test", proxy });
+  const guarded = createGuardedFetch({
+    policy,
+    clock: systemClock,
+    own: () => own,
+    userAgent: "postern/test",
+    proxy: proxy && (() => proxy),
+  });
   const get = (url: string, changes: Partial<GuardedRequest> = {}) =>
     guarded({
       method: "GET",
