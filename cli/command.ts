@@ -24,6 +24,8 @@ export interface CliIo {
   readonly isLaunched: boolean;
   /** Whether stdout, or stderr, is a terminal: text from outside is then made harmless, and colour is allowed */
   readonly isTerminal: { readonly stdout: boolean; readonly stderr: boolean };
+  /** Characters of a line of the terminal on stdout; undefined or absent where there is none */
+  readonly columns?: number | undefined;
 }
 
 /** Flags that every command takes, before or after the verb. */

@@ -29,6 +29,7 @@ export function processIo(): CliIo {
     home: homedir(),
     isLaunched: false,
     isTerminal: { stdout: process.stdout.isTTY === true, stderr: process.stderr.isTTY === true },
+    columns: process.stdout.columns,
   };
 }
 

@@ -140,6 +140,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Print the JSON Schema of postern.toml",
     async () => (await import("./commands/config.ts")).configSchemaCommand,
   ),
+  doctor: verb(
+    "Check everything the gateway needs, and say what mends it",
+    async () => (await import("./commands/doctor.ts")).doctorCommand,
+  ),
   init: verb(
     "Write a commented postern.toml here and accept it",
     async () => (await import("./commands/init.ts")).initCommand,

@@ -67,6 +67,8 @@ const COMMANDS: readonly (readonly string[])[] = [
   ["config", "get", "mcp.servers"],
   ["config", "get", "providers"],
   ["models"],
+  ["doctor"],
+  ["doctor", "--json"],
   ["tools", "list"],
   ["tools", "call", "read_file", "--input", "leak.txt"],
   ["tools", "call", "shell", "--input", "cat leak.txt"],

@@ -1,0 +1,49 @@
+import { defineCliCommand } from "../command.ts";
+import { clockCheck } from "../doctor/check_clock.ts";
+import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
+import { dataDirectoryCheck } from "../doctor/check_data_directory.ts";
+import { databaseCheck } from "../doctor/check_database.ts";
+import { environmentCheck } from "../doctor/check_environment.ts";
+import { gatewayCheck } from "../doctor/check_gateway.ts";
+import { logCheck } from "../doctor/check_log.ts";
+import { portCheck } from "../doctor/check_port.ts";
+import { programsCheck } from "../doctor/check_programs.ts";
+import { providerCheck } from "../doctor/check_provider.ts";
+import { serviceCheck } from "../doctor/check_service.ts";
+import { examine } from "../doctor/examine.ts";
+import { findingsText } from "../doctor/findings_text.ts";
+import { EXIT } from "../exit_codes.ts";
+
+/** In the order they are shown. */
+const CHECKS = [
+  environmentCheck,
+  dataDirectoryCheck,
+  databaseCheck,
+  gatewayCheck,
+  serviceCheck,
+  portCheck,
+  providerCheck,
+  clockCheck,
+  filesCheck,
+  sandboxCheck,
+  programsCheck,
+  logCheck,
+];
+
+/** `postern doctor`: looks at everything the gateway needs and changes nothing; exit 1 where something does not work. */
+export const doctorCommand = defineCliCommand({
+  args: { strict: { type: "boolean", description: "Exit 1 also where there are warnings" } },
+  example: "postern doctor --strict",
+  async run(context, { strict }) {
+    const findings = await examine(context, CHECKS);
+    const { io } = context;
+    const isTerminal = io.isTerminal.stdout;
+    const colour = isTerminal && (io.env["NO_COLOR"] ?? "") === "" && io.env["TERM"] !== "dumb";
+    const bad = findings.filter(({ state }) => state === "failure" || (strict === true && state === "warning"));
+    context.print(
+      { ok: bad.length === 0, checks: findings },
+      findingsText(findings, { columns: isTerminal ? io.columns : undefined, colour }),
+    );
+    return bad.length === 0 ? EXIT.ok : EXIT.failed;
+  },
+});

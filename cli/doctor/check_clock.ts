@@ -1,0 +1,63 @@
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { systemClock } from "../../lib/base/clock.ts";
+import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
+
+const NAME = "clock";
+/** No Postern was made before */
+const EARLIEST = Date.UTC(2026, 0, 1);
+const LATEST = Date.UTC(2100, 0, 1);
+/** File systems and records are not exact to the second */
+const TOLERATED_MS = 120_000;
+const WRITTEN = ["postern.db", "postern.db-wal", "control.json", "daemon.log"];
+/** Of the times in /proc, on every architecture. Source: proc(5), sysconf(3) */
+const TICKS_PER_SECOND = 100;
+const FIX = "timedatectl set-ntp true";
+
+/** Whether the time of day can be right: not before this program, not before its own records, and not moved since the start. */
+export const clockCheck: Check = {
+  name: NAME,
+  async look({ loaded: { dataDir }, running }) {
+    const now = systemClock.now();
+    if (now < EARLIEST || now > LATEST) return failure(NAME, `It says ${shown(now)}, which cannot be`, FIX);
+    const newest = Math.max(...await Promise.all(WRITTEN.map((name) => writtenAt(join(dataDir, name)))));
+    if (newest > now + TOLERATED_MS) {
+      const message = `It says ${shown(now)}, and records were written at ${shown(newest)}: it was set back`;
+      return failure(NAME, `${message}; schedules and tokens go by it`, FIX);
+    }
+    const moved = running === undefined ? 0 : await movedSince(running.record, now);
+    if (Math.abs(moved) > TOLERATED_MS) return tellMove(moved);
+    return fine(NAME, shown(now));
+  },
+};
+
+function tellMove(moved: number): Finding {
+  const way = moved > 0 ? "forward" : "back";
+  const message = `It was set ${way} by ${Math.round(Math.abs(moved) / 1000)} s since the gateway started`;
+  return warning(NAME, `${message}; times of its records before and after do not compare`, FIX);
+}
+
+async function writtenAt(path: string): Promise<number> {
+  return await stat(path).then(({ mtimeMs }) => mtimeMs, () => 0);
+}
+
+/** How much further the time of day went than the time since the process started; 0 where nobody knows. Milliseconds */
+async function movedSince(
+  { pid, started_at }: { readonly pid: number; readonly started_at: string },
+  now: number,
+): Promise<number> {
+  if (process.platform !== "linux") return 0;
+  const texts = await Promise.all([readFile("/proc/uptime", "utf8"), readFile(`/proc/${pid}/stat`, "utf8")])
+    .catch(() => undefined);
+  if (texts === undefined) return 0;
+  const [uptime, processStat] = texts;
+  // The name is in parentheses and may hold any character; the start is the 22nd field
+  const startTicks = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
+  const age = Number(uptime.split(" ")[0]) - startTicks / TICKS_PER_SECOND;
+  const moved = now - Date.parse(started_at) - age * 1000;
+  return Number.isFinite(moved) ? moved : 0;
+}
+
+function shown(time: number): string {
+  return new Date(time).toISOString();
+}

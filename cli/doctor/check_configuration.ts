@@ -1,0 +1,61 @@
+import { realpath, stat } from "node:fs/promises";
+import { join } from "node:path";
+import { ConfigError } from "../../lib/base/errors.ts";
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { knownSecrets } from "../../lib/config/secrets.ts";
+import type { CommandContext } from "../command.ts";
+import { failure, type Finding, fine, warning } from "./finding.ts";
+
+const NAME = "configuration";
+
+/** Where the configuration was found and whether it can be used; without one that can, little else can be looked at. */
+export async function checkConfiguration(
+  context: CommandContext,
+): Promise<{ readonly loaded: LoadedConfig | undefined; readonly findings: readonly Finding[] }> {
+  try {
+    const loaded = await context.loadConfig();
+    const { file } = loaded;
+    const found = file === undefined
+      ? fine(NAME, "No file: every value is the default; postern init writes one")
+      : fine(NAME, `${file.path}${file.trusted ? ", which you accepted" : ""}`);
+    return { loaded, findings: [found, ...await checkModes(loaded), ...await checkUnused(context, loaded)] };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return { loaded: undefined, findings: [toFailure(error)] };
+  }
+}
+
+function toFailure({ code, message, problems = [], key }: ConfigError): Finding {
+  const [first = message] = message.split("\n");
+  const more = problems.length > 1 ? ` (and ${problems.length - 1} more)` : "";
+  const fix = code === "config_untrusted"
+    ? "cat postern.toml && postern trust"
+    : code === "config_unreadable"
+    ? "name another with --config"
+    : code === "trust_store"
+    ? "remove the list, then postern trust"
+    : key === undefined
+    ? "postern config check"
+    : `postern config check, then correct ${key}`;
+  return failure(NAME, `${first}${more}`, fix);
+}
+
+/** Whoever may write the file decides what the agent may do; whoever may read it has what is secret in it. */
+async function checkModes({ file, config }: LoadedConfig): Promise<readonly Finding[]> {
+  if (file === undefined || process.platform === "win32") return [];
+  const { mode } = await stat(file.path);
+  if ((mode & 0o022) !== 0) {
+    return [failure(NAME, "Other users can change it, and with it what the agent may do", `chmod go-w "${file.path}"`)];
+  }
+  const hasSecrets = knownSecrets(config, {}).length > 0;
+  if (!hasSecrets || (mode & 0o044) === 0) return [];
+  return [warning(NAME, "Other users can read it, and it has secrets in it", `chmod go= "${file.path}"`)];
+}
+
+/** A `./postern.toml` that another file hides. */
+async function checkUnused({ io, flags }: CommandContext, { file }: LoadedConfig): Promise<readonly Finding[]> {
+  if (flags.config !== undefined || (io.env["POSTERN_CONFIG"] ?? "") !== "") return [];
+  const here = await realpath(join(io.cwd, "postern.toml")).catch(() => undefined);
+  if (here === undefined || file === undefined || here === await realpath(file.path)) return [];
+  return [warning(NAME, `${here} is not used: ${file.path} comes first`, "postern gateway --config ./postern.toml")];
+}

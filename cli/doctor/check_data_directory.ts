@@ -1,0 +1,70 @@
+import { access, constants, readdir, stat, statfs } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
+
+const NAME = "data directory";
+const LEAST_FREE_BYTES = 100_000_000;
+const MAX_FILES = 1_000;
+const MAX_NAMED = 3;
+
+/** Whether the data directory is there, this user's alone, can be written and has room. */
+export const dataDirectoryCheck: Check = {
+  name: NAME,
+  async look({ loaded: { dataDir } }) {
+    const found = await stat(dataDir).catch(() => undefined);
+    if (found === undefined) return await checkMissing(dataDir);
+    if (!found.isDirectory()) return failure(NAME, `${dataDir} is no folder`, "name another with --data-dir");
+    const uid = process.getuid?.();
+    if (uid !== undefined && found.uid !== uid) {
+      return failure(NAME, `${dataDir} belongs to another user (${found.uid})`, `sudo chown -R ${uid} "${dataDir}"`);
+    }
+    if (!await isWritable(dataDir)) return failure(NAME, `${dataDir} cannot be written`, `chmod u+rwx "${dataDir}"`);
+    const names = await readdir(dataDir);
+    const problems = [...checkMode(dataDir, found.mode, names), ...await checkFiles(dataDir, names)];
+    return [...problems.length === 0 ? [fine(NAME, dataDir)] : problems, ...await checkRoom(dataDir)];
+  },
+};
+
+async function checkMissing(dataDir: string): Promise<Finding> {
+  let parent = dirname(dataDir);
+  while (parent !== dirname(parent) && !await exists(parent)) parent = dirname(parent);
+  if (await isWritable(parent)) return fine(NAME, `${dataDir} is made by the first start`);
+  return failure(NAME, `${dataDir} cannot be made: "${parent}" cannot be written`, "name another with --data-dir");
+}
+
+function checkMode(dataDir: string, mode: number, names: readonly string[]): readonly Finding[] {
+  if ((mode & 0o077) === 0 || process.platform === "win32") return [];
+  const fix = `chmod 700 "${dataDir}"`;
+  const shown = `${dataDir} is open to other users (mode ${(mode & 0o777).toString(8)})`;
+  const isOwn = names.length === 0 || names.includes("gateway.lock");
+  return [isOwn ? warning(NAME, `${shown}; the next start closes it`, fix) : failure(NAME, shown, fix)];
+}
+
+async function checkFiles(dataDir: string, names: readonly string[]): Promise<readonly Finding[]> {
+  if (process.platform === "win32") return [];
+  const open: string[] = [];
+  for (const name of names.slice(0, MAX_FILES)) {
+    // It may have been removed in the meantime
+    const found = await stat(join(dataDir, name)).catch(() => undefined);
+    if (found?.isFile() === true && (found.mode & 0o077) !== 0) open.push(name);
+  }
+  if (open.length === 0) return [];
+  const more = open.length > MAX_NAMED ? ` and ${open.length - MAX_NAMED} more` : "";
+  const message = `Files in it are open to other users: ${open.slice(0, MAX_NAMED).join(", ")}${more}`;
+  return [warning(NAME, message, `chmod -R go= "${dataDir}"`)];
+}
+
+async function checkRoom(dataDir: string): Promise<readonly Finding[]> {
+  const { bavail, bsize } = await statfs(dataDir);
+  const free = bavail * bsize;
+  if (free >= LEAST_FREE_BYTES) return [];
+  return [warning(NAME, `Its disk has ${Math.floor(free / 1_000_000)} MB left`, `df -h "${dataDir}"`)];
+}
+
+async function isWritable(path: string): Promise<boolean> {
+  return await access(path, constants.W_OK | constants.X_OK).then(() => true, () => false);
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(() => true, () => false);
+}

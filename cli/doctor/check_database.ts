@@ -1,0 +1,65 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
+
+const NAME = "database";
+
+/** Whether the records can be used. Those that a gateway holds are asked of it: their file is never opened. */
+export const databaseCheck: Check = {
+  name: NAME,
+  look: ({ loaded: { config, dataDir }, running }) => {
+    const { driver } = config.storage;
+    if (driver === "memory") {
+      const message = 'Records are kept in memory and end with the gateway: storage.driver is "memory"';
+      return Promise.resolve(warning(NAME, message, "postern config set storage.driver sqlite"));
+    }
+    if (driver === "postgres") {
+      const message = 'storage.driver "postgres" is not there in this version';
+      return Promise.resolve(failure(NAME, message, "postern config set storage.driver sqlite"));
+    }
+    if (running?.health === "degraded") {
+      const message = "The running gateway cannot write its records or its log";
+      return Promise.resolve(failure(NAME, message, `df -h "${dataDir}", then postern audit verify`));
+    }
+    if (running !== undefined) return Promise.resolve(fine(NAME, "In use by the running gateway, which writes it"));
+    return Promise.resolve(checkFile(dataDir));
+  },
+};
+
+function checkFile(dataDir: string): Finding {
+  const path = join(dataDir, "postern.db");
+  if (!existsSync(path)) return fine(NAME, "None yet: the first start makes it");
+  const lock = takeGatewayLock(dataDir);
+  if (lock === undefined) {
+    return failure(NAME, "A gateway holds it but cannot be reached", "postern daemon stop, or end it in its terminal");
+  }
+  try {
+    return judge(path);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return failure(NAME, `${path} cannot be read: ${reason}`, toRestore(path));
+  } finally {
+    lock.release();
+  }
+}
+
+function judge(path: string): Finding {
+  const facts = inspectDatabase(path);
+  if (facts === undefined) return fine(NAME, "None yet: the first start makes it");
+  const { version, knownVersion, damage } = facts;
+  const size = `${(facts.bytes / 1_000_000).toFixed(1)} MB`;
+  if (version > knownVersion) {
+    const message = `A newer Postern wrote it: its version is ${version}, this program knows ${knownVersion}`;
+    return failure(NAME, message, `install the newer Postern, or restore one of "${path}.bak-*"`);
+  }
+  if (damage === undefined) return fine(NAME, `Version ${version}, ${size}: too large to be checked in passing`);
+  if (damage !== null) return failure(NAME, `${path} is damaged: ${damage}`, toRestore(path));
+  const due = version < knownVersion ? `; the next start brings it to version ${knownVersion}` : "";
+  return fine(NAME, `Version ${version}, ${size}, undamaged${due}`);
+}
+
+function toRestore(path: string): string {
+  return `mv "${path}" "${path}.damaged", then restore a backup in its place`;
+}

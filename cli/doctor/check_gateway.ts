@@ -1,0 +1,41 @@
+import { VERSION } from "../../lib/base/version.ts";
+import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
+import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
+
+const NAME = "gateway";
+
+/** What runs on the data directory: the daemon, a gateway in a terminal, or nothing. */
+export const gatewayCheck: Check = {
+  name: NAME,
+  async look(patient) {
+    const { loaded: { dataDir }, running } = patient;
+    const state = await readDaemonState(dataDir, () => Promise.resolve(running?.health ?? "silent"));
+    switch (state.kind) {
+      case "starting":
+        return warning(NAME, `The daemon is starting: process ${state.process.pid}`, "postern daemon status");
+      case "stopping":
+        return warning(NAME, `The daemon is stopping: process ${state.process.pid}`, "postern daemon status");
+      case "running":
+        return judge(patient, "The daemon", "postern daemon stop && postern daemon start");
+      case "stale":
+        if (running !== undefined) return judge(patient, "A gateway in a terminal", "start it again");
+        return warning(NAME, "The daemon was killed; the next start cleans up after it", "postern daemon start");
+      case "stopped":
+        if (running === undefined) return fine(NAME, "None runs; postern gateway or postern daemon start starts one");
+        return judge(patient, "A gateway in a terminal", "start it again");
+    }
+  },
+};
+
+function judge({ running }: Patient, who: string, restart: string): Finding {
+  if (running === undefined) return failure(NAME, `${who} ended while it was looked at`, restart);
+  const { record, health } = running;
+  const what = `${who} runs at ${record.address} (process ${record.pid})`;
+  if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
+  if (health === "degraded") {
+    return failure(NAME, `${what} and cannot write its records or its log`, "see the line on the database");
+  }
+  if (health === "draining") return warning(NAME, `${what} and is about to end`, "postern daemon status");
+  if (record.version === VERSION) return fine(NAME, what);
+  return warning(NAME, `${what} as version ${record.version}, and this program is ${VERSION}`, restart);
+}

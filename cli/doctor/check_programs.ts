@@ -1,0 +1,81 @@
+import type { Config } from "../../lib/config/config.ts";
+import { detectInit } from "../../lib/host/service/detect_init.ts";
+import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { type Check, type Finding, fine, warning } from "./finding.ts";
+
+/** A program that the gateway can do without. */
+interface OptionalProgram {
+  /** The first that is there is taken */
+  readonly names: readonly [string, ...string[]];
+  readonly purpose: string;
+  /** What is missing without it */
+  readonly without: string;
+  readonly install: string;
+  /** Whether anything here wants it */
+  readonly isWanted: (config: Config) => boolean;
+}
+
+const PROGRAMS: readonly OptionalProgram[] = [
+  {
+    names: ["git"],
+    purpose: "git_operations",
+    without: "git_operations, which is on, cannot work",
+    install: "apt install git",
+    isWanted: (config) => config.enable_git,
+  },
+  {
+    names: ["setpriv"],
+    purpose: "commands that end with a killed gateway",
+    without: "commands go on after a killed gateway, until its next start",
+    install: "apt install util-linux",
+    isWanted: () => process.platform === "linux",
+  },
+  {
+    names: ["systemd-notify"],
+    purpose: "a service that says when it is ready",
+    without: "a service under systemd cannot say that it is ready, and its start fails",
+    install: "apt install systemd",
+    isWanted: () => detectInit({ platform: process.platform }) === "systemd",
+  },
+  {
+    names: ["chromium", "chromium-browser", "google-chrome"],
+    purpose: "pages in a real browser",
+    without: "browser.enabled is on, and there is no browser",
+    install: "apt install chromium, or name one in browser.executable",
+    isWanted: ({ browser }) => browser.enabled && browser.executable === "",
+  },
+];
+
+/** Programs that some tools need: what each is for, and what is missing without it. */
+export const programsCheck: Check = {
+  name: "programs",
+  async look({ loaded: { config } }) {
+    const lookup = createCommandLookup();
+    const found = await Promise.all(PROGRAMS.map(async (program) => {
+      const paths = await Promise.all(program.names.map((name) => lookup.find(name)));
+      return judge(program, { path: paths.find((path) => path !== undefined), config });
+    }));
+    return [...found, checkTokenizer()];
+  },
+};
+
+function judge(
+  { names: [name], purpose, without, install, isWanted }: OptionalProgram,
+  { path, config }: { readonly path: string | undefined; readonly config: Config },
+): Finding {
+  if (path !== undefined) return fine(name, `${path}, for ${purpose}`);
+  return isWanted(config)
+    ? warning(name, `Not installed: ${without}`, install)
+    : fine(name, `Not installed, and not needed as configured; it is for ${purpose}`);
+}
+
+/** The one optional package. */
+function checkTokenizer(): Finding {
+  const name = "gpt-tokenizer";
+  try {
+    import.meta.resolve("gpt-tokenizer/encoding/o200k_base");
+    return fine(name, "Installed: usage that a provider does not report is counted");
+  } catch {
+    return fine(name, "Not installed: usage that a provider does not report is taken as bytes/4 (npm install it)");
+  }
+}

@@ -1,0 +1,132 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import { createLogger } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { createProviders } from "../../lib/providers/create_providers.ts";
+import { createOfflineProvider } from "../../lib/providers/offline.ts";
+import type { Providers } from "../../lib/providers/provider.ts";
+import { VENDORS } from "../../lib/providers/provider_settings.ts";
+import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
+import { createProviderClients } from "../../lib/system/net/provider_client.ts";
+import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
+
+const NAME = "provider";
+/** For each provider to list its models; all are asked at once */
+const ANSWER_MS = 5_000;
+/** Kinds whose servers list every model by the name it is asked for */
+const LISTED_KINDS = ["ollama", "openai_compatible"];
+
+/** Whether each configured provider has what it needs and answers; what is asked costs nothing. Keys are never shown. */
+export const providerCheck: Check = {
+  name: NAME,
+  // With the search for local servers and the first list
+  limitMs: ANSWER_MS + 6_000,
+  async look(patient) {
+    const { loaded: { config }, context, addSecret } = patient;
+    if (config.provider.kind === "none") {
+      return fine(NAME, 'There is no agent: provider.kind is "none", and chats are answered with 503');
+    }
+    let providers: Providers;
+    try {
+      providers = await createProviders({
+        provider: config.provider,
+        providers: config.providers,
+        env: context.io.env,
+        offline: createOfflineProvider(),
+        net: createProviderClients({ clock: systemClock, proxy: config.proxy }),
+        clock: systemClock,
+        random: createSystemRandom(),
+        log: createLogger({ level: "error", now: systemClock.now, sink: () => {}, redact: (text) => text }),
+        metrics: createMetrics(),
+        onSecret: addSecret,
+      });
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return await withoutSettings(error, patient);
+    }
+    try {
+      const named = Object.keys(config.providers);
+      return await Promise.all([
+        checkDefault(providers, patient),
+        ...named.map((name) => probe(providers, { name: `${NAME} ${name}`, wanted: `${name}/` })),
+      ]);
+    } finally {
+      await providers.close();
+    }
+  },
+};
+
+/** A gateway that was started elsewhere may have the key that this terminal has not. */
+async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Patient): Promise<Finding> {
+  const models = running === undefined ? 0 : await countServed(running.record);
+  if (models > 0) {
+    return fine(NAME, `The running gateway serves ${models} models; here it could not start: ${message}`);
+  }
+  const keyName = VENDORS[loaded.config.provider.kind]?.keyEnv ?? "OPENAI_API_KEY";
+  const fix = code === "provider_key_missing"
+    ? `export ${loaded.config.provider.api_key_env || keyName}=..., or name a file in provider.api_key_file`
+    : "correct it, then postern config check";
+  return failure(NAME, message, fix);
+}
+
+/** How many models of real providers the running gateway lists. */
+async function countServed({ address, token }: { readonly address: string; readonly token: string }): Promise<number> {
+  const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: ANSWER_MS });
+  const reply = await client.request({ method: "GET", path: "/v1/models" }).catch(() => undefined);
+  const data = (reply?.body as { data?: unknown } | undefined)?.data;
+  return Array.isArray(data) ? data.filter(({ owned_by }) => owned_by !== "postern").length : 0;
+}
+
+async function checkDefault(providers: Providers, { loaded: { config }, running }: Patient): Promise<Finding> {
+  const { inUse } = providers;
+  if (inUse.name === "offline") {
+    const why = `The built-in offline assistant, since ${inUse.reason}`;
+    if (config.provider.kind === "offline") return fine(NAME, why);
+    const models = running === undefined ? 0 : await countServed(running.record);
+    if (models > 0) return fine(NAME, `The running gateway serves ${models} models; it has a key that is not set here`);
+    return warning(NAME, why, "export OPENAI_API_KEY=..., start a local model server, or postern init");
+  }
+  const { model } = config.provider;
+  const mustList = model !== "" && LISTED_KINDS.includes(inUse.name) ? model : undefined;
+  return await probe(providers, {
+    name: NAME,
+    wanted: undefined,
+    shown: `${inUse.name}, since ${inUse.reason}`,
+    mustList,
+  });
+}
+
+interface Probed {
+  /** Of the finding */
+  readonly name: string;
+  /** Model name that leads to the provider; undefined: the default one */
+  readonly wanted: string | undefined;
+  readonly shown?: string;
+  /** A model that has to be in the list */
+  readonly mustList?: string | undefined;
+}
+
+async function probe(providers: Providers, { name, wanted, shown, mustList }: Probed): Promise<Finding> {
+  const { provider, model } = providers.resolve(wanted);
+  const timeout = systemClock.timeoutSignal(ANSWER_MS);
+  try {
+    const ids = (await provider.listModels(timeout.signal)).map(({ id }) => id);
+    const answers = `${shown ?? provider.name} answers with ${ids.length} models`;
+    if (ids.length === 0) return warning(name, answers, "load a model into the server");
+    if (mustList !== undefined && !ids.includes(mustList) && !ids.includes(`${mustList}:latest`)) {
+      return failure(name, `${answers}, and "${mustList}" is not among them`, "postern models");
+    }
+    return fine(name, model === "" ? answers : `${answers}; in use: ${model}`);
+  } catch (error) {
+    if (timeout.signal.aborted) {
+      return failure(name, `${shown ?? provider.name} does not answer within ${ANSWER_MS / 1000} s`, TO_REACH);
+    }
+    if (!(error instanceof ProviderError)) throw error;
+    return failure(name, error.message, TO_REACH);
+  } finally {
+    timeout.clear();
+  }
+}
+
+const TO_REACH = "check the address, the key and the network, then postern models";

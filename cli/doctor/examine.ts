@@ -1,0 +1,83 @@
+import { systemClock } from "../../lib/base/clock.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
+import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { readControlFile } from "../../lib/host/control_file.ts";
+import type { CommandContext } from "../command.ts";
+import { probeGateway } from "../probe_gateway.ts";
+import { checkConfiguration } from "./check_configuration.ts";
+import { checkRuntime } from "./check_runtime.ts";
+import { type Check, failure, type Finding, type Patient, warning } from "./finding.ts";
+
+const LIMIT_MS = 2_000;
+
+/**
+ * Looks at everything, each thing by itself and within its own time: what throws or hangs is a failure of its own check. Without a
+ * configuration that can be used, runtime and configuration alone are looked at. Nothing in the findings is secret.
+ * @param checks in the order of their findings
+ */
+export async function examine(context: CommandContext, checks: readonly Check[]): Promise<readonly Finding[]> {
+  const redactor = createRedactor(environmentSecrets(context.io.env));
+  let loaded: LoadedConfig | undefined;
+  const first = await guard({ name: "configuration" }, async () => {
+    const configuration = await checkConfiguration(context);
+    loaded = configuration.loaded;
+    return configuration.findings;
+  });
+  const rest = loaded === undefined
+    ? [
+      warning("the rest", "Not looked at: all of it depends on the configuration", "postern doctor, once it is mended"),
+    ]
+    : await examineWith(loaded, { context, checks, addSecret: redactor.add });
+  return [checkRuntime(), ...first, ...rest].map(({ name, state, message, fix }) => ({
+    name,
+    state,
+    message: redactor.redact(oneLine(message)),
+    fix: fix === null ? null : redactor.redact(oneLine(fix)),
+  }));
+}
+
+async function examineWith(
+  loaded: LoadedConfig,
+  { context, checks, addSecret }: {
+    readonly context: CommandContext;
+    readonly checks: readonly Check[];
+    readonly addSecret: (secret: string) => void;
+  },
+): Promise<readonly Finding[]> {
+  for (const secret of [...knownSecrets(loaded.config, context.io.env), ...await secretsOfFiles(loaded.config)]) {
+    addSecret(secret);
+  }
+  const record = await readControlFile(loaded.dataDir);
+  if (record !== undefined) addSecret(record.token);
+  const running = record === undefined ? undefined : { record, health: await probeGateway(record) };
+  const patient: Patient = { context, loaded, running, addSecret };
+  const found = await Promise.all(checks.map((check) => guard(check, () => check.look(patient))));
+  return found.flat();
+}
+
+/** What a check found, or that it failed. */
+async function guard(
+  { name, limitMs = LIMIT_MS }: Pick<Check, "name" | "limitMs">,
+  look: () => Promise<Finding | readonly Finding[]>,
+): Promise<readonly Finding[]> {
+  const end = new AbortController();
+  const late = systemClock.sleep(limitMs, end.signal).then(
+    () => failure(name, `It could not be looked at within ${limitMs / 1000} s`, "postern doctor, once more"),
+  );
+  // Nobody waits for it once the check has ended
+  late.catch(() => {});
+  try {
+    const found = await Promise.race([look(), late]);
+    return Array.isArray(found) ? found : [found as Finding];
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    return [failure(name, `It could not be looked at: ${reason}`, "see the message")];
+  } finally {
+    end.abort();
+  }
+}
+
+function oneLine(text: string): string {
+  return text.trim().replace(/\s*\n\s*/g, "; ");
+}
