@@ -1,4 +1,5 @@
 import { isTerminal } from "../lib/base/records/agent_event.ts";
+import { answerQuestion } from "./answer_question.ts";
 import type { CommandContext } from "./command.ts";
 import type { ReachedGateway } from "./reach_gateway.ts";
 import { createReplyView } from "./reply_view.ts";
@@ -28,6 +29,9 @@ export async function showRunEvents(
       view.show(event);
       seq = event.seq;
       ended ||= isTerminal(event);
+      if (event.type === "approval_needed" && follow && gateway.running === undefined) {
+        if (!await answerQuestion(context, gateway, event.approval_id)) break;
+      }
     }
   } catch (error) {
     if (!signal.aborted) throw error;

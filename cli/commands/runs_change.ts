@@ -1,8 +1,10 @@
 import type { Run } from "../../lib/base/records/run.ts";
+import { answerQuestion } from "../answer_question.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
+import { runEvents } from "../run_events.ts";
 import { showRunEvents } from "../show_run_events.ts";
 import { untilInterrupt } from "../until_interrupt.ts";
 
@@ -96,13 +98,20 @@ async function withAgent(context: CommandContext, work: (gateway: ReachedGateway
   }
 }
 
-/** Without a running gateway the run is at work in this process: waits for its end, or for Ctrl-C. */
+/** Without a running gateway the run is at work in this process: works to its end, to a question that nobody answers, or to Ctrl-C. */
 async function stay(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (gateway.running !== undefined) return;
   context.say("No gateway runs, so this command works on it to its end; Ctrl-C leaves the rest to the next gateway.");
   const { signal, stop } = untilInterrupt(context);
-  await gateway.services?.agent?.runs.ended(id, signal).catch(() => {});
-  stop();
+  try {
+    for await (const event of runEvents(gateway, id, { after: 0, follow: true, signal })) {
+      if (event.type === "approval_needed" && !await answerQuestion(context, gateway, event.approval_id)) return;
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    stop();
+  }
 }
 
 function pathOf(id: string, action: string): string {

@@ -86,6 +86,26 @@ test("Ctrl-C leaves a followed run at work, tells how to come back, and runs can
     }).then(() => {})
   ));
 
+test("without a gateway a run's question is asked in place; left open, it is answered later and a gateway goes on", () =>
+  onMachine(async (machine) => {
+    const { run } = machine;
+    const asked = await run(["runs", "start", "/shell", "echo", "hi"], { answers: ["y"] });
+    assert.equal(asked.code, 0, asked.stderr);
+    assert.match((await run(["runs", "show", idIn(asked.stdout)])).stdout, /status +completed[\s\S]*hi/);
+    for (const follow of [[], ["--follow"]]) {
+      const left = await run(["runs", "start", ...follow, "/shell", "echo", "later"]);
+      assert.equal(left.code, 0, left.stderr);
+      const id = /run_\w+/.exec(left.stdout + left.stderr)?.[0] ?? assert.fail();
+      const approval = /postern approvals approve (apr_\w+)/.exec(left.stderr)?.[1] ?? assert.fail(left.stderr);
+      assert.match((await run(["runs", "show", id])).stdout, /status +waiting_for_approval/);
+      assert.equal((await run(["approvals", "approve", approval])).code, 0);
+      await machine.withGateway([], async () => {
+        const { stdout } = await run(["runs", "events", id, "--follow"]);
+        assert.match(stdout, /later/);
+      });
+    }
+  }));
+
 /** Leaves a run behind that a crash cut off in the middle of a command. */
 async function leaveCutOff({ dataDir }: Machine): Promise<string> {
   const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock: systemClock });
