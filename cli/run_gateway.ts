@@ -1,3 +1,4 @@
+import * as nodeModule from "node:module";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LogSink } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
@@ -81,9 +82,9 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       await options.onStarted?.(address);
       const { agent, clock } = services;
       const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
-      const warmUp = needsHttp ? clock.after(WARM_UP_AFTER_MS, () => void loadHttpClient()) : undefined;
+      const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp }));
       await stopped;
-      warmUp?.clear();
+      warmUp.clear();
     } finally {
       await removeControlFile(loaded.dataDir, token);
       await services.close();
@@ -91,6 +92,12 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   } finally {
     stop.ignore();
   }
+}
+
+/** Loads what the first chat would wait for, and keeps the compiled code for the next start: at its end alone, a kill would lose it. */
+async function warm({ needsHttp }: { readonly needsHttp: boolean }): Promise<void> {
+  if (needsHttp) await loadHttpClient();
+  nodeModule.flushCompileCache?.();
 }
 
 /** @throws {CommandError} another gateway runs on the data directory */

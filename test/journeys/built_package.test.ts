@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { spawnSync } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
-import { delimiter, join } from "node:path";
+import { watch } from "node:fs/promises";
+import { delimiter, dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -89,3 +91,37 @@ test("version and help leave configuration and services alone", { skip: ON_DENO 
       assert.deepEqual(loads.filter((url) => !/\/(cli\/main|chunks\/(main|command)-[^/]*)\.js$|^node:/.test(url)), []);
     }
   }));
+
+test(
+  "the compiled code is kept for the next start before the gateway ends",
+  { skip: ON_DENO },
+  () =>
+    withTemporaryFolder(async (home) => {
+      const cache = join(home, "cache");
+      mkdirSync(cache);
+      const env = {
+        PATH: process.env["PATH"],
+        HOME: home,
+        NODE_COMPILE_CACHE: cache,
+        POSTERN__PROVIDER__KIND: "offline",
+      };
+      const kept = writtenBelow(cache);
+      const child = spawn(process.execPath, [join(built, "cli/main.js"), "gateway", "--port", "0"], { cwd: home, env });
+      child.stdout.resume();
+      child.stderr.resume();
+      const ended = once(child, "exit");
+      try {
+        assert.equal(await Promise.race([kept.then(() => "kept"), ended.then(() => "ended")]), "kept");
+      } finally {
+        child.kill("SIGKILL");
+        await ended;
+      }
+    }),
+);
+
+/** Resolves once a file is written into a folder of `folder`. */
+async function writtenBelow(folder: string): Promise<void> {
+  for await (const { filename } of watch(folder, { recursive: true, signal: AbortSignal.timeout(30_000) })) {
+    if (filename !== null && dirname(filename) !== ".") return;
+  }
+}
