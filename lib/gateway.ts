@@ -19,6 +19,7 @@ import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import type { Config } from "./config/config.ts";
+import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Approvals } from "./guard/approvals.ts";
@@ -30,11 +31,10 @@ import { createMailbox } from "./memory/mailbox.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createAgentProviders } from "./providers/agent_providers.ts";
-import { createProviders } from "./providers/create_providers.ts";
+import { createLiveProviders, type LiveProviders } from "./providers/live_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
-import { withRouting } from "./providers/routing.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
@@ -75,6 +75,7 @@ export interface Services {
   readonly metrics: Metrics;
   /** The newest configuration; an immutable snapshot, so keep the reference for the length of one piece of work only */
   readonly config: () => Config;
+  readonly configStatus: () => ConfigStatus;
   readonly store: Store;
   readonly tokens: Tokens;
   readonly pairing: Pairing;
@@ -102,6 +103,8 @@ export interface Services {
 export interface GatewayServices extends Services {
   /** Told once a port of the gateway is open: what fetches from the outside refuses the gateway itself */
   listensOn(port: number): void;
+  /** See Reloads. Runs keep what they began with, except what is allowed and what is on: that is always the newest */
+  readonly reload: Reloads["reload"];
   /** From now on nothing new starts: `state()` says `draining` and handlers refuse work */
   beginDrain(): void;
   /** Waits for attached work up to `graceMs`, then cancels it with a final event; durable work is left for the next start */
@@ -111,6 +114,7 @@ export interface GatewayServices extends Services {
 }
 
 export interface ServicesOptions {
+  /** That of the start */
   readonly config: Config;
   /** Absolute; made when it is missing */
   readonly dataDir: string;
@@ -145,7 +149,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
   const { dataDir, workspaceRoot, home, environment, version } = options;
   const clock = options.clock ?? systemClock;
   const random = options.random ?? createSystemRandom();
-  const config = () => options.config;
+  let running = options.config;
+  const config = () => running;
   const logHealthy = options.logHealthy ?? (() => true);
   const redactor = createRedactor([
     ...knownSecrets(options.config, environment),
@@ -153,7 +158,9 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     options.controlToken ?? "",
   ]);
   const log = createLogger({
-    level: config().logging.level,
+    get level() {
+      return running.logging.level;
+    },
     now: clock.now,
     sink: options.logSink,
     redact: redactor.redact,
@@ -185,7 +192,6 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
     closing.push(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }));
-    const { gateway } = config();
     const ownPaths = [...new Set([dataDir, ...options.ownPaths ?? []])];
     const commands = createCommandLookup();
     const marker = await loadMarker({ store, random, dataDir });
@@ -239,6 +245,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       const { createGit } = await import("./system/git/create_git.ts");
       return createGit({ processes, home, ownPaths });
     });
+    const boards = lazily(async () => {
+      const { createBoards } = await import("./tools/hardware/create_boards.ts");
+      return createBoards({ config, clock });
+    });
     const urls = createUrlPolicy();
     let ownPort = 0;
     const deliveries = createDeliveries({
@@ -285,6 +295,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
           tools: () => tools,
           runs: () => supervisor,
         }),
+        boards: {
+          attach: async (board, signal, work) => await (await boards()).attach(board, signal, work),
+          host: async () => await (await boards()).host(),
+        },
       },
       config,
       workspaceRoot,
@@ -297,8 +311,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       redact: redactor.redact,
       audit: audit.append,
     });
+    const isOwn = (origin: string) => {
+      const { hostname, port } = new URL(origin);
+      return ownPort !== 0 && Number(port) === ownPort && /^(127\.|localhost$|\[::1\]$)/.test(hostname);
+    };
     const agent = options.agent === false || config().provider.kind === "none" ? undefined : await startAgent({
       ...options,
+      config,
+      isOwn,
       clock,
       random,
       log,
@@ -310,7 +330,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       addSecret: redactor.add,
     });
     if (agent !== undefined) {
-      closing.push(() => agent.providers.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
+      closing.push(() => agent.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
       // The tools of a run that goes on work with it too
       supervisor = agent.runs;
       await agent.runs.recover();
@@ -321,6 +341,24 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const conversations = createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false });
     closing.push(keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days }));
     let draining = false;
+    const reloads = createReloads({
+      clock,
+      log,
+      running: config,
+      async prepare(next, { always }) {
+        const secrets = [...knownSecrets(next, environment), ...await secretsOfFiles(next)];
+        for (const secret of secrets) redactor.add(secret);
+        const useProviders = await agent?.prepare(next, { always });
+        return () => {
+          const { cron: { enabled: fired } } = running;
+          running = next;
+          useProviders?.();
+          if (agent === undefined || draining || fired === next.cron.enabled) return;
+          const changed = next.cron.enabled ? cron.start() : cron.stop();
+          changed.catch((error) => log.error("Schedules could not be started or stopped", { error }));
+        };
+      },
+    });
     return {
       version,
       clock,
@@ -328,9 +366,17 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       log,
       metrics,
       config,
+      configStatus: reloads.status,
+      reload: reloads.reload,
       store,
       tokens,
-      pairing: createPairing({ store, clock, random, tokens, ttlSeconds: gateway.pairing_code_ttl_secs }),
+      pairing: createPairing({
+        store,
+        clock,
+        random,
+        tokens,
+        ttlSeconds: () => config().gateway.pairing_code_ttl_secs,
+      }),
       tickets: createTickets({ clock, random, tokens }),
       audit,
       approvals,
@@ -430,7 +476,10 @@ async function loadMarker(
   return { text: `${marker}.${place}`, known };
 }
 
-interface AgentParts extends ServicesOptions {
+interface AgentParts extends Omit<ServicesOptions, "config"> {
+  readonly config: () => Config;
+  /** Whether an origin is this gateway */
+  readonly isOwn: (origin: string) => boolean;
   readonly clock: Clock;
   readonly random: Random;
   readonly log: Logger;
@@ -442,28 +491,42 @@ interface AgentParts extends ServicesOptions {
   readonly addSecret: (secret: string) => void;
 }
 
-async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agent"]>> {
+type StartedAgent = NonNullable<Services["agent"]> & {
+  /** See LiveProviders; also those of the configured agents */
+  prepare(config: Config, options: { readonly always: boolean }): Promise<() => void>;
+  close(): Promise<void>;
+};
+
+async function startAgent(parts: AgentParts): Promise<StartedAgent> {
   const { config, clock, random, log, metrics, store, approvals, audit, tools } = parts;
-  const net = createProviderClients({ clock, proxy: config.proxy });
   const observer = createProviderMetrics(metrics);
-  const configured = parts.providers ?? await createProviders({
-    provider: config.provider,
-    providers: config.providers,
-    env: parts.environment,
+  const env = parts.environment;
+  const onSecret = parts.addSecret;
+  const providers: LiveProviders = await createLiveProviders({
+    config: config(),
+    fixed: parts.providers,
+    env,
     offline: createOfflineProvider(),
-    net,
+    netOf: (proxy) => createProviderClients({ clock, proxy }),
+    isOwn: parts.isOwn,
     observer,
     documents: createDocuments({ store }),
-    onSecret: parts.addSecret,
+    onSecret,
     clock,
     random,
     log,
     metrics,
   });
-  const providers = withRouting(configured, config);
-  const env = parts.environment;
-  const onSecret = parts.addSecret;
-  const agents = createAgentProviders({ providers, env, net, onSecret, observer, clock, random, log });
+  const agents = createAgentProviders({
+    providers,
+    env,
+    net: providers.net,
+    onSecret,
+    observer,
+    clock,
+    random,
+    log,
+  });
   const runs = createSupervisor({
     store,
     clock,
@@ -472,36 +535,52 @@ async function startAgent(parts: AgentParts): Promise<NonNullable<Services["agen
     metrics,
     providers,
     tools,
-    agent: () => ({
-      systemPrompt: config.agent.system_prompt,
-      tools: config.agent.tools,
-      maxIterations: config.agent.max_iterations,
-      maxToolCalls: config.agent.max_tool_calls,
-      parallelTools: config.agent.parallel_tools,
-      contextWindowTokens: config.agent.context_window_tokens,
-      tokensPerRun: config.budget.tokens_per_run,
-    }),
-    agentOf: createAgentOf({ agents: () => config.agents, providers: agents }),
-    limits: () => ({
-      maxConcurrent: config.runs.max_concurrent,
-      maxQueued: config.runs.max_queued,
-      maxPerConversation: config.runs.max_per_conversation,
-    }),
-    tokensPerDay: () => config.budget.tokens_per_day,
-    retentionDays: () => config.runs.retention_days,
+    agent() {
+      const { agent, budget } = config();
+      return {
+        systemPrompt: agent.system_prompt,
+        tools: agent.tools,
+        maxIterations: agent.max_iterations,
+        maxToolCalls: agent.max_tool_calls,
+        parallelTools: agent.parallel_tools,
+        contextWindowTokens: agent.context_window_tokens,
+        tokensPerRun: budget.tokens_per_run,
+      };
+    },
+    agentOf: createAgentOf({ agents: () => config().agents, providers: agents }),
+    limits() {
+      const { runs } = config();
+      return {
+        maxConcurrent: runs.max_concurrent,
+        maxQueued: runs.max_queued,
+        maxPerConversation: runs.max_per_conversation,
+      };
+    },
+    tokensPerDay: () => config().budget.tokens_per_day,
+    retentionDays: () => config().runs.retention_days,
     withdraw: approvals.cancel,
     audit: audit.append,
     approverOf: askPerson({
       approvals,
       timeoutMs: () => ({
-        attached: config.autonomy.approval_timeout_secs * 1000,
-        durable: config.runs.approval_timeout_secs * 1000,
+        attached: config().autonomy.approval_timeout_secs * 1000,
+        durable: config().runs.approval_timeout_secs * 1000,
       }),
     }),
   });
-  const close = async () => {
-    await agents.close();
-    await providers.close();
+  return {
+    providers,
+    runs,
+    async prepare(next, { always }) {
+      const useProviders = always || providers.differs(next) ? await providers.prepare(next) : () => {};
+      return () => {
+        useProviders();
+        agents.renew();
+      };
+    },
+    async close() {
+      await agents.close();
+      await providers.close();
+    },
   };
-  return { providers: { ...providers, close }, runs };
 }

@@ -11,8 +11,8 @@ export interface CreatePairingOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly tokens: Tokens;
-  /** Seconds a code is valid */
-  readonly ttlSeconds: number;
+  /** Seconds a code is valid, from when it is made */
+  readonly ttlSeconds: () => number;
 }
 
 /** 32 letters and digits without I, O, 0 and 1, so that one character is five bits. */
@@ -31,7 +31,7 @@ const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until
 
 /** Pairing over a store (DESIGN.md section 5). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
-  const { store, clock, random, tokens, ttlSeconds } = options;
+  const { store, clock, random, tokens } = options;
   let tail: Promise<unknown> = Promise.resolve();
 
   /** One exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
@@ -83,6 +83,7 @@ export function createPairing(options: CreatePairingOptions): Pairing {
         let code = "";
         // The low five bits index the 32 letters
         for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
+        const ttlSeconds = options.ttlSeconds();
         const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
         const earlier = await store.scan(CODES, { limit: 1_000 });
         await store.batch([

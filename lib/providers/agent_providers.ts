@@ -20,6 +20,8 @@ export interface AgentProviders {
    * @throws {ProviderError} `provider_error` for a key that is missing; {HttpError} as `Providers.resolve`
    */
   of(name: string, settings: AgentProviderSettings): Promise<ResolvedModel>;
+  /** What is opened from now on is opened anew; what was given stays usable */
+  renew(): void;
   close(): Promise<void>;
 }
 
@@ -27,7 +29,8 @@ const TIMEOUT_SECONDS = 120;
 const MAX_RETRIES = 2;
 
 export function createAgentProviders(options: AgentProvidersOptions): AgentProviders {
-  const opened = new Map<string, Promise<ResolvedModel>>();
+  let opened = new Map<string, Promise<ResolvedModel>>();
+  const earlier: (typeof opened)[] = [];
   const open = async (name: string, agent: AgentProviderSettings): Promise<ResolvedModel> => {
     const table = `agents.${name}`;
     try {
@@ -43,19 +46,24 @@ export function createAgentProviders(options: AgentProvidersOptions): AgentProvi
   return {
     async of(name, agent) {
       if (agent.provider === "") return options.providers.resolve(agent.model);
-      const known = opened.get(name) ?? open(name, agent);
-      opened.set(name, known);
+      const place = opened;
+      const known = place.get(name) ?? open(name, agent);
+      place.set(name, known);
       try {
         return await known;
       } catch (error) {
         // A key that is missing may be there the next time
-        opened.delete(name);
+        place.delete(name);
         throw error;
       }
     },
+    renew() {
+      earlier.push(opened);
+      opened = new Map();
+    },
     async close() {
       const providers: Provider[] = [];
-      for (const opening of opened.values()) {
+      for (const opening of [...earlier, opened].flatMap((place) => [...place.values()])) {
         await opening.then(({ provider }) => void providers.push(provider), () => {});
       }
       await Promise.all(providers.map((provider) => provider.close()));

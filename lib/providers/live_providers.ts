@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { Config } from "../config/config.ts";
 import { isListening } from "../system/net/is_listening.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
@@ -9,16 +10,24 @@ import type { StreamObserver } from "./retry.ts";
 import { withRouting } from "./routing.ts";
 import { type ServersWatch, watchServers } from "./watch_servers.ts";
 
+const PARTS = [
+  "provider",
+  "providers",
+  "proxy",
+  "model_routes",
+  "embedding_routes",
+  "query_classification",
+] as const;
+
 /** The part of a configuration that says which models answer. */
-export type ProvidersConfig = Pick<
-  Config,
-  "provider" | "providers" | "proxy" | "model_routes" | "embedding_routes" | "query_classification"
->;
+export type ProvidersConfig = Pick<Config, typeof PARTS[number]>;
 
 export interface LiveProvidersOptions
   extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen"> {
   readonly config: ProvidersConfig;
   readonly observer: StreamObserver;
+  /** In place of the configured ones: only their routes follow the configuration. Default: none */
+  readonly fixed?: Providers | undefined;
   /** HTTP clients under a `[proxy]` */
   readonly netOf: (proxy: Config["proxy"]) => ProviderClientFactory;
   /** Whether an origin is this gateway itself, which must not become its own provider */
@@ -29,11 +38,13 @@ export interface LiveProvidersOptions
 export interface LiveProviders extends Providers {
   /** As the newest configuration has it */
   readonly net: ProviderClientFactory;
+  /** Whether a configuration says something else than the one in use */
+  differs(config: ProvidersConfig): boolean;
   /**
-   * Opens the providers of another configuration, keys read anew; nothing changes before `commit`.
+   * Opens the providers of another configuration, keys read anew; what it gives puts them to use.
    * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
    */
-  prepare(config: ProvidersConfig): Promise<{ commit(): void; discard(): Promise<void> }>;
+  prepare(config: ProvidersConfig): Promise<() => void>;
 }
 
 /**
@@ -61,9 +72,14 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
   const open = async (config: ProvidersConfig, known?: ChosenProvider): Promise<Opened> => {
     const { provider, providers } = config;
     const net = options.netOf(config.proxy);
+    if (options.fixed !== undefined) {
+      return { config, net, chosen: undefined, providers: withRouting(options.fixed, config) };
+    }
     const chosen = known ?? await chooseProvider({ ...options, provider, net });
     // A server that comes and goes is opened once
-    const before = opened.find((one) => one.config === config && isSame(one.chosen, chosen));
+    const before = opened.find((one) =>
+      one.config === config && one.chosen !== undefined && isSame(one.chosen, chosen)
+    );
     if (before !== undefined) return before;
     const created = await createProviders({ ...options, provider, providers, net, observer, chosen });
     return { config, net, chosen, providers: withRouting(created, config) };
@@ -74,7 +90,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     watchWhereFound();
   };
   const watchWhereFound = () => {
-    if (current.chosen.isFound) watch ??= watchServers({ clock, look });
+    if (current.chosen?.isFound) watch ??= watchServers({ clock, look });
     else {
       watch?.stop();
       watch = undefined;
@@ -84,7 +100,9 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
   let missedOnce = false;
   const look = async () => {
     const before = current;
-    const { config: { provider }, net, chosen: { settings } } = before;
+    const { config: { provider }, net, chosen: known } = before;
+    if (known === undefined) return;
+    const { settings } = known;
     const servers = await findLocalServers({ ...options, net });
     const same = servers.find(({ baseUrl }) => baseUrl === settings.base_url);
     const isGone = settings.kind !== "offline" && same === undefined;
@@ -93,7 +111,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     missedOnce = isPatient;
     if (isPatient || closed || current !== before) return;
     const chosen = chooseLocal(provider, same ?? servers[0], settings.model);
-    if (isSame(chosen, before.chosen)) return;
+    if (isSame(chosen, known)) return;
     try {
       const next = await open(before.config, chosen);
       if (closed || current !== before) {
@@ -101,7 +119,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
         return;
       }
       use(next);
-      tell(before, { isGone, servers });
+      tell({ gone: isGone ? settings.base_url : undefined, servers });
     } catch (error) {
       log.error("A change of the local model servers could not be followed", { error });
     }
@@ -115,8 +133,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     }
   };
   const tell = (
-    before: Opened,
-    { isGone, servers }: { readonly isGone: boolean; readonly servers: readonly LocalServer[] },
+    { gone, servers }: { readonly gone: string | undefined; readonly servers: readonly LocalServer[] },
   ) => {
     const { name, model, reason } = current.providers.inUse;
     const fields = {
@@ -126,7 +143,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
       found: servers.map(({ software, baseUrl }) => `${software} ${baseUrl}`),
     };
     const now = `new runs use ${name}/${model}`;
-    if (isGone) log.warn(`No model server answers at ${before.chosen.settings.base_url} any more: ${now}`, fields);
+    if (gone !== undefined) log.warn(`No model server answers at ${gone} any more: ${now}`, fields);
     else log.info(`${reason}: ${now}`, fields);
   };
 
@@ -142,12 +159,10 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     net: (client) => current.net(client),
     resolve: (model) => current.providers.resolve(model),
     listModels: (signal) => current.providers.listModels(signal),
+    differs: (config) => PARTS.some((part) => !isDeepStrictEqual(config[part], current.config[part])),
     async prepare(config) {
       const next = await open(config);
-      return {
-        commit: () => use(next),
-        discard: () => (opened.includes(next) ? Promise.resolve() : next.providers.close()),
-      };
+      return () => use(next);
     },
     async close() {
       closed = true;
@@ -162,7 +177,8 @@ const LISTENING_MS = 2_000;
 interface Opened {
   readonly config: ProvidersConfig;
   readonly net: ProviderClientFactory;
-  readonly chosen: ChosenProvider;
+  /** undefined: they were given */
+  readonly chosen: ChosenProvider | undefined;
   readonly providers: Providers;
 }
 

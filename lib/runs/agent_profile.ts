@@ -22,7 +22,7 @@ export type AgentOf = (name: string, model?: string) => Promise<AgentProfile>;
 export interface AgentOfOptions {
   /** `[agents.<name>]`, the newest ones */
   readonly agents: () => Config["agents"];
-  readonly providers: AgentProviders;
+  readonly providers: Pick<AgentProviders, "of">;
 }
 
 /** An agent that is not `agentic` calls no tools, whatever its list says. */

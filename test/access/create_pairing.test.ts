@@ -15,7 +15,7 @@ async function setUp(store: Store = createMemoryStore()) {
   const clock = createFakeClock();
   const random = createSeededRandom();
   const tokens = await createTokens({ store, clock, random });
-  const restart = () => createPairing({ store, clock, random, tokens, ttlSeconds: 3600 });
+  const restart = () => createPairing({ store, clock, random, tokens, ttlSeconds: () => 3600 });
   return { store, clock, tokens, restart, pairing: restart() };
 }
 

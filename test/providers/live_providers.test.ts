@@ -223,9 +223,9 @@ test("another configuration counts from its commit on, for what is resolved then
   const next = configOf({ kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" }, {
     model_routes: [{ hint: "fast", provider: "openai_compatible", model: "upstream-small" }],
   });
-  const prepared = await providers.prepare(next);
+  const commit = await providers.prepare(next);
   assert.equal(providers.inUse.name, "offline");
-  prepared.commit();
+  commit();
   assert.equal(providers.inUse.name, "openai_compatible");
   assert.equal(providers.resolve("hint:fast").model, "upstream-small");
   assert.equal(textOf(await collect(providers.resolve("").provider)), "Hello from upstream");

@@ -26,7 +26,6 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "done") {
     agents: () => configOf({ agents: AGENTS }).agents,
     providers: {
       of: (_name, { model }) => Promise.resolve({ provider: own, model: model || "own-default" }),
-      close: () => Promise.resolve(),
     },
   });
   return { own, ...supervised([], { agentOf, tools: TOOLS, agent: { systemPrompt: "You are the gateway's." } }) };

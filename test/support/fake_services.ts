@@ -74,6 +74,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     logged,
     metrics,
     config: () => config,
+    configStatus: () => ({ loaded_at: new Date(clock.now()).toISOString(), needs_restart: [], last_reload: null }),
     store,
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
@@ -100,7 +101,6 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       isLive: () => true,
       tools: () => tools,
     }),
-    runArchive: createRunArchive({ store }),
     deliveries: createDeliveries({
       store,
       clock,
@@ -114,6 +114,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       environment: () => undefined,
       retentionDays: () => 0,
     }),
+    runArchive: createRunArchive({ store }),
     conversations: createConversationArchive({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,

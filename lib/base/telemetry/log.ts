@@ -27,6 +27,7 @@ export interface Logger {
 }
 
 export interface LoggerOptions {
+  /** Read with each line, so it may change */
   readonly level: LogLevel;
   readonly now: () => number;
   readonly sink: LogSink;
@@ -36,8 +37,7 @@ export interface LoggerOptions {
 
 /** A logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
 export function createLogger(options: LoggerOptions, fields: Readonly<Record<string, unknown>> = {}): Logger {
-  const shown = LOG_LEVELS.indexOf(options.level);
-  const shows = (level: LogLevel) => LOG_LEVELS.indexOf(level) <= shown;
+  const shows = (level: LogLevel) => LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(options.level);
   const write = (level: LogLevel, message: string, extra?: Readonly<Record<string, unknown>>) => {
     if (!shows(level)) return;
     const all: Record<string, unknown> = {};

@@ -1,0 +1,85 @@
+import type { Clock } from "../base/clock.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Config } from "./config.ts";
+
+/** What is known of the configuration of a running gateway. Times are ISO 8601. Holds names of keys, never their values. */
+export interface ConfigStatus {
+  /** When the values in use were loaded */
+  readonly loaded_at: string;
+  /** Keys whose changed value waits for the next start */
+  readonly needs_restart: readonly string[];
+  /** The last try to load it anew; null: there was none */
+  readonly last_reload: {
+    readonly at: string;
+    /** `refused`: nothing was changed by it */
+    readonly outcome: "applied" | "unchanged" | "refused";
+    /** Why it was refused; null otherwise */
+    readonly problem: string | null;
+  } | null;
+}
+
+/** Loads the configuration of a running gateway anew. */
+export interface Reloads {
+  /**
+   * Takes over what `load` gives, as far as that is possible while running. What goes wrong is logged and changes nothing: never
+   * rejects. One after the other.
+   * @param options.always also where nothing changed: what the configuration names, as files of keys, is read again. Default false
+   */
+  reload(load: () => Promise<Config>, options?: { readonly always?: boolean }): Promise<void>;
+  status(): ConfigStatus;
+}
+
+export interface ReloadsOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** The one in use */
+  readonly running: () => Config;
+  /**
+   * Makes what it says ready, and changes nothing that is in use; what it gives puts it to use.
+   * @throws {ConfigError} it cannot be used
+   */
+  readonly prepare: (config: Config, options: { readonly always: boolean }) => Promise<() => void>;
+}
+
+export function createReloads({ clock, log, running, prepare }: ReloadsOptions): Reloads {
+  const time = () => new Date(clock.now()).toISOString();
+  let status: ConfigStatus = { loaded_at: time(), needs_restart: [], last_reload: null };
+  let tail = Promise.resolve();
+
+  const take = async (load: () => Promise<Config>, always: boolean) => {
+    const { changeConfig } = await import("./change_config.ts");
+    const { config, applied, needsRestart } = changeConfig(running(), await load());
+    if (needsRestart.length > 0) {
+      log.warn(`A change of the configuration needs a restart: ${needsRestart.join(", ")}`, {
+        needs_restart: needsRestart,
+      });
+    }
+    const isUsed = applied.length > 0 || always;
+    if (isUsed) (await prepare(config, { always }))();
+    if (applied.length > 0) log.info(`The configuration was loaded anew: ${applied.join(", ")}`, { applied });
+    else if (needsRestart.length === 0) log.info("The configuration was loaded anew: nothing in it has changed");
+    const at = time();
+    status = {
+      loaded_at: isUsed ? at : status.loaded_at,
+      needs_restart: needsRestart,
+      last_reload: { at, outcome: applied.length > 0 ? "applied" : "unchanged", problem: null },
+    };
+  };
+
+  const refuse = (error: unknown) => {
+    const stays = "A change of the configuration is not used, and the running one stays";
+    if (error instanceof ConfigError) {
+      for (const { message, file, line, key } of error.problems) {
+        log.error(`${stays}: ${message}`, { code: error.code, file, line, key });
+      }
+    } else log.error(stays, { error });
+    const problem = error instanceof ConfigError ? error.message : "an internal error, which the log has";
+    status = { ...status, last_reload: { at: time(), outcome: "refused", problem } };
+  };
+
+  return {
+    reload: (load, { always = false } = {}) => tail = tail.then(() => take(load, always)).catch(refuse),
+    status: () => status,
+  };
+}

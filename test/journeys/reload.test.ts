@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
+import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+const BASE = { provider: { kind: "offline" } };
+
+const reload = ({ services }: RunningGateway, tables: Readonly<Record<string, unknown>>) =>
+  services.reload(() => Promise.resolve(configOf({ ...BASE, ...tables })));
+
+async function ask({ call }: RunningGateway, model?: string): Promise<{ status: number; text: string }> {
+  const reply = await call("/v1/chat/completions", {
+    body: { messages: [{ role: "user", content: "Hello" }], ...(model === undefined ? {} : { model }) },
+  });
+  return { status: reply.status, text: await reply.text() };
+}
+
+test("a tool that a reload turns on can be called, and one that it turns off cannot", () =>
+  withRunningGateway({ config: { ...BASE, autonomy: { level: "full" } } }, async (gateway) => {
+    const write = async () => {
+      const reply = await gateway.call("/v1/tools/write_file/call", {
+        body: { input: { path: "a.txt", content: "a" } },
+      });
+      return (await reply.json() as { is_error: boolean }).is_error;
+    };
+    assert.equal(await write(), true);
+    await reload(gateway, { autonomy: { level: "full" }, security: { write_file: { enabled: true } } });
+    assert.equal(await write(), false);
+    await reload(gateway, { autonomy: { level: "full" } });
+    assert.equal(await write(), true);
+    await reload(gateway, { autonomy: { level: "read_only" }, security: { write_file: { enabled: true } } });
+    assert.equal(await write(), true);
+  }));
+
+test("a channel that a reload adds is answered, one that it removes is not", () =>
+  withRunningGateway({ config: BASE }, async (gateway) => {
+    const status = async () => (await gateway.call("/v1/webhook/orders", { body: { message: "Hello" } })).status;
+    assert.equal(await status(), 404);
+    await reload(gateway, { channels: { orders: {} } });
+    assert.equal(await status(), 202);
+    await reload(gateway, {});
+    assert.equal(await status(), 404);
+  }));
+
+test("limits of requests and the level of the log follow a reload", () =>
+  withRunningGateway({ config: BASE }, async (gateway) => {
+    const limit = async () => (await gateway.call("/v1/models")).headers.get("x-ratelimit-limit-requests");
+    assert.equal(await limit(), "600");
+    await reload(gateway, { gateway: { rate_limit_max: 50 }, logging: { level: "error" } });
+    assert.equal(await limit(), "50");
+    assert.equal(gateway.services.log.shows("info"), false);
+    assert.equal(gateway.services.log.child({}).shows("warn"), false);
+  }));
+
+test("another provider answers after a reload, and one that cannot be opened leaves everything as it was", async (t) => {
+  const upstream = await startOpenAiUpstream();
+  t.after(() => upstream.close());
+  await withRunningGateway({ config: BASE }, async (gateway) => {
+    assert.doesNotMatch((await ask(gateway)).text, /Hello from upstream/);
+    const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" };
+    await reload(gateway, { provider });
+    assert.match((await ask(gateway)).text, /Hello from upstream/);
+    await reload(gateway, { provider: { kind: "openai", api_key_env: "NOT_THERE" }, agent: { max_iterations: 3 } });
+    assert.match((await ask(gateway)).text, /Hello from upstream/);
+    const { last_reload: last } = gateway.services.configStatus();
+    assert.equal(last?.outcome, "refused");
+    assert.match(last?.problem ?? "", /NOT_THERE/);
+    assert.notEqual(gateway.services.config().agent.max_iterations, 3);
+  });
+});
+
+test("what needs a restart keeps its running value and is told by name, in the status and the log", () =>
+  withRunningGateway({ config: BASE }, async (gateway) => {
+    await reload(gateway, { gateway: { require_pairing: false, host: "0.0.0.0" } });
+    assert.equal(gateway.services.config().gateway.require_pairing, true);
+    const refused = await fetch(`${gateway.url}/v1/models`);
+    assert.equal(refused.status, 401);
+    assert.deepEqual(gateway.services.configStatus().needs_restart, ["gateway.host", "gateway.require_pairing"]);
+    assert.ok(
+      gateway.log.some(({ level, message }) => level === "warn" && message.includes("gateway.require_pairing")),
+    );
+  }));
+
+test("the public routes tell nothing of the configuration", () =>
+  withRunningGateway({ config: BASE }, async (gateway) => {
+    await reload(gateway, { gateway: { host: "0.0.0.0" } });
+    await gateway.services.reload(() => Promise.reject(new TypeError("secret-detail")));
+    for (const path of ["/health", "/health/live", "/metrics", "/"]) {
+      const text = await (await fetch(gateway.url + path)).text();
+      assert.doesNotMatch(text, /needs_restart|secret-detail|0\.0\.0\.0|gateway\.host/);
+    }
+  }));
