@@ -55,6 +55,13 @@ const statusOf = async ({ run }: Machine) => {
   return JSON.parse(stdout) as Status;
 };
 
+/** Waits until a start has got as far as its PID file, or has ended. */
+async function untilStarted({ dataDir }: Machine, starting: Promise<unknown>): Promise<void> {
+  let ended = false;
+  void starting.finally(() => ended = true);
+  while (!ended && (await readPidFile(dataDir))?.kind !== "alive") await systemClock.sleep(2);
+}
+
 /** A process that is no gateway, written into the PID file as if it were one. */
 async function withStranger(
   { dataDir }: Machine,
@@ -264,7 +271,7 @@ for (const phase of ["starting", "stopping"] as const) {
 test("a stop during a start ends it: the start fails, nothing is left", () =>
   withDaemon(async (machine) => {
     const starting = machine.run(["daemon", "start", "--port", "0"]);
-    while ((await readPidFile(machine.dataDir))?.kind !== "alive") await systemClock.sleep(2);
+    await untilStarted(machine, starting);
     const stop = await machine.run(["daemon", "stop"]);
     assert.equal(stop.code, 0, stop.stderr);
     const { code, stderr } = await starting;
@@ -276,7 +283,7 @@ test("an interrupted start leaves no process", () =>
   withDaemon(async (machine) => {
     let interrupt = () => {};
     const starting = machine.run(["daemon", "start", "--port", "0"], { onInterruptible: (each) => (interrupt = each) });
-    while ((await readPidFile(machine.dataDir))?.kind !== "alive") await systemClock.sleep(2);
+    await untilStarted(machine, starting);
     interrupt();
     const { code } = await starting;
     if (code === 0) return;
@@ -309,13 +316,14 @@ test("a log that cannot be written makes the daemon degraded, not ended; what wa
     const { address } = await machine.start();
     const log = join(machine.dataDir, "daemon.log");
     const healthIs = async (wanted: string) => {
-      for (;;) {
+      for (let tries = 0; tries < 200; tries++) {
         const said = JSON.parse(await (await fetch(`${address}health`)).text()) as { status: string };
         if (said.status === wanted) return;
         // Each request is a line that may be lost
         await (await fetch(`${address}v1/models`)).body?.cancel();
         await systemClock.sleep(50);
       }
+      assert.fail(`it never said ${wanted}`);
     };
     rmSync(log);
     mkdirSync(log);

@@ -233,7 +233,7 @@ test("a writer that is killed at any moment, also within a rotation, loses no li
       const first = numbers[0] ?? 0;
       // The last one may have been written and not told of
       const written = numbers.at(-1) ?? 0;
-      assert.ok(written >= told && numbers.length >= 8, `${numbers} after ${told}`);
+      assert.ok(written >= told, `${numbers} after ${told}`);
       assert.deepEqual(numbers, Array.from({ length: numbers.length }, (_, index) => first + index));
       told = written;
     }
