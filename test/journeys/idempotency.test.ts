@@ -137,6 +137,33 @@ test("a kept reply outlives the gateway that made it", async () => {
   });
 });
 
+test("a shutdown suspends work that has a key: a repeat at the next start gets its answer, or why a stream cannot go on", async () => {
+  await withTemporaryFolder(async (dataDir) => {
+    const json = { messages: HI };
+    const streamed = { messages: HI, stream: true };
+    await withRunningGateway({ dataDir, script: () => ({ text: ["half "], hang: "after" }) }, async (gateway) => {
+      const whole = send(gateway, "/v1/chat/completions", json, "json");
+      const { body } = await send(gateway, "/v1/chat/completions", streamed, "stream");
+      const reader = body?.pipeThrough(new TextDecoderStream()).getReader() ?? assert.fail("no body");
+      let text = "";
+      while (!text.includes("half ")) text += (await reader.read()).value;
+      while (gateway.provider.active < 2) await systemClock.sleep(1);
+      await gateway.drain(0);
+      for (let step = await reader.read(); !step.done; step = await reader.read()) text += step.value;
+      const refused = await readRefusal(await whole);
+      assert.deepEqual([refused.status, refused.code], [503, "shutting_down"]);
+      assert.match(text, /half .*shutting_down/s);
+    });
+    await withRunningGateway({ dataDir, script: () => "the whole answer" }, async (gateway) => {
+      const answer = await jsonOf(send(gateway, "/v1/chat/completions", json, "json"));
+      assert.equal(answer.choices[0].message.content, "the whole answer");
+      const { data } = readSse(await (await send(gateway, "/v1/chat/completions", streamed, "stream")).text());
+      assert.equal(JSON.parse(data.at(-2) ?? "").error.code, "run_interrupted");
+      assert.equal((await jsonOf(gateway.call("/v1/runs"))).data.length, 2);
+    });
+  });
+});
+
 test("a stream replayed later has its events and its end", async () => {
   await withRunningGateway({ script: [{ text: ["one ", "two"] }] }, async (gateway) => {
     const body = { messages: HI, stream: true };
