@@ -1,7 +1,7 @@
-import type { AgentEventBody } from "../base/records/agent_event.ts";
-import type { Run } from "../base/records/run.ts";
+import type { Run, RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { appendEvents } from "./append_events.ts";
+import { endStatus } from "./apply_event.ts";
 import { type AskedQuestion, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { RunInput } from "./run_records.ts";
 import type { RunStore } from "./run_store.ts";
@@ -22,6 +22,8 @@ export interface RecoverOptions {
   readonly time: () => string;
   /** Nobody needs the answer to this question any more */
   readonly withdraw: (approvalId: string) => Promise<void>;
+  /** Told of each run that was ended */
+  readonly onEnd: (id: string, status: RunStatus) => void;
   /** Lets a run go on. @throws when it cannot: it is then ended with that error */
   readonly resume: (interrupted: InterruptedRun) => Promise<void>;
 }
@@ -106,9 +108,10 @@ function unfinished(calls: readonly StartedCall[]): string {
   return `a call with an effect was at work (${names}): whether it happened is unknown`;
 }
 
-async function endRun(id: string, seq: number, end: End, { runs, time }: RecoverOptions): Promise<void> {
-  const body: AgentEventBody = { type: "error", ...end };
+async function endRun(id: string, seq: number, end: End, { runs, time, onEnd }: RecoverOptions): Promise<void> {
+  const body = { type: "error", ...end } as const;
   await appendEvents(id, seq, [body], { runs, time });
+  onEnd(id, endStatus(body));
 }
 
 function codeOf(error: unknown): string {

@@ -6,7 +6,7 @@ import { createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
-import { isAtWork } from "../base/records/run.ts";
+import { isAtWork, type RunStatus } from "../base/records/run.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
@@ -103,6 +103,12 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const follow = (id: string, options: { readonly afterSeq: number; readonly signal: AbortSignal }) =>
     followRun(id, { ...options, runs, news, find: active.find });
 
+  /** @param status undefined: suspended */
+  const onEnd = (id: string, status: RunStatus | undefined) => {
+    if (status !== undefined) ended.with(status).add();
+    news.wake(id);
+    ends.wake(id);
+  };
   const agentOf = options.agentOf ?? noAgents;
   const launch = createLaunch({
     runs,
@@ -121,9 +127,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     random,
     log,
     onEnd({ id }, status) {
-      if (status !== undefined) ended.with(status).add();
-      news.wake(id);
-      ends.wake(id);
+      onEnd(id, status);
       if (active.size() === 0) onIdle();
     },
   });
@@ -143,6 +147,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     log,
     time,
     withdraw: options.withdraw ?? (() => Promise.resolve()),
+    onEnd,
     resume,
   };
 

@@ -4,15 +4,15 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import type { Write } from "../../lib/storage/store.ts";
 import { ask, readAll, supervised, textIn, typesOf } from "../support/supervised.ts";
 
 /** What a follower sees until it ends; leaves after `max` events. */
 async function followed(
   runs: RunSupervisor,
   id: string,
-  { afterSeq = 0, max = Infinity, signal = new AbortController().signal } = {},
+  { afterSeq = 0, max = Infinity, signal = new AbortController().signal, into: events = [] as AgentEvent[] } = {},
 ): Promise<AgentEvent[]> {
-  const events: AgentEvent[] = [];
   const batches = await runs.follow(id, { afterSeq, signal });
   for await (const batch of batches ?? assert.fail("The run is unknown")) {
     events.push(...batch);
@@ -95,6 +95,27 @@ describe("following a run", () => {
     await drained;
     assert.deepEqual(typesOf(await following), ["run_start", "turn_start", "text_delta"]);
   });
+});
+
+test("nothing of a run is shown before its first record is on disk, so that none of it can be shown twice after a crash", async () => {
+  const store = createMemoryStore();
+  const disk = Promise.withResolvers<void>();
+  const slow = {
+    ...store,
+    async batch(writes: readonly Write[]) {
+      if (writes.some(({ op }) => op === "append")) await disk.promise;
+      return await store.batch(writes);
+    },
+  };
+  const { runs, clock } = supervised([{ text: ["a", "b"] }], { store: slow });
+  const handle = await runs.start(ask("Go", { durable: true }));
+  const events: AgentEvent[] = [];
+  const following = followed(runs, handle.id, { into: events });
+  await clock.advance(100);
+  assert.deepEqual(events, []);
+  disk.resolve();
+  await following;
+  assert.equal(textIn(events), "ab");
 });
 
 test("the end of a run is told to whoever waits for it, before and after", async () => {

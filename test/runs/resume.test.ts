@@ -365,11 +365,12 @@ describe("a cancelled run", () => {
     await until(() => before.door.widest === 1);
     assert.equal(await before.runs.cancel(id, "cancelled"), true);
     assert.equal(await before.runs.cancel(id, "cancelled"), false);
-    const { runs } = restart(store, [], { tools: [stubborn] });
+    const { runs, metrics } = restart(store, [], { tools: [stubborn] });
     await runs.recover();
     const run = await runs.get(id);
     assert.deepEqual([run?.status, run?.error?.code], ["cancelled", "cancelled"]);
     assert.equal(await runs.cancel(id, "cancelled"), false);
+    assert.match(metrics.render(), /postern_runs_total\{status="cancelled"\} 1/);
   });
 
   test("takes its children with it, now and after a restart", async () => {
