@@ -145,7 +145,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/doctor.ts")).doctorCommand,
   ),
   init: verb(
-    "Write a commented postern.toml here and accept it",
+    "Write a commented postern.toml, after three questions or none",
     async () => (await import("./commands/init.ts")).initCommand,
   ),
   trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/trust.ts")).trustCommand),

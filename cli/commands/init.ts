@@ -1,35 +1,79 @@
-import { realpath } from "node:fs/promises";
+import { chmod, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { writeAtomically } from "../../lib/base/write_atomically.ts";
-import { prepareDataDir } from "../../lib/config/folders.ts";
 import { readText } from "../../lib/config/find_config.ts";
-import { trustDirectory } from "../../lib/config/load_config.ts";
+import { prepareDataDir, resolvePath, userConfigFile } from "../../lib/config/folders.ts";
+import { checkConfigText, trustDirectory } from "../../lib/config/load_config.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
+import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { CommandError } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import { STARTER_CONFIG } from "../starter_config.ts";
+import { type StarterChoices, starterConfig } from "../starter_config.ts";
 
-/** `postern init`: writes a commented `./postern.toml` and accepts it. An existing file is never overwritten. */
+/**
+ * `postern init`: writes a commented configuration, `./postern.toml` or what --config names, and accepts it where that is needed.
+ * Asks three questions, or none with --yes. What is there is overwritten only after a question of its own.
+ */
 export const initCommand = defineCliCommand({
-  args: { yes: { type: "boolean", description: "Do not ask" } },
+  args: { yes: { type: "boolean", description: "Do not ask: take the defaults" } },
   example: "postern init --yes",
   async run(context, { yes }) {
-    const path = join(context.io.cwd, "postern.toml");
-    if (await readText(path) !== undefined) {
-      throw new CommandError(`Cannot write "${path}": it exists already; accept it with postern trust`);
+    const { io, flags } = context;
+    const here = join(io.cwd, "postern.toml");
+    const path = flags.config === undefined ? here : resolvePath(flags.config, io.cwd, io.home);
+    const exists = await readText(path) !== undefined;
+    if (exists && yes === true) {
+      throw new CommandError(`Cannot write "${path}": it exists already; accept it with postern trust, or remove it`);
     }
-    if (yes !== true) {
-      const answer = await context.io.ask(`Write ${path}? [Y/n] `);
-      if (answer === undefined) throw new CommandError("Cannot ask: there is no terminal; say --yes");
-      if (!/^(y(es)?)?$/i.test(answer.trim())) throw new CommandError("Nothing was written");
-    }
-    await writeAtomically(path, STARTER_CONFIG);
-    const trustDir = trustDirectory(context.loadOptions);
-    await prepareDataDir(trustDir);
-    await acceptFile(trustDir, { path: await realpath(path), text: STARTER_CONFIG }, { now: systemClock.now() });
-    context.print({ written: path }, `Wrote ${path} and accepted it. Next: postern gateway`);
+    const choices = yes === true ? {} : await ask(context, exists ? await realpath(path) : undefined);
+    const text = starterConfig(choices);
+    await checkConfigText(text, path);
+    await writeAtomically(path, text);
+    // One that was overwritten had a mode of its own
+    if (exists) await chmod(path, 0o600);
+    const accepted = path === here;
+    if (accepted) await accept(context, { path: await realpath(path), text });
+    const notes = await notesOn(context, { path, choices });
+    const named = accepted || path === userConfigFile(io) ? "" : ` --config ${path}`;
+    context.print(
+      { written: path, accepted, notes },
+      `Wrote ${path}${accepted ? " and accepted it" : ""}. Next: postern gateway${named}`,
+    );
+    if (!flags.json) { for (const note of notes) context.say(note); }
     return EXIT.ok;
   },
 });
+
+/** @param existing real path of what would be overwritten. @throws {CommandError} the person said no */
+async function ask({ io }: CommandContext, existing: string | undefined): Promise<StarterChoices> {
+  const { askChoices, askLine } = await import("../ask_choices.ts");
+  if (existing !== undefined) {
+    const answer = await askLine(io, `${existing} exists already. Overwrite it? [y/N] `);
+    if (!/^y(es)?$/i.test(answer)) throw new CommandError("Nothing was written");
+  }
+  return await askChoices(io);
+}
+
+async function accept({ loadOptions }: CommandContext, file: { readonly path: string; readonly text: string }) {
+  const trustDir = trustDirectory(loadOptions);
+  await prepareDataDir(trustDir);
+  await acceptFile(trustDir, file, { now: systemClock.now() });
+}
+
+/** What is still to be done before it works. */
+async function notesOn(
+  { io, flags }: CommandContext,
+  { path, choices }: { readonly path: string; readonly choices: StarterChoices },
+): Promise<readonly string[]> {
+  const key = VENDORS[choices.provider?.kind ?? ""]?.keyEnv;
+  const own = userConfigFile(io);
+  const isHidden = flags.config === undefined && await readText(own) !== undefined;
+  return [
+    ...(key === undefined || (io.env[key] ?? "") !== ""
+      ? []
+      : [`It needs a key: put it into the environment as ${key}, or into a file that provider.api_key_file names`]),
+    ...(isHidden ? [`It is not used while ${own} exists; name it with --config ${path} to use it`] : []),
+  ];
+}

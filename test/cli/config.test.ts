@@ -103,22 +103,3 @@ test("trust refuses a file that is missing or wrong", () =>
     write(join(cwd, "postern.toml"), "port = 1\n");
     assert.equal((await run(["trust"])).code, 78);
   }));
-
-test("init writes a file that changes nothing, accepts it, and never overwrites one", () =>
-  onMachine(async ({ run, cwd }) => {
-    assert.equal((await run(["init"], { answers: ["n"] })).code, 1);
-    assert.equal((await run(["init"])).code, 1, "without a terminal it must be told --yes");
-    assert.equal((await run(["init"], { answers: [""] })).code, 0);
-    assert.equal((await run(["config", "check"])).stdout, `${join(cwd, "postern.toml")} is fine\n`);
-    assert.equal((await run(["init", "--yes"])).code, 1);
-  }));
-
-test("every key the starter file shows is a default of the schema", () =>
-  onMachine(async ({ run, cwd }) => {
-    await run(["init", "--yes"]);
-    const text = readFileSync(join(cwd, "postern.toml"), "utf8").replaceAll(/^# (?=\w+ = )/gm, "");
-    const shown = validateConfig([parseToml(text, "starter")]);
-    const defaults = validateConfig([{}]);
-    assert.ok("config" in shown && "config" in defaults);
-    assert.deepEqual({ ...shown.config, given: [] }, defaults.config);
-  }));
