@@ -17,6 +17,8 @@ const UNANSWERED = "No result was given for this call.";
 export interface SuspendedTurns {
   /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB */
   keep(callIds: readonly string[], messages: readonly Message[]): void;
+  /** Whether something is kept under this call id */
+  has(callId: string): boolean;
   /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[];
 }
@@ -28,7 +30,7 @@ interface Kept {
   readonly until: number;
 }
 
-/** Turns live in memory only: after a restart they are gone, and the model is told so. */
+/** Turns live in memory: after a restart those of attached runs are gone, and the model is told so. */
 export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): SuspendedTurns {
   const byCall = new Map<string, Kept>();
   const turns = new Set<Kept>();
@@ -55,6 +57,7 @@ export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): Suspended
         forget(oldest);
       }
     },
+    has: (callId) => find(callId) !== undefined,
     splice(messages) {
       if (!messages.some((message) => message.role === "tool")) return messages;
       const placed = new Set<Kept>();

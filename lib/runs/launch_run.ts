@@ -31,6 +31,7 @@ import { createRunRecorder, type RunRecorder, SEQ_WINDOW } from "./run_recorder.
 import type { RunRequest } from "./run_request.ts";
 import { type AgentSettings, runSettings } from "./run_settings.ts";
 import type { RunStore } from "./run_store.ts";
+import type { SuspendedRecords } from "./suspended_records.ts";
 import { toRunInput } from "./to_run_input.ts";
 
 /** What all runs of one supervisor share. */
@@ -38,6 +39,7 @@ export interface LaunchParts {
   readonly runs: RunStore;
   readonly conversations: Conversations;
   readonly suspended: SuspendedTurns;
+  readonly suspendedRecords: SuspendedRecords;
   readonly queue: RunQueue;
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
@@ -239,6 +241,7 @@ export function createLaunch(
         request,
         recorder,
         conversations,
+        suspendedRecords: parts.suspendedRecords,
         log,
         onEnd(status) {
           leave();

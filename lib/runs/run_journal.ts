@@ -8,6 +8,7 @@ import { withoutInstructions } from "./assemble_messages.ts";
 import type { Conversations } from "./conversations.ts";
 import type { RunRecorder } from "./run_recorder.ts";
 import type { RunRequest } from "./run_request.ts";
+import type { SuspendedRecords } from "./suspended_records.ts";
 
 export interface RunJournalOptions {
   readonly entry: ActiveRun;
@@ -15,6 +16,7 @@ export interface RunJournalOptions {
   /** undefined for a run that can have nothing to record */
   readonly recorder: RunRecorder | undefined;
   readonly conversations: Conversations;
+  readonly suspendedRecords: SuspendedRecords;
   readonly log: Logger;
   /** Told once, when the run is over and written; undefined: suspended, the next start finds its journal open */
   readonly onEnd: (status: RunStatus | undefined) => void;
@@ -22,7 +24,7 @@ export interface RunJournalOptions {
 
 /** The agent's view of the journal: recorded from the first effect on, ended in one transaction with the conversation. */
 export function createRunJournal(
-  { entry, request, recorder, conversations, log, onEnd }: RunJournalOptions,
+  { entry, request, recorder, conversations, suspendedRecords, log, onEnd }: RunJournalOptions,
 ): AgentJournal {
   const over = (terminal: AgentOutcome["terminal"], status: RunStatus) => {
     if (terminal.type === "error" && status === "failed") {
@@ -34,10 +36,14 @@ export function createRunJournal(
   /** @param said undefined: the conversation gets nothing of it */
   const write = async (recorder: RunRecorder, said: AgentOutcome | undefined) => {
     const { id, conversationId } = entry;
-    if (conversationId === null || said === undefined) return await recorder.finish([]);
-    const messages = [...withoutInstructions(request.messages), ...said.added];
-    const { time } = said.terminal;
-    await recorder.finish(await conversations.writes(conversationId, { runId: id, messages, time }));
+    if (said === undefined) return await recorder.finish([]);
+    const { added, terminal } = said;
+    const isSuspended = request.durable && terminal.type === "done" && request.clientTools.length > 0;
+    const kept = isSuspended ? await suspendedRecords.writes(added) : [];
+    if (conversationId === null) return await recorder.finish(kept);
+    const messages = [...withoutInstructions(request.messages), ...added];
+    const { time } = terminal;
+    await recorder.finish([...await conversations.writes(conversationId, { runId: id, messages, time }), ...kept]);
   };
   /** Calls that run now and must not be made twice; made with the first */
   let effects: Set<string> | undefined;

@@ -32,6 +32,7 @@ import { SEQ_WINDOW } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
+import { createSuspendedRecords } from "./suspended_records.ts";
 
 export interface SupervisorOptions {
   readonly store: Store;
@@ -109,11 +110,14 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     news.wake(id);
     ends.wake(id);
   };
+  const suspended = createSuspendedTurns(clock);
+  const suspendedRecords = createSuspendedRecords({ store, clock, suspended });
   const agentOf = options.agentOf ?? noAgents;
   const launch = createLaunch({
     runs,
     conversations,
-    suspended: createSuspendedTurns(clock),
+    suspended,
+    suspendedRecords,
     queue: createRunQueue(options.limits),
     active,
     day,
@@ -162,6 +166,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const { agent } = request;
       const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
       if (day.isSet() && request.call === undefined) await day.check(lastBytes(request.messages));
+      if (request.messages.at(-1)?.role === "tool") await suspendedRecords.recall(request.messages);
       const launched = launch(request, { profile });
       const { entry, run, recorder } = launched;
       if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));

@@ -213,6 +213,27 @@ describe("after a restart", () => {
     assert.match(textOf(results[1]?.content ?? ""), /Cannot call "changed": it takes another input/);
   });
 
+  test("a turn that waits for the client's tools is whole again when their results come", async () => {
+    const store = createMemoryStore();
+    const turn = { text: "Let me see.", toolCalls: [{ name: "weather" }, { name: "look" }], opaque: "signed" };
+    const clientTools = [{ name: "weather", description: "The weather", parameters: undefined }];
+    const before = supervised([turn], { store, tools: [{ name: "look" }] });
+    const handle = await before.runs.start(ask("Go", { durable: true, clientTools }));
+    const events = await readAll(handle);
+    const call = events.find((event) => event.type === "client_tool_call_delta") ?? assert.fail("no call");
+    const { runs, provider } = restart(store, ["Sunny"], { tools: [{ name: "look" }] });
+    await runs.recover();
+    const messages: readonly Message[] = [
+      { role: "user", content: "Go" },
+      { role: "tool", tool_call_id: call.call_id, content: "25 degrees" },
+    ];
+    await readAll(await runs.start(ask("", { messages, clientTools })));
+    const [, user, assistant, look, weather] = provider.requests[0]?.messages ?? [];
+    assert.equal(user?.role, "user");
+    assert.deepEqual(assistant?.role === "assistant" && assistant.opaque, { scripted: "signed" });
+    assert.deepEqual([look?.role, weather], ["tool", messages[1]]);
+  });
+
   test("a run whose model is gone ends with the reason", async () => {
     const store = createMemoryStore();
     const before = supervised([{ hang: "before" }], { store });

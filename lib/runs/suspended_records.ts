@@ -1,0 +1,71 @@
+import * as v from "valibot";
+import { SHARED_CALL_PREFIX, type SuspendedTurns } from "../agent/suspended_turns.ts";
+import type { Clock } from "../base/clock.ts";
+import { type Message, messageSchema } from "../base/records/message.ts";
+import type { Store, Write } from "../storage/store.ts";
+
+const COLLECTION = "suspended_turns";
+const KEEP_MS = 24 * 60 * 60 * 1000;
+/** Old records forgotten with each new one */
+const SWEEP = 20;
+
+const recordSchema = v.object({
+  v: v.literal(1),
+  /** Milliseconds since the epoch */
+  at: v.number(),
+  /** The client's calls that wait for their results; the record's key is the first */
+  call_ids: v.array(v.string()),
+  messages: v.array(messageSchema),
+});
+
+/** What durable runs left behind that ended with a call to the client's tools: kept over a restart, for 24 hours. */
+export interface SuspendedRecords {
+  /** The writes that keep what a run added to the history; none where the client has all of it */
+  writes(added: readonly Message[]): Promise<readonly Write[]>;
+  /** Puts what the results at the end of these messages belong to back into the memory, where a restart has lost it */
+  recall(messages: readonly Message[]): Promise<void>;
+}
+
+export function createSuspendedRecords(options: {
+  readonly store: Store;
+  readonly clock: Pick<Clock, "now">;
+  readonly suspended: SuspendedTurns;
+}): SuspendedRecords {
+  const { store, clock, suspended } = options;
+  return {
+    async writes(added) {
+      const callIds = openCalls(added);
+      const [key] = callIds;
+      const only = added.length === 1 ? added[0] : undefined;
+      if (key === undefined || (only?.role === "assistant" && only.opaque === undefined)) return [];
+      const before = clock.now() - KEEP_MS;
+      const oldest = await store.scan(COLLECTION, { order: "created", limit: SWEEP });
+      const old = oldest.filter(({ body }) => v.parse(recordSchema, body).at < before);
+      const body = { v: 1, at: clock.now(), call_ids: callIds, messages: [...added] };
+      return [
+        { op: "insert", collection: COLLECTION, key, body },
+        ...old.map(({ key }) => ({ op: "delete", collection: COLLECTION, key }) as const),
+      ];
+    },
+    async recall(messages) {
+      for (const message of messages.toReversed()) {
+        if (message.role !== "tool") return;
+        const id = message.tool_call_id;
+        if (!id.startsWith(SHARED_CALL_PREFIX) || id.length > 64 || suspended.has(id)) continue;
+        const stored = await store.get(COLLECTION, id);
+        if (stored === undefined) continue;
+        const record = v.parse(recordSchema, stored.body);
+        if (record.at >= clock.now() - KEEP_MS) suspended.keep(record.call_ids, record.messages);
+      }
+    },
+  };
+}
+
+/** Calls of the last turn without a result. */
+function openCalls(added: readonly Message[]): readonly string[] {
+  const from = added.findLastIndex((message) => message.role === "assistant");
+  const last = added[from];
+  if (last?.role !== "assistant") return [];
+  const done = added.slice(from).flatMap((message) => (message.role === "tool" ? [message.tool_call_id] : []));
+  return (last.tool_calls ?? []).map(({ id }) => id).filter((id) => !done.includes(id));
+}
