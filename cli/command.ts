@@ -13,6 +13,11 @@ export interface CliIo {
   readonly ask: (question: string) => Promise<string | undefined>;
   /** Calls back at each SIGINT or SIGTERM; gives the way to stop that */
   readonly onInterrupt: (listener: () => void) => () => void;
+  /**
+   * Calls back at each SIGHUP but one whose reason is that the terminal was closed; until the way to stop that is used, no other
+   * SIGHUP is an interrupt
+   */
+  readonly onReload: (listener: () => void) => () => void;
   /** Calls back with what ends the process in disorder, before it ends; must not wait */
   readonly onCrash: (listener: (error: unknown) => void) => void;
   /** Ends the process at once */

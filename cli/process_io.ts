@@ -1,21 +1,37 @@
 import { homedir } from "node:os";
 import type { CliIo } from "./command.ts";
+import { hasLostTerminal } from "./lost_terminal.ts";
 
-const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const MAX_INPUT_BYTES = 16_777_216;
 
 /** The real process as commands see it. */
 export function processIo(): CliIo {
   const history: string[] = [];
+  const hadTerminal = [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY);
+  let reloaders = 0;
+  const reloads = () => reloaders > 0 && !(hadTerminal && hasLostTerminal());
   return {
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
     ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
     onInterrupt(listener) {
+      const onHangup = () => void (reloads() || listener());
       for (const signal of SIGNALS) process.on(signal, listener);
+      process.on("SIGHUP", onHangup);
       return () => {
         for (const signal of SIGNALS) process.removeListener(signal, listener);
+        process.removeListener("SIGHUP", onHangup);
+      };
+    },
+    onReload(listener) {
+      const onHangup = () => void (reloads() && listener());
+      reloaders++;
+      process.on("SIGHUP", onHangup);
+      return () => {
+        reloaders--;
+        process.removeListener("SIGHUP", onHangup);
       };
     },
     onCrash(listener) {

@@ -29,7 +29,8 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   const { io } = context;
   const service = io.env[SERVICE_VARIABLE] || undefined;
   const isService = service !== undefined;
-  const loaded = await loadFor(context, { keys, isService }).catch((error) => tellInLog(context, error));
+  const load = () => loadFor(context, { keys, isService });
+  const loaded = await load().catch((error) => tellInLog(context, error));
   const { dataDir, config } = loaded;
   await prepareDataDir(dataDir);
   const lock = await takeDaemonLock(dataDir);
@@ -52,6 +53,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     log.say("info", "The daemon starts", { pid: process.pid, version: VERSION });
     await runGateway({ ...context, say: (message) => log.say("info", message) }, {
       loaded,
+      reload: load,
       agent: true,
       newPairing: false,
       banner: !io.isLaunched && !isService,

@@ -22,6 +22,8 @@ const WARM_UP_AFTER_MS = 500;
 
 export interface RunGatewayOptions {
   readonly loaded: LoadedConfig;
+  /** Loads it again, as `loaded` was */
+  readonly reload: () => Promise<LoadedConfig>;
   /** false: serve without an agent */
   readonly agent: boolean;
   /** Revokes every token before the port opens */
@@ -49,6 +51,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   const stop = watchStop(context, options);
   try {
     const services = await startAlone(context, { ...options, controlToken: token });
+    let stopFresh = () => {};
     try {
       if (stop.asked()) return;
       // Before the port opens: an old token must not work even for a moment
@@ -60,6 +63,8 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         onRequest,
       });
       const stopped = stop.drains(server);
+      const { keepConfigFresh } = await import("./keep_config_fresh.ts");
+      stopFresh = await keepConfigFresh(context, { services, loaded, reload: options.reload });
       const wantsCode = options.banner && config.gateway.require_pairing && await services.tokens.count() === 0;
       const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
       const address = loopbackAddress(server);
@@ -86,6 +91,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       await stopped;
       warmUp.clear();
     } finally {
+      stopFresh();
       await removeControlFile(loaded.dataDir, token);
       await services.close();
     }

@@ -12,8 +12,9 @@ export const gatewayCommand = defineCliCommand({
   },
   example: "postern gateway --port 8080",
   async run(context, args) {
-    const loaded = await context.loadConfig(bindKeys(args));
-    await runGateway(context, { loaded, agent: args.agent, newPairing: args["new-pairing"] === true, banner: true });
+    const load = () => context.loadConfig(bindKeys(args));
+    const newPairing = args["new-pairing"] === true;
+    await runGateway(context, { loaded: await load(), reload: load, agent: args.agent, newPairing, banner: true });
     return EXIT.ok;
   },
 });

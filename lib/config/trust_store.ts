@@ -36,11 +36,11 @@ export async function acceptFile(
   const store = await readStore(dataDir);
   const entry = { path: file.path, sha256: digest(file.text), accepted_at: new Date(options.now).toISOString() };
   const trusted = [...store.trusted.filter(({ path }) => path !== file.path), entry];
-  await writeAtomically(storePath(dataDir), `${JSON.stringify({ version: 1, trusted }, null, 2)}\n`);
+  await writeAtomically(trustStorePath(dataDir), `${JSON.stringify({ version: 1, trusted }, null, 2)}\n`);
 }
 
 async function readStore(dataDir: string): Promise<v.InferOutput<typeof storeSchema>> {
-  const path = storePath(dataDir);
+  const path = trustStorePath(dataDir);
   try {
     return v.parse(storeSchema, JSON.parse(await readFile(path, "utf8")));
   } catch (cause) {
@@ -53,7 +53,8 @@ async function readStore(dataDir: string): Promise<v.InferOutput<typeof storeSch
   }
 }
 
-function storePath(dataDir: string): string {
+/** The list of accepted files. */
+export function trustStorePath(dataDir: string): string {
   return join(dataDir, "trusted_configs.json");
 }
 

@@ -22,6 +22,8 @@ export interface RunOptions {
   readonly terminal?: boolean;
   /** Told once how to press Ctrl-C */
   readonly onInterruptible?: (interrupt: () => void) => void;
+  /** Told once how to send SIGHUP */
+  readonly onReloadable?: (hangUp: () => void) => void;
 }
 
 /** A user with a home, a current folder and a data directory of their own. */
@@ -34,7 +36,7 @@ export interface Machine {
   withGateway(
     argv: readonly string[],
     use: (started: { readonly banner: string; readonly address: string }) => Promise<void>,
-    options?: Pick<RunOptions, "env">,
+    options?: Pick<RunOptions, "env" | "onReloadable">,
   ): Promise<Finished>;
 }
 
@@ -82,6 +84,10 @@ async function runOn(
     for (const listener of [...listeners]) listener();
   };
   options.onInterruptible?.(interrupt);
+  const reloaders = new Set<() => void>();
+  options.onReloadable?.(() => {
+    for (const listener of [...reloaders]) listener();
+  });
   const told = () => options.onOutput?.({ stdout, stderr, interrupt });
   const io: CliIo = {
     stdout(text) {
@@ -97,6 +103,10 @@ async function runOn(
     onInterrupt(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
+    },
+    onReload(listener) {
+      reloaders.add(listener);
+      return () => void reloaders.delete(listener);
     },
     onCrash: () => {},
     exit: (code) => void (stderr += `exit ${code}`),

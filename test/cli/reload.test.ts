@@ -1,0 +1,160 @@
+import assert from "node:assert/strict";
+import { mkdir, rename, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { readControlFile } from "../../lib/host/control_file.ts";
+import { type Machine, onMachine, type RunOptions } from "./support/run_in.ts";
+
+interface Running {
+  readonly machine: Machine;
+  readonly file: string;
+  hangUp(): void;
+  /** The largest number of requests a window takes: what the tests change */
+  limit(): Promise<string | null>;
+}
+
+/** A gateway over a file of the user's; its log is given back. */
+async function withFile(
+  text: string | undefined,
+  use: (running: Running) => Promise<void>,
+  options: { readonly argv?: readonly string[]; readonly place?: string; readonly env?: RunOptions["env"] } = {},
+): Promise<string> {
+  let stderr = "";
+  await onMachine(async (machine) => {
+    const file = join(machine.home, options.place ?? ".config/postern/postern.toml");
+    if (text !== undefined) {
+      await mkdir(dirname(file), { recursive: true });
+      await writeFile(file, text);
+    }
+    let hangUp = () => {};
+    const argv = (options.argv ?? []).map((word) => (word === "FILE" ? file : word));
+    const finished = await machine.withGateway(argv, async () => {
+      const { address = "", token = "" } = await readControlFile(machine.dataDir) ?? {};
+      const limit = async () => {
+        const reply = await fetch(`${address}v1/models`, { headers: { authorization: `Bearer ${token}` } });
+        await reply.body?.cancel();
+        return reply.headers.get("x-ratelimit-limit-requests");
+      };
+      await use({ machine, file, hangUp: () => hangUp(), limit });
+    }, {
+      onReloadable: (each) => (hangUp = each),
+      ...(options.env === undefined ? {} : { env: options.env }),
+    });
+    assert.equal(finished.code, 0, finished.stderr);
+    stderr = finished.stderr;
+  });
+  return stderr;
+}
+
+const limitOf = (max: number) => `[gateway]\nrate_limit_max = ${max}\n`;
+
+async function until(isSo: () => Promise<boolean>, what: string): Promise<void> {
+  for (let turn = 0; turn < 400; turn++) {
+    if (await isSo()) return;
+    await systemClock.sleep(25);
+  }
+  assert.fail(what);
+}
+
+/** Gives a change that must not count the time to be noticed. */
+const notice = () => systemClock.sleep(800);
+
+test("a file that is saved is taken over, in place and by replacement", async () => {
+  const log = await withFile(limitOf(500), async ({ file, limit }) => {
+    assert.equal(await limit(), "500");
+    await writeFile(file, limitOf(501));
+    await until(async () => await limit() === "501", "The change in place did not count");
+    await writeFile(`${file}.new`, limitOf(502));
+    await rename(`${file}.new`, file);
+    await until(async () => await limit() === "502", "The replacement did not count");
+  });
+  assert.match(log, /The configuration was loaded anew: gateway\.rate_limit_max/);
+});
+
+test("SIGHUP loads it at once, and does not end the gateway", async () => {
+  const log = await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+    hangUp();
+    await writeFile(file, limitOf(501));
+    hangUp();
+    await until(async () => await limit() === "501", "SIGHUP did not load it");
+  });
+  assert.match(log, /nothing in it has changed/);
+});
+
+test("a bad file changes nothing and is told with file, line and key; a good one after it counts", async () => {
+  let path = "";
+  const log = await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+    path = file;
+    await writeFile(file, `${limitOf(501)}colour = "red"\n`);
+    hangUp();
+    await notice();
+    assert.equal(await limit(), "500");
+    await writeFile(file, "[gateway\n");
+    await notice();
+    assert.equal(await limit(), "500");
+    await writeFile(file, limitOf(502));
+    await until(async () => await limit() === "502", "The good file did not count");
+  });
+  assert.match(log, /the running one stays: Cannot use "gateway\.colour"/);
+  assert.ok(log.includes(`${path}:3`), log);
+});
+
+test("a file that is removed leaves the running configuration, and counts again when it is back", async () => {
+  const log = await withFile(limitOf(500), async ({ file, limit }) => {
+    await rm(file);
+    await notice();
+    assert.equal(await limit(), "500");
+    await writeFile(file, limitOf(501));
+    await until(async () => await limit() === "501", "The file that came back did not count");
+  });
+  assert.match(log, /is not there any more/);
+});
+
+test("flags and the environment stay above the file", async () => {
+  await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+    await writeFile(file, `${limitOf(501)}port = 1\n`);
+    hangUp();
+    await notice();
+    assert.equal(await limit(), "77");
+  }, { env: { POSTERN__GATEWAY__RATE_LIMIT_MAX: "77" } });
+});
+
+test("a file given with --config is watched too", async () => {
+  await withFile(limitOf(500), async ({ file, limit }) => {
+    await writeFile(file, limitOf(501));
+    await until(async () => await limit() === "501", "The change did not count");
+  }, { argv: ["--config", "FILE"], place: "elsewhere/my.toml" });
+});
+
+test("a file of the folder that was accepted counts only once its change is accepted too", () =>
+  onMachine(async (machine) => {
+    const file = join(machine.cwd, "postern.toml");
+    await writeFile(file, limitOf(500));
+    assert.equal((await machine.run(["trust"])).code, 0);
+    const { stderr } = await machine.withGateway([], async () => {
+      const { address = "", token = "" } = await readControlFile(machine.dataDir) ?? {};
+      const limit = async () => {
+        const reply = await fetch(`${address}v1/models`, { headers: { authorization: `Bearer ${token}` } });
+        await reply.body?.cancel();
+        return reply.headers.get("x-ratelimit-limit-requests");
+      };
+      await writeFile(file, limitOf(501));
+      await notice();
+      assert.equal(await limit(), "500");
+      assert.equal((await machine.run(["trust"])).code, 0);
+      await until(async () => await limit() === "501", "The accepted change did not count");
+    });
+    assert.match(stderr, /it has changed since you accepted it/);
+  }));
+
+test("a gateway that was started without a file takes none on the way", async () => {
+  const log = await withFile(undefined, async ({ file, limit, hangUp }) => {
+    await mkdir(dirname(file), { recursive: true });
+    await writeFile(file, limitOf(501));
+    hangUp();
+    await notice();
+    assert.equal(await limit(), "600");
+  });
+  assert.match(log, /it was started without one; restart it to use/);
+});
