@@ -1,3 +1,4 @@
+import type { StatusReply } from "../handlers/status.ts";
 import type { DaemonState } from "../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 
@@ -22,13 +23,24 @@ export interface DaemonStatus {
   readonly workspace: string | null;
   /** `silent`: it does not answer */
   readonly health: "ok" | "degraded" | "draining" | "silent" | null;
+  /** Who answers new runs, as `ollama/llama3.2:latest`, and why; null also where it does not say */
+  readonly provider: string | null;
+  readonly provider_reason: string | null;
+  /** Keys of the configuration whose changed value waits for a restart */
+  readonly config_needs_restart: readonly string[] | null;
+  /** Why the last change of the configuration was refused; null: it was not */
+  readonly config_problem: string | null;
 }
 
-/** @param options.now milliseconds since the epoch */
-export function toDaemonStatus(
-  state: DaemonState,
-  { dataDir, now }: { readonly dataDir: string; readonly now: number },
-): DaemonStatus {
+export interface DaemonStatusOptions {
+  readonly dataDir: string;
+  /** Milliseconds since the epoch */
+  readonly now: number;
+  /** undefined where it does not answer */
+  readonly reply?: StatusReply | undefined;
+}
+
+export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: DaemonStatusOptions): DaemonStatus {
   if (state.kind !== "running") {
     return {
       running: false,
@@ -43,6 +55,10 @@ export function toDaemonStatus(
       log_file: null,
       workspace: null,
       health: null,
+      provider: null,
+      provider_reason: null,
+      config_needs_restart: null,
+      config_problem: null,
     };
   }
   const { record, health, process: { pid } } = state;
@@ -61,6 +77,10 @@ export function toDaemonStatus(
     log_file: daemonLogPath(dataDir),
     workspace: record.workspace,
     health,
+    provider: reply?.provider ? `${reply.provider.name}/${reply.provider.model}` : null,
+    provider_reason: reply?.provider?.reason ?? null,
+    config_needs_restart: reply?.config.needs_restart ?? null,
+    config_problem: reply?.config.last_reload?.problem ?? null,
   };
 }
 
@@ -72,7 +92,9 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
       ["Address", record.address],
       ["Health", health === "silent" ? "it does not answer; see the log, or restart it" : health],
       ["Since", `${record.started_at} (${durationText(status.uptime_seconds ?? 0)})`],
+      ...(status.provider === null ? [] : [["Provider", `${status.provider}, since ${status.provider_reason}`]]),
       ["Workspace", record.workspace],
+      ...configRows(status),
       ["Log", status.log_file ?? ""],
     ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${value}`);
     return `The daemon is running: Postern ${record.version}, process ${pid}\n\n${rows.join("\n")}`;
@@ -84,6 +106,14 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
     ? ""
     : `\nA gateway runs at ${state.gateway.address} (process ${state.gateway.pid}), started by postern gateway`;
   return `No daemon is running${killed}${other}`;
+}
+
+/** What is in the file and not in use. */
+function configRows({ config_needs_restart: waiting, config_problem: problem }: DaemonStatus): string[][] {
+  return [
+    ...(waiting === null || waiting.length === 0 ? [] : [["Restart", `needed for changes of ${waiting.join(", ")}`]]),
+    ...(problem === null ? [] : [["Refused", `the last change of the configuration: ${problem}`]]),
+  ];
 }
 
 function durationText(seconds: number): string {

@@ -21,6 +21,7 @@ import { pingRoute } from "./ping.ts";
 import type { Route } from "./route.ts";
 import { runEventsRoute } from "./run_events.ts";
 import { cancelRunRoute, resolveRunRoute, runRoute, runsRoute, startRunRoute } from "./runs.ts";
+import { statusRoute } from "./status.ts";
 import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
 import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./schedules.ts";
 import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
@@ -33,6 +34,7 @@ export const ROUTES: readonly Route[] = [
   healthRoute,
   liveRoute,
   metricsRoute,
+  statusRoute,
   pairRoute,
   pingRoute,
   webhookRoute,

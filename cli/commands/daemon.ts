@@ -12,6 +12,7 @@ import { daemonStatusText, toDaemonStatus } from "../daemon_status.ts";
 import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
 import { probeGateway } from "../probe_gateway.ts";
+import { readGatewayStatus } from "../read_gateway_status.ts";
 import { expectSuccess } from "../reach_gateway.ts";
 
 /** `postern daemon start`: in the background, or with --foreground in this process, as service managers want it. */
@@ -39,7 +40,8 @@ export const daemonStartCommand = defineCliCommand({
       value === undefined ? [] : [`--${name}=${value}`]
     );
     const state = await launchDaemon(context, { loaded, flags });
-    const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now() });
+    const reply = await readGatewayStatus(state.record);
+    const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now(), reply });
     const pairingCode = await pairingCodeOf(state.record, loaded).catch((error: Error) => {
       context.say(`${error.message}; it runs all the same, and postern pair prints a pairing code`);
       return null;
@@ -62,7 +64,9 @@ export const daemonStatusCommand = defineCliCommand({
   async run(context) {
     const dataDir = await findDataDir(context);
     const state = await readDaemonState(dataDir, probeGateway);
-    const status = toDaemonStatus(state, { dataDir, now: systemClock.now() });
+    const answers = state.kind === "running" && state.health !== "silent";
+    const reply = answers ? await readGatewayStatus(state.record) : undefined;
+    const status = toDaemonStatus(state, { dataDir, now: systemClock.now(), reply });
     context.print(status, daemonStatusText(state, status));
     return EXIT.ok;
   },

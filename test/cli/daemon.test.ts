@@ -25,6 +25,10 @@ const STOPPED = {
   log_file: null,
   workspace: null,
   health: null,
+  provider: null,
+  provider_reason: null,
+  config_needs_restart: null,
+  config_problem: null,
 };
 
 type Status = Readonly<Record<string, unknown>> & { readonly pid: number; readonly address: string };
@@ -104,6 +108,10 @@ test("start answers once /health does, status tells all of it, stop ends it and 
       log_file: join(machine.dataDir, "daemon.log"),
       workspace: machine.cwd,
       health: "ok",
+      provider: "offline/assistant",
+      provider_reason: "the configuration names it",
+      config_needs_restart: [],
+      config_problem: null,
     });
     assert.ok(Number(uptime) >= 0 && Number(uptime) < 60);
     assert.match(String(started["started_at"]), /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);

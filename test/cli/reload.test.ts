@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import type { StatusReply } from "../../handlers/status.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { type Machine, onMachine, type RunOptions } from "./support/run_in.ts";
@@ -12,6 +13,8 @@ interface Running {
   hangUp(): void;
   /** The largest number of requests a window takes: what the tests change */
   limit(): Promise<string | null>;
+  /** Waits until a change was refused after the last time this was waited for */
+  refused(): Promise<void>;
 }
 
 /** A gateway over a file of the user's; its log is given back. */
@@ -30,13 +33,7 @@ async function withFile(
     let hangUp = () => {};
     const argv = (options.argv ?? []).map((word) => (word === "FILE" ? file : word));
     const finished = await machine.withGateway(argv, async () => {
-      const { address = "", token = "" } = await readControlFile(machine.dataDir) ?? {};
-      const limit = async () => {
-        const reply = await fetch(`${address}v1/models`, { headers: { authorization: `Bearer ${token}` } });
-        await reply.body?.cancel();
-        return reply.headers.get("x-ratelimit-limit-requests");
-      };
-      await use({ machine, file, hangUp: () => hangUp(), limit });
+      await use({ machine, file, hangUp: () => hangUp(), ...await watcherOf(machine) });
     }, {
       onReloadable: (each) => (hangUp = each),
       ...(options.env === undefined ? {} : { env: options.env }),
@@ -47,7 +44,36 @@ async function withFile(
   return stderr;
 }
 
+async function watcherOf({ dataDir }: Machine): Promise<Pick<Running, "limit" | "refused">> {
+  const { address = "", token = "" } = await readControlFile(dataDir) ?? {};
+  const ask = () => fetch(`${address}v1/status`, { headers: { authorization: `Bearer ${token}` } });
+  let seen = "";
+  return {
+    async limit() {
+      const reply = await ask();
+      await reply.body?.cancel();
+      return reply.headers.get("x-ratelimit-limit-requests");
+    },
+    refused: () =>
+      until(async () => {
+        const { config: { last_reload: last } } = await (await ask()).json() as StatusReply;
+        const isNew = last !== null && last.outcome === "refused" && last.at !== seen;
+        if (isNew) seen = last.at;
+        return isNew;
+      }, "Nothing was refused"),
+  };
+}
+
 const limitOf = (max: number) => `[gateway]\nrate_limit_max = ${max}\n`;
+
+/** A request of 5,000 bytes. */
+async function post({ dataDir }: Machine): Promise<{ readonly status: number }> {
+  const { address = "", token = "" } = await readControlFile(dataDir) ?? {};
+  const headers = { authorization: `Bearer ${token}` };
+  const reply = await fetch(`${address}v1/ping`, { method: "POST", headers, body: JSON.stringify("x".repeat(5000)) });
+  await reply.body?.cancel();
+  return { status: reply.status };
+}
 
 async function until(isSo: () => Promise<boolean>, what: string): Promise<void> {
   for (let turn = 0; turn < 400; turn++) {
@@ -56,9 +82,6 @@ async function until(isSo: () => Promise<boolean>, what: string): Promise<void> 
   }
   assert.fail(what);
 }
-
-/** Gives a change that must not count the time to be noticed. */
-const notice = () => systemClock.sleep(800);
 
 test("a file that is saved is taken over, in place and by replacement", async () => {
   const log = await withFile(limitOf(500), async ({ file, limit }) => {
@@ -84,14 +107,13 @@ test("SIGHUP loads it at once, and does not end the gateway", async () => {
 
 test("a bad file changes nothing and is told with file, line and key; a good one after it counts", async () => {
   let path = "";
-  const log = await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+  const log = await withFile(limitOf(500), async ({ file, limit, refused }) => {
     path = file;
     await writeFile(file, `${limitOf(501)}colour = "red"\n`);
-    hangUp();
-    await notice();
+    await refused();
     assert.equal(await limit(), "500");
     await writeFile(file, "[gateway\n");
-    await notice();
+    await refused();
     assert.equal(await limit(), "500");
     await writeFile(file, limitOf(502));
     await until(async () => await limit() === "502", "The good file did not count");
@@ -101,9 +123,9 @@ test("a bad file changes nothing and is told with file, line and key; a good one
 });
 
 test("a file that is removed leaves the running configuration, and counts again when it is back", async () => {
-  const log = await withFile(limitOf(500), async ({ file, limit }) => {
+  const log = await withFile(limitOf(500), async ({ file, limit, refused }) => {
     await rm(file);
-    await notice();
+    await refused();
     assert.equal(await limit(), "500");
     await writeFile(file, limitOf(501));
     await until(async () => await limit() === "501", "The file that came back did not count");
@@ -112,10 +134,9 @@ test("a file that is removed leaves the running configuration, and counts again 
 });
 
 test("flags and the environment stay above the file", async () => {
-  await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
-    await writeFile(file, `${limitOf(501)}port = 1\n`);
-    hangUp();
-    await notice();
+  await withFile(limitOf(500), async ({ machine, file, limit }) => {
+    await writeFile(file, `${limitOf(501)}port = 1\nmax_request_bytes = 4242\n`);
+    await until(async () => (await post(machine)).status === 413, "The change did not count");
     assert.equal(await limit(), "77");
   }, { env: { POSTERN__GATEWAY__RATE_LIMIT_MAX: "77" } });
 });
@@ -133,14 +154,9 @@ test("a file of the folder that was accepted counts only once its change is acce
     await writeFile(file, limitOf(500));
     assert.equal((await machine.run(["trust"])).code, 0);
     const { stderr } = await machine.withGateway([], async () => {
-      const { address = "", token = "" } = await readControlFile(machine.dataDir) ?? {};
-      const limit = async () => {
-        const reply = await fetch(`${address}v1/models`, { headers: { authorization: `Bearer ${token}` } });
-        await reply.body?.cancel();
-        return reply.headers.get("x-ratelimit-limit-requests");
-      };
+      const { limit, refused } = await watcherOf(machine);
       await writeFile(file, limitOf(501));
-      await notice();
+      await refused();
       assert.equal(await limit(), "500");
       assert.equal((await machine.run(["trust"])).code, 0);
       await until(async () => await limit() === "501", "The accepted change did not count");
@@ -149,11 +165,11 @@ test("a file of the folder that was accepted counts only once its change is acce
   }));
 
 test("a gateway that was started without a file takes none on the way", async () => {
-  const log = await withFile(undefined, async ({ file, limit, hangUp }) => {
+  const log = await withFile(undefined, async ({ file, limit, hangUp, refused }) => {
     await mkdir(dirname(file), { recursive: true });
     await writeFile(file, limitOf(501));
     hangUp();
-    await notice();
+    await refused();
     assert.equal(await limit(), "600");
   });
   assert.match(log, /it was started without one; restart it to use/);

@@ -43,6 +43,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/v1/tokens", "admin"],
   ["DELETE", "/v1/tokens", "admin"],
   ["DELETE", "/v1/tokens/:id", "admin"],
+  ["GET", "/v1/status", "admin"],
   ["GET", "/v1/audit", "admin"],
   ["GET", "/v1/audit/verify", "admin"],
   ["GET", "/openapi.json", "public"],
