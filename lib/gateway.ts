@@ -245,6 +245,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       const { createGit } = await import("./system/git/create_git.ts");
       return createGit({ processes, home, ownPaths });
     });
+    const boards = lazily(async () => {
+      const { createBoards } = await import("./tools/hardware/create_boards.ts");
+      return createBoards({ config, clock });
+    });
     const urls = createUrlPolicy();
     let ownPort = 0;
     const deliveries = createDeliveries({
@@ -291,6 +295,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
           tools: () => tools,
           runs: () => supervisor,
         }),
+        boards: {
+          attach: async (board, signal, work) => await (await boards()).attach(board, signal, work),
+          host: async () => await (await boards()).host(),
+        },
       },
       config,
       workspaceRoot,

@@ -15,6 +15,9 @@ import { globSearch } from "./files/glob_search.ts";
 import { readFile } from "./files/read_file.ts";
 import { writeFile } from "./files/write_file.ts";
 import { gitOperations } from "./git/git_operations.ts";
+import { hardwareBoardInfo } from "./hardware/hardware_board_info.ts";
+import { hardwareMemoryMap } from "./hardware/hardware_memory_map.ts";
+import { hardwareMemoryRead } from "./hardware/hardware_memory_read.ts";
 import { cliDiscovery } from "./host/cli_discovery.ts";
 import { memoryForget } from "./memory/memory_forget.ts";
 import { memoryRecall } from "./memory/memory_recall.ts";
@@ -74,4 +77,7 @@ export const BUILTIN_TOOLS: readonly Tool[] = [
   sopStatus,
   sopAdvance,
   sopApprove,
+  hardwareBoardInfo,
+  hardwareMemoryMap,
+  hardwareMemoryRead,
 ];

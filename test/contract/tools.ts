@@ -233,4 +233,24 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
     textField: "execution_id",
     sample: { execution_id: "sop_1" },
   },
+  hardware_board_info: {
+    access: "read",
+    enabled: "always",
+    fields: ["board?"],
+    textField: "board",
+    sample: { board: "bench" },
+  },
+  hardware_memory_map: {
+    access: "read",
+    enabled: "always",
+    fields: ["board"],
+    textField: "board",
+    sample: { board: "bench" },
+  },
+  hardware_memory_read: {
+    access: "read",
+    enabled: "always",
+    fields: ["board", "address", "length?"],
+    sample: { board: "bench", address: "0x20000000", length: 64 },
+  },
 };

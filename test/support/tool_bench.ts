@@ -23,6 +23,7 @@ import { createCommandLookup } from "../../lib/system/process/create_command_loo
 import { createProcesses } from "../../lib/system/process/create_processes.ts";
 import { createWorkers } from "../../lib/system/process/create_workers.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
+import { createBoards } from "../../lib/tools/hardware/create_boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
@@ -43,6 +44,7 @@ export interface ConfigChanges {
   readonly git?: Partial<Config["security"]["git"]>;
   readonly url_access?: Partial<Config["url_access"]>;
   readonly cron?: Partial<Config["cron"]>;
+  readonly hardware?: Config["hardware"];
 }
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
@@ -155,6 +157,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         dataDir: join(options.root, ".data"),
         settings: () => ({ dirs: [], approvalTimeoutMs: 1000, forbiddenPaths: [], retentionDays: 0 }),
       }),
+      boards: createBoards({ config: () => config, clock }),
     },
     config: () => config,
     workspaceRoot: options.root,
@@ -207,6 +210,7 @@ function changed(changes: ConfigChanges): Config {
     autonomy: { ...config.autonomy, ...autonomy },
     url_access: { ...config.url_access, ...url_access },
     cron: { ...config.cron, ...changes.cron },
+    hardware: changes.hardware ?? config.hardware,
     security: {
       ...config.security,
       enable_git: changes.enable_git ?? config.security.enable_git,

@@ -1,0 +1,203 @@
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { connectTcp, TcpAddress, TcpConnection } from "../../system/net/connect_tcp.ts";
+import { describeNetworkError } from "../../system/net/network_error.ts";
+import { createGdbSession, type GdbSession } from "./gdb_session.ts";
+import type { GdbStub, GdbTarget } from "./gdb_target.ts";
+import { parseMemoryMap } from "./memory_map.ts";
+import { readTargetDescription } from "./target_description.ts";
+
+export interface AttachOptions {
+  readonly board: string;
+  readonly address: TcpAddress;
+  readonly connect: typeof connectTcp;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}
+
+/** Milliseconds */
+const CONNECT_MS = 3000;
+const REPLY_MS = 3000;
+const ATTACHED_MS = 20_000;
+const DETACH_MS = 1000;
+
+const DEFAULT_PACKET_BYTES = 400;
+const [MIN_PACKET_BYTES, MAX_PACKET_BYTES] = [64, 16_384];
+/** Of a packet, for its frame and for escapes */
+const FRAME_BYTES = 16;
+const MAX_DOCUMENT_BYTES = 262_144;
+const MAX_FEATURES = 64;
+
+/**
+ * Connects to a board's stub, works with it, and lets it go; attached for 20 s at most.
+ *
+ * Most stubs halt their target when somebody connects, and resume it on `D`, detach: that is how it ends here, on every path. Two
+ * stubs are known to hold a target that stood still before, and there the connection is closed without `D`, which leaves it so:
+ * QEMU with `-S` or stopped by a fault, where its monitor says more than `paused`, and gdbserver, whose program only runs for a
+ * debugger. Nothing else is sent that could change the target.
+ * @throws {ToolError} `board_unreachable`, and what GdbSession throws; {CancelError} when the signal aborts
+ * Source: GDB manual, appendix E; QEMU, gdbstub
+ */
+export async function attachTarget<T>(options: AttachOptions, work: (target: GdbTarget) => Promise<T>): Promise<T> {
+  const { board, clock, signal } = options;
+  const action = `Cannot use board "${board}"`;
+  const connection = await open(options, action);
+  const session = createGdbSession({ connection, clock, replyMs: REPLY_MS, action });
+  const limit = clock.timeoutSignal(ATTACHED_MS);
+  const either = AbortSignal.any([signal, limit.signal]);
+  let haltedBefore: boolean | undefined;
+  try {
+    // A cancelled call waits for this: how the board must be left is only known afterwards
+    const offer = await greet(session, limit.signal);
+    const kind = await findKind(session, offer.features, limit.signal);
+    haltedBefore = kind.haltedBefore;
+    // Asked always, since gdbserver reads no memory before
+    const stopped = stopReason((await session.request("?", either)).text);
+    return await work(toTarget({ session, stub: { ...offer, ...kind, stopped }, action, signal: either }));
+  } catch (error) {
+    if (signal.aborted) throw cancelError(signal);
+    if (limit.signal.aborted) throw new ToolError("board_timeout", `${action}: it took longer than ${ATTACHED_MS} ms`);
+    throw error;
+  } finally {
+    limit.clear();
+    if (haltedBefore !== true) await detach(session, clock);
+    connection.close();
+  }
+}
+
+async function open({ address, connect, clock, signal }: AttachOptions, action: string): Promise<TcpConnection> {
+  const limit = clock.timeoutSignal(CONNECT_MS);
+  try {
+    return await connect(address, AbortSignal.any([signal, limit.signal]));
+  } catch (error) {
+    if (signal.aborted) throw cancelError(signal);
+    const reason = limit.signal.aborted ? `no answer within ${CONNECT_MS} ms` : describeNetworkError(error);
+    throw new ToolError("board_unreachable", `${action}: its GDB server is not there, ${reason}; is it running?`);
+  } finally {
+    limit.clear();
+  }
+}
+
+type Offer = Pick<GdbStub, "features" | "packetBytes" | "acknowledges">;
+
+async function greet(session: GdbSession, signal: AbortSignal): Promise<Offer> {
+  const offered = (await session.request("qSupported:xmlRegisters=i386", signal)).text.split(";");
+  const features = offered.filter((feature) => /^[\w-]{1,64}(:[\w-]{1,64}){0,2}\+$/.test(feature))
+    .slice(0, MAX_FEATURES).map((feature) => feature.slice(0, -1));
+  const packetSize = offered.map((feature) => /^PacketSize=([0-9a-f]{1,8})$/i.exec(feature)?.[1]).find(Boolean);
+  const packetBytes = packetSize === undefined ? DEFAULT_PACKET_BYTES : Number.parseInt(packetSize, 16);
+  let acknowledges = true;
+  if (features.includes("QStartNoAckMode") && (await session.request("QStartNoAckMode", signal)).text === "OK") {
+    session.withoutAcknowledgments();
+    acknowledges = false;
+  }
+  return {
+    features,
+    packetBytes: Math.min(Math.max(packetBytes, MIN_PACKET_BYTES), MAX_PACKET_BYTES),
+    acknowledges,
+  };
+}
+
+function stopReason(reply: string): string | undefined {
+  const [, kind = "", code = ""] = /^([TSWX])([0-9a-f]{2})/i.exec(reply) ?? [];
+  if (kind === "") return undefined;
+  return `${kind === "W" ? "exited with" : kind === "X" ? "ended by signal" : "signal"} ${Number.parseInt(code, 16)}`;
+}
+
+async function findKind(
+  session: GdbSession,
+  features: readonly string[],
+  signal: AbortSignal,
+): Promise<Pick<GdbStub, "kind" | "haltedBefore">> {
+  if (features.includes("QStartupWithShell")) return { kind: "gdbserver", haltedBefore: true };
+  if (!/^sstep/.test((await session.request("qqemu.Supported", signal)).text)) {
+    return { kind: "other", haltedBefore: undefined };
+  }
+  const reply = await session.request(`qRcmd,${Buffer.from("info status").toString("hex")}`, signal);
+  // Attaching pauses a machine that runs; any other state was there before
+  const state = /^VM status: (\w+)( \([\w-]+\))?/.exec(reply.console);
+  return { kind: "qemu", haltedBefore: state?.[2] === undefined ? undefined : true };
+}
+
+/** On a broken connection there is nothing left to be done. */
+async function detach(session: GdbSession, clock: Clock): Promise<void> {
+  const limit = clock.timeoutSignal(DETACH_MS);
+  await session.request("D", limit.signal).catch(() => {});
+  limit.clear();
+}
+
+interface TargetParts {
+  readonly session: GdbSession;
+  readonly stub: GdbStub;
+  readonly action: string;
+  readonly signal: AbortSignal;
+}
+
+function toTarget({ session, stub, action, signal }: TargetParts): GdbTarget {
+  const broken = (reason: string) => new ToolError("board_protocol", `${action}: ${reason}`);
+  const ask = async (payload: string, what: string): Promise<string> => {
+    const { text } = await session.request(payload, signal);
+    const refusal = /^E([0-9a-f]{2}|\..{0,200})$/is.exec(text)?.[1];
+    if (refusal === undefined) return text;
+    const reason = refusal.replace(/[^\x20-\x7e]/g, "?").replace(/^\./, "");
+    throw new ToolError("board_refused", `${action}: its GDB stub refused ${what} with error ${reason}`);
+  };
+
+  async function readDocument(object: string, annex: string): Promise<string> {
+    const parts: string[] = [];
+    for (let size = 0;;) {
+      const chunk = (stub.packetBytes - FRAME_BYTES).toString(16);
+      const reply = await ask(`qXfer:${object}:read:${annex}:${size.toString(16)},${chunk}`, `"${object}"`);
+      const part = reply.slice(1);
+      parts.push(part);
+      size += part.length;
+      if (size > MAX_DOCUMENT_BYTES) throw broken(`"${object}" is larger than ${MAX_DOCUMENT_BYTES} bytes`);
+      if (reply[0] === "l") return Buffer.from(parts.join(""), "latin1").toString("utf8");
+      if (reply[0] !== "m" || part === "") throw broken(`its GDB stub answered "${object}" with what is no part of it`);
+    }
+  }
+  /** What is wrong with a document is told as the board's fault. */
+  const parsed = async <T>(parse: () => Promise<T>): Promise<T> => {
+    try {
+      return await parse();
+    } catch (error) {
+      if (error instanceof ToolError || signal.aborted || !(error instanceof Error)) throw error;
+      throw broken(error.message);
+    }
+  };
+
+  return {
+    stub,
+    async description() {
+      if (!stub.features.includes("qXfer:features:read")) return undefined;
+      return await parsed(() => readTargetDescription((annex) => readDocument("features", annex)));
+    },
+    async memoryMap() {
+      if (!stub.features.includes("qXfer:memory-map:read")) return undefined;
+      return await parsed(async () => parseMemoryMap(await readDocument("memory-map", "")));
+    },
+    async registers() {
+      const reply = await ask("g", "its registers");
+      if (reply === "") return undefined;
+      if (!/^([0-9a-f]{2}|xx)*$/i.test(reply)) throw broken("its GDB stub sent registers that are not hexadecimal");
+      return reply.toLowerCase();
+    },
+    async readMemory(address, length) {
+      const bytes = new Uint8Array(length);
+      const most = (stub.packetBytes - FRAME_BYTES) >> 1;
+      for (let done = 0; done < length;) {
+        const wanted = Math.min(length - done, most);
+        const place = (address + BigInt(done)).toString(16);
+        const hex = await ask(`m${place},${wanted.toString(16)}`, `to read memory at 0x${place}`);
+        if (hex === "") throw broken(`its GDB stub does not read memory at 0x${place}`);
+        if (hex.length % 2 !== 0 || hex.length > wanted * 2 || !/^[0-9a-f]*$/i.test(hex)) {
+          throw broken(`its GDB stub answered ${wanted} bytes at 0x${place} with something else`);
+        }
+        bytes.set(Buffer.from(hex, "hex"), done);
+        done += hex.length / 2;
+      }
+      return bytes;
+    },
+  };
+}

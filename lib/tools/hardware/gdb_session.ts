@@ -1,0 +1,132 @@
+import { cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { TcpConnection } from "../../system/net/connect_tcp.ts";
+import { describeNetworkError } from "../../system/net/network_error.ts";
+import { createPacketReader, encodePacket, type GdbMessage } from "./gdb_packet.ts";
+
+/** What a stub answered. */
+export interface GdbReply {
+  /** A character up to U+00FF for each byte; empty: the stub does not know the request */
+  readonly text: string;
+  /** What it printed before, as the answer of a monitor command */
+  readonly console: string;
+}
+
+/** Requests and replies of the GDB remote protocol, one at a time, over one connection. */
+export interface GdbSession {
+  /**
+   * @throws {ToolError} `board_timeout` no reply in time, `board_closed`, `board_protocol` what is not the protocol or too much of it
+   * @throws {CancelError} when the signal aborts
+   */
+  request(payload: string, signal: AbortSignal): Promise<GdbReply>;
+  /** From now on neither side acknowledges packets */
+  withoutAcknowledgments(): void;
+}
+
+export interface GdbSessionOptions {
+  readonly connection: TcpConnection;
+  readonly clock: Clock;
+  /** Milliseconds that one reply may take */
+  readonly replyMs: number;
+  /** For messages: what cannot be done, as `Cannot read board "bench"` */
+  readonly action: string;
+}
+
+/** Times a packet is sent again, or asked for again, because it came damaged */
+const MAX_REPEATS = 3;
+/** Of one reply, expanded */
+const MAX_PACKET_BYTES = 65_536;
+/** Of everything a stub may send: a memory read and all descriptions are far below */
+const MAX_SESSION_BYTES = 4_194_304;
+/** Packets and marks that answer nothing, for each request */
+const MAX_STRAYS = 64;
+const MAX_CONSOLE = 4096;
+
+const STOPPED = /^[TSWX][0-9a-f]{2}/i;
+const PRINTED = /^O((?:[0-9a-f]{2})+)$/i;
+const ACKNOWLEDGE = Buffer.from("+");
+const REFUSE = Buffer.from("-");
+
+/**
+ * A request is sent again when the stub refuses it, never because of silence: over TCP nothing is lost, and the reply to the first
+ * copy would be taken for that of the next request.
+ * Source: GDB manual, appendix E.2 "Packet acknowledgment", E.3 "Stop reply packets"
+ */
+export function createGdbSession({ connection, clock, replyMs, action }: GdbSessionOptions): GdbSession {
+  const reader = createPacketReader({ maxBytes: MAX_PACKET_BYTES });
+  let acknowledges = true;
+  let received = 0;
+
+  const failure = (code: string, reason: string) => new ToolError(code, `${action}: ${reason}`);
+  const broken = (reason: string) => failure("board_protocol", reason);
+
+  async function next(signal: AbortSignal): Promise<GdbMessage> {
+    for (;;) {
+      const message = reader.next();
+      if (message !== undefined) return message;
+      const bytes = await connection.read(signal);
+      if (bytes === undefined) throw failure("board_closed", "its GDB stub closed the connection");
+      received += bytes.length;
+      if (received > MAX_SESSION_BYTES) throw broken(`its GDB stub sent more than ${MAX_SESSION_BYTES} bytes`);
+      reader.feed(bytes);
+    }
+  }
+
+  /** Until the stub has said that it got the packet. What it sends before belongs to earlier times. */
+  async function send(packet: Uint8Array, signal: AbortSignal): Promise<void> {
+    connection.write(packet);
+    if (!acknowledges) return;
+    for (let repeats = 0, strays = 0;;) {
+      const { kind } = await next(signal);
+      if (kind === "acknowledged") return;
+      if (kind === "refused") {
+        if (++repeats > MAX_REPEATS) throw broken("its GDB stub refuses every packet as damaged");
+        connection.write(packet);
+      } else {
+        if (++strays > MAX_STRAYS) throw broken("its GDB stub sends what answers nothing");
+        connection.write(ACKNOWLEDGE);
+      }
+    }
+  }
+
+  async function receive(payload: string, signal: AbortSignal): Promise<GdbReply> {
+    let console = "";
+    for (let repeats = 0, strays = 0; strays <= MAX_STRAYS;) {
+      const message = await next(signal);
+      if (message.kind === "corrupt") {
+        if (!acknowledges || ++repeats > MAX_REPEATS) throw broken("its GDB stub sends damaged packets");
+        connection.write(REFUSE);
+        continue;
+      }
+      strays++;
+      if (message.kind !== "packet") continue;
+      if (acknowledges) connection.write(ACKNOWLEDGE);
+      const text = message.payload;
+      const printed = PRINTED.exec(text)?.[1];
+      if (printed === undefined && (payload === "?" || !STOPPED.test(text))) return { text, console };
+      console = (console + Buffer.from(printed ?? "", "hex").toString("latin1")).slice(0, MAX_CONSOLE);
+    }
+    throw broken("its GDB stub sends what answers nothing");
+  }
+
+  return {
+    async request(payload, signal) {
+      const limit = clock.timeoutSignal(replyMs);
+      const either = AbortSignal.any([signal, limit.signal]);
+      try {
+        await send(encodePacket(payload), either);
+        return await receive(payload, either);
+      } catch (error) {
+        if (signal.aborted) throw cancelError(signal);
+        if (limit.signal.aborted) throw failure("board_timeout", `its GDB stub did not answer within ${replyMs} ms`);
+        if (error instanceof RangeError) throw broken(`its GDB stub sends what is too large: ${error.message}`);
+        if (error instanceof ToolError) throw error;
+        throw failure("board_closed", describeNetworkError(error));
+      } finally {
+        limit.clear();
+      }
+    },
+    withoutAcknowledgments: () => void (acknowledges = false),
+  };
+}

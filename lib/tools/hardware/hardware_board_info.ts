@@ -1,0 +1,22 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { boardField } from "./board_field.ts";
+
+/**
+ * `hardware_board_info`: architecture, registers and stub of a board. Without a name the only board there is, or the machine that the
+ * gateway runs on where none is configured (DESIGN.md section 8, "Hardware").
+ */
+export const hardwareBoardInfo = defineTool({
+  name: "hardware_board_info",
+  description:
+    "Says what a board is: architecture, features, registers and its GDB stub; the board is halted for a moment. Without a configured board it describes the machine this runs on",
+  access: "read",
+  enabled: "always",
+  needs: ["boards"],
+  input: v.strictObject({ board: v.optional(boardField) }),
+  textField: "board",
+  async run({ board }, { services: { boards }, config, signal }) {
+    const { describeBoard } = await import("./describe_board.ts");
+    return await describeBoard(board, { boards, config, signal });
+  },
+});

@@ -1,0 +1,19 @@
+import * as v from "valibot";
+import { defineTool } from "../runtime/define_tool.ts";
+import { boardField } from "./board_field.ts";
+
+/** `hardware_memory_map`: what of a board's memory may be read (DESIGN.md section 8, "Hardware"). */
+export const hardwareMemoryMap = defineTool({
+  name: "hardware_memory_map",
+  description:
+    "Gives the memory map of a board: its regions with first and last address. The board is halted for a moment",
+  access: "read",
+  enabled: "always",
+  needs: ["boards"],
+  input: v.strictObject({ board: boardField }),
+  textField: "board",
+  async run({ board }, { services: { boards }, config, signal }) {
+    const { showMemoryMap } = await import("./show_memory_map.ts");
+    return await showMemoryMap(board, { boards, config, signal });
+  },
+});

@@ -1,0 +1,96 @@
+import { attribute, readMarkup } from "../documents/parse_xml.ts";
+
+/** A part of a target's address space. */
+export interface MemoryRegion {
+  /** `ram`, `rom` or `flash` from a target; any name from the configuration */
+  readonly name: string;
+  readonly start: bigint;
+  /** Bytes, at least 1 */
+  readonly length: bigint;
+}
+
+const ADDRESS_SPACE = 1n << 64n;
+const MAX_REGIONS = 256;
+/** Of one message */
+const MAX_SHOWN = 20;
+
+/**
+ * The regions of a `memory-map` document, by address.
+ * @throws {Error} a document that is no such map
+ * Source: GDB manual, appendix E.16 "Memory map format"
+ */
+export function parseMemoryMap(xml: string): readonly MemoryRegion[] {
+  const regions: MemoryRegion[] = [];
+  for (let at = xml.indexOf("<"); at !== -1;) {
+    const markup = readMarkup(xml, at);
+    at = xml.indexOf("<", markup.end);
+    if (markup.kind !== "open" || markup.name !== "memory") continue;
+    const [name, start, length] = ["type", "start", "length"].map((key) => attribute(markup, key));
+    const region = { name: name ?? "", start: toNumber(start), length: toNumber(length) };
+    if (!/^[a-z][a-z0-9_-]{0,31}$/i.test(region.name) || region.length < 1n || endOf(region) > ADDRESS_SPACE) {
+      throw new Error("a region of its memory map has no type, start or length that makes sense");
+    }
+    if (regions.push(region) > MAX_REGIONS) throw new Error(`its memory map has more than ${MAX_REGIONS} regions`);
+  }
+  return inOrder(regions);
+}
+
+/** A configured map, by address. */
+export function configuredMap(
+  regions: readonly { readonly name: string; readonly start: number; readonly length: number }[],
+): readonly MemoryRegion[] {
+  return inOrder(regions.map(({ name, start, length }) => ({ name, start: BigInt(start), length: BigInt(length) })));
+}
+
+/** What is in both maps: with the target's name first, where the two differ. */
+export function inBoth(target: readonly MemoryRegion[], configured: readonly MemoryRegion[]): readonly MemoryRegion[] {
+  const shared = target.flatMap((one) =>
+    configured.flatMap((other) => {
+      const start = one.start > other.start ? one.start : other.start;
+      const end = endOf(one) < endOf(other) ? endOf(one) : endOf(other);
+      const name = one.name === other.name ? one.name : `${one.name}/${other.name}`;
+      return start < end ? [{ name, start, length: end - start }] : [];
+    })
+  );
+  return inOrder(shared);
+}
+
+/** The first address of the range that no region has; undefined when the regions cover it. @param regions by address */
+export function firstOutside(regions: readonly MemoryRegion[], start: bigint, length: number): bigint | undefined {
+  const end = start + BigInt(length);
+  let covered = start;
+  for (const region of regions) {
+    if (region.start <= covered && covered < endOf(region)) covered = endOf(region);
+    if (covered >= end) return undefined;
+  }
+  return covered;
+}
+
+/** As `flash 0x0-0x3ffff, ram 0x20000000-0x2000ffff`. */
+export function describeMap(regions: readonly MemoryRegion[]): string {
+  const shown = regions.slice(0, MAX_SHOWN).map((region) => `${region.name} ${rangeOf(region)}`).join(", ");
+  return regions.length > MAX_SHOWN ? `${shown}, and ${regions.length - MAX_SHOWN} more` : shown;
+}
+
+/** First and last address, as `0x20000000-0x2000ffff`. */
+export function rangeOf(region: Pick<MemoryRegion, "start" | "length">): string {
+  return `${toHex(region.start)}-${toHex(endOf(region) - 1n)}`;
+}
+
+/** As `0x20000000`. */
+export function toHex(address: bigint): string {
+  return `0x${address.toString(16)}`;
+}
+
+function endOf({ start, length }: Pick<MemoryRegion, "start" | "length">): bigint {
+  return start + length;
+}
+
+function inOrder(regions: readonly MemoryRegion[]): readonly MemoryRegion[] {
+  return regions.toSorted((a, b) => (a.start < b.start ? -1 : a.start > b.start ? 1 : 0));
+}
+
+/** -1 for what is no number. */
+function toNumber(text: string | undefined): bigint {
+  return text !== undefined && /^(0x[0-9a-f]{1,16}|\d{1,20})$/i.test(text.trim()) ? BigInt(text.trim()) : -1n;
+}
