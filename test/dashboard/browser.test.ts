@@ -190,6 +190,9 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.getByRole("img", { name: /^Requests a second: now [\d.]+, highest/ }).waitFor();
     assert.match(await textOf("#routes"), /POST \/v1\/chat\/completions/);
     assert.doesNotMatch(await textOf("#routes"), /\/metrics/);
+    assert.match(await textOf("#facts"), /Provider\s+ollama\/llama3\.2, since Ollama answers at 127\.0\.0\.1:11434/);
+    assert.match(await textOf("#facts"), /Needs a restart\s+gateway\.port/);
+    assert.match(await textOf("#facts"), /Last change of the configuration\s+refused: Cannot use "agent\.x"/);
   });
 
   test("a call that waits is shown as it is, and approved; a second answer says what happened", async () => {

@@ -124,6 +124,13 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
       return fail(response, 401, "auth_invalid");
     }
     if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
+    if (path === "/v1/status") {
+      return send(response, 200, {
+        workspace: "/home/me/work",
+        provider: { name: "ollama", model: "llama3.2", reason: "Ollama answers at 127.0.0.1:11434" },
+        config: { needs_restart: ["gateway.port"], last_reload: { problem: 'Cannot use "agent.x"' } },
+      });
+    }
     if (path === "/v1/tools") return send(response, 200, list(TOOLS));
     if (path === "/v1/approvals") {
       const only = new URL(request.url ?? "/", "http://gateway.test").searchParams.get("status");

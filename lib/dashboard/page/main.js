@@ -60,7 +60,7 @@ export function start() {
     if (view === "schedules") void schedules.load();
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
-    if (view === "status") void showMetrics();
+    if (view === "status") void poll();
   }
 
   /**
@@ -99,6 +99,11 @@ export function start() {
     }
   }
 
+  /** What an administrator is told; undefined for everybody else. */
+  async function readStatus() {
+    return await session.json("v1/status").catch(() => undefined);
+  }
+
   async function showMetrics() {
     const text = await session.request("metrics").then((response) => response.text(), () => "");
     if (text !== "") status.showMetrics(text);
@@ -108,7 +113,8 @@ export function start() {
     if (document.hidden) return;
     const health = await readHealth();
     showReachable(health);
-    status.showHealth(health);
+    const isShown = health !== undefined && entered && !byId("status", HTMLElement).hidden;
+    status.showHealth(health, isShown ? await readStatus() : undefined);
     if (health === undefined || !entered) return;
     await Promise.all([showMetrics(), approvals.poll(), ...(byId("runs", HTMLElement).hidden ? [] : [runs.poll()])]);
   }

@@ -32,17 +32,19 @@ export function createStatusView() {
   let last;
 
   return {
-    /** @param {any} health reply of /health, undefined when there was none */
-    showHealth(health) {
+    /**
+     * @param {any} health reply of /health, undefined when there was none
+     * @param {any} told reply of /v1/status, undefined when there was none
+     */
+    showHealth(health, told) {
       byId("status-lead", HTMLElement).textContent = stateSentence(health?.status);
       if (health === undefined) return;
-      const uptime = health.uptime_seconds ?? health.uptime_secs;
+      const uptime = health.uptime_seconds;
       const facts = [
         ["Address", location.host],
         ["Version", health.version],
         ["Up for", uptime === undefined ? undefined : formatDuration(uptime)],
-        ["Workspace", health.workspace],
-        ["Provider", health.provider],
+        ...(told === undefined ? [] : toldFacts(told)),
       ];
       byId("facts", HTMLElement).replaceChildren(
         ...facts.flatMap(([name, value]) => value === undefined ? [] : [fact(name, String(value))]),
@@ -145,6 +147,21 @@ function showRoutes(samples) {
   byId("routes", HTMLElement).replaceChildren(
     rows.length > 0 ? table : element("p", { class: "empty" }, "No requests yet"),
   );
+}
+
+/**
+ * @param {any} told reply of /v1/status
+ * @returns {(string | undefined)[][]}
+ */
+function toldFacts({ workspace, provider, config }) {
+  const waiting = config.needs_restart.join(", ");
+  const problem = config.last_reload?.problem ?? undefined;
+  return [
+    ["Workspace", workspace],
+    ["Provider", provider === null ? "none" : `${provider.name}/${provider.model}, since ${provider.reason}`],
+    ["Needs a restart", waiting === "" ? undefined : waiting],
+    ["Last change of the configuration", problem === undefined ? undefined : `refused: ${problem}`],
+  ];
 }
 
 /** @param {string | undefined} status */
