@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import { openChat } from "../support/chat_client.ts";
+import { drainPastGrace, drainWithinGrace } from "../support/drained_work.ts";
 import { openRawSocket } from "../support/raw_socket.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
 
@@ -34,3 +35,11 @@ test("clients that never read, never finish or never speak cannot hold the drain
     assert.equal(gateway.provider.active, 0);
   });
 });
+
+const LOAD = { streams: 200, requests: 200, sockets: 50, runs: 50 };
+
+test("SIGTERM during 200 streams and 200 requests cuts nothing within the grace, and runs go on at the next start", () =>
+  drainWithinGrace(LOAD));
+
+test("SIGTERM during 200 streams and 200 requests that outlive the grace gives each its final event", () =>
+  drainPastGrace(LOAD));

@@ -77,8 +77,8 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
   });
 }
 
-/** Those that work in the folder, or were started with it in their environment. */
-function processesOf(folder: string): readonly number[] {
+/** Numbers of the processes that work in the folder, or were started with it in their environment; Linux alone, elsewhere none. */
+export function processesOf(folder: string): readonly number[] {
   if (process.platform !== "linux") return [];
   return readdirSync("/proc").filter((name) => /^\d+$/.test(name)).map(Number).filter((pid) => {
     try {

@@ -13,13 +13,26 @@ export interface KillableGateway {
   /** As `Bearer ...` */
   readonly authorization: string;
   readonly workspace: string;
+  /** Holds the workspace and the data directory */
+  readonly folder: string;
+  readonly dataDir: string;
   call(path: string, init?: CallInit): Promise<Response>;
   /** SIGKILL; resolves when the process is gone */
   kill(): Promise<void>;
+  /** SIGTERM; resolves when the process is gone */
+  stop(): Promise<Stopped>;
   /** Starts it again */
   restart(): Promise<void>;
   /** How often `countingCommand` began, over all processes */
   counted(): number;
+}
+
+/** How a gateway ended that was asked to. */
+export interface Stopped {
+  /** null: by a signal */
+  readonly exitCode: number | null;
+  /** All that it wrote */
+  readonly output: string;
 }
 
 export interface CallInit {
@@ -38,9 +51,14 @@ export const countingCommand = (seconds = 0) => `sh -c "echo begun >> counter; s
  * Runs `use` with a gateway at level `full` whose model is an upstream of the chat-completions format, and which may run
  * `countingCommand`.
  * @param options.alwaysAsk tools that a person is asked about
+ * @param options.env further variables, as `POSTERN__RUNS__MAX_CONCURRENT`
  */
 export async function withKillableGateway(
-  { baseUrl, alwaysAsk = [] }: { readonly baseUrl: string; readonly alwaysAsk?: readonly string[] },
+  { baseUrl, alwaysAsk = [], env: further = {} }: {
+    readonly baseUrl: string;
+    readonly alwaysAsk?: readonly string[];
+    readonly env?: Readonly<Record<string, string>>;
+  },
   use: (gateway: KillableGateway) => Promise<void>,
 ): Promise<void> {
   await withTemporaryFolder(async (folder) => {
@@ -72,9 +90,11 @@ sandbox = "off"
       HOME: folder,
       POSTERN_TOKEN: TOKEN,
       NO_COLOR: "1",
+      ...further,
     };
+    const dataDir = join(folder, "data");
     const argv = ["cli/main.ts", "gateway", "--port", "0", "--config", config, "--workspace", workspace];
-    const start = () => startProcess([...RUN, ...argv, "--data-dir", join(folder, "data")], env);
+    const start = () => startProcess([...RUN, ...argv, "--data-dir", dataDir], env);
     let running = await start();
     const authorization = `Bearer ${TOKEN}`;
     try {
@@ -84,6 +104,8 @@ sandbox = "off"
         },
         authorization,
         workspace,
+        folder,
+        dataDir,
         call(path, { method, headers, body, signal } = {}) {
           return fetch(running.url + path, {
             method: method ?? (body === undefined ? "GET" : "POST"),
@@ -97,6 +119,7 @@ sandbox = "off"
           });
         },
         kill: () => kill(running.child),
+        stop: () => running.stop(),
         async restart() {
           running = await start();
         },
@@ -110,6 +133,7 @@ sandbox = "off"
 
 interface Running {
   readonly child: ChildProcess;
+  readonly stop: () => Promise<Stopped>;
   readonly url: string;
 }
 
@@ -118,13 +142,19 @@ async function startProcess([command = "", ...argv]: readonly string[], env: Rec
   let output = "";
   const ended = once(child, "close");
   child.stderr.on("data", (part) => (output += part));
+  const stop = async () => {
+    // On Deno, child.kill() reports the signal in place of the exit code
+    if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
+    const [exitCode] = await ended;
+    return { exitCode: exitCode as number | null, output };
+  };
   for await (const part of child.stdout) {
     output += part;
     const url = /(http:\/\/127\.0\.0\.1:\d+)\//.exec(output)?.[1];
     if (url === undefined) continue;
     // What comes later is read and dropped, so that the pipe never fills
     child.stdout.resume();
-    return { child, url };
+    return { child, stop, url };
   }
   await ended;
   throw new Error(`The gateway ended before it listened: ${output}`);
