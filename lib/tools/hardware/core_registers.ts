@@ -24,10 +24,9 @@ export function coreRegisters(description: TargetDescription, raw: string): read
   );
   const values: RegisterValue[] = [];
   let at = 0;
-  let number = 0;
   for (const register of all) {
-    // A gap has no known width, so that what comes after it cannot be placed
-    if (register.number !== number++ || register.bits % 8 !== 0) break;
+    // Numbers that no register has take no place, but a width that is no whole bytes tells none
+    if (register.bits % 8 !== 0) break;
     const digits = raw.slice(at, at += register.bits / 4);
     if (digits.length < register.bits / 4) break;
     if (!core.has(register) || register.bits > MAX_BITS || register.bits === 0) continue;

@@ -72,9 +72,10 @@ test(
       assert.equal((data.stub as Record<string, unknown>).kind, "qemu");
       assert.deepEqual((data.features as readonly unknown[])[0], { name: "org.gnu.gdb.arm.m-profile", registers: 17 });
       const registers = data.registers as readonly { readonly name: string; readonly value: string }[];
-      assert.deepEqual(registers.filter(({ name }) => ["sp", "pc"].includes(name)), [
+      assert.deepEqual(registers.filter(({ name }) => ["sp", "pc", "xpsr"].includes(name)), [
         { name: "sp", value: "0x20010000" },
         { name: "pc", value: "0x40" },
+        { name: "xpsr", value: "0x41000000" },
       ]);
       assert.equal(data.stopped, "signal 5");
       assert.match(output, /^architecture: arm$/m);

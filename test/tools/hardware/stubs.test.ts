@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import type { Config } from "../../../lib/config/config.ts";
@@ -452,6 +453,55 @@ test("a name in a description is never more than a name", () =>
     assert.equal(data.architecture, null);
     assert.deepEqual(data.features, [{ name: "unnamed", registers: 1 }]);
   }));
+
+test("whatever a stub answers is a result or an error, and nobody stays connected", async () => {
+  const words = [
+    "OK",
+    "E01",
+    "l",
+    "m",
+    "00",
+    "T05",
+    "O41",
+    "W00",
+    "x",
+    "<memory ",
+    "<reg name='r' bitsize='8'/>",
+    "<!DOCTYPE a [",
+    "]>",
+  ];
+  const more = [
+    "qXfer:memory-map:read+;",
+    "qXfer:features:read+;",
+    "PacketSize=100;",
+    "sstepbits",
+    "<xi:include href='b'/>",
+    "<![CDATA[",
+  ];
+  const answers = fc.array(
+    fc.array(fc.constantFrom(...words, ...more), { maxLength: 6 }).map((parts) => parts.join("")),
+    {
+      minLength: 1,
+      maxLength: 12,
+    },
+  );
+  const names = fc.constantFrom("hardware_board_info", "hardware_memory_map", "hardware_memory_read");
+  await fc.assert(
+    fc.asyncProperty(answers, names, async (texts, name) => {
+      let asked = 0;
+      const isSwallowed = (text: string) => /^[TSWX][0-9a-f]{2}|^O([0-9a-f]{2})+$/i.test(text);
+      // A stop reply or console output alone would be waited on in vain
+      const answer = () => texts.filter((text) => !isSwallowed(text))[asked++ % texts.length] ?? "";
+      await withFakeStub({ answer }, async (stub) => {
+        const called = await benchOf(stub)(name, name === "hardware_memory_read" ? READ : { board: "bench" });
+        assert.ok(called.output.length < 300_000);
+        if (called.isError) assert.match(called.output, /^Cannot (use|read|tell) /);
+        await stub.left();
+      });
+    }),
+    { numRuns: 100 },
+  );
+});
 
 test("a board that is not configured is refused by naming those that are", () =>
   withFakeStub({}, async (stub) => {
