@@ -27,7 +27,7 @@ const [MIN_PACKET_BYTES, MAX_PACKET_BYTES] = [64, 16_384];
 /** Of a packet, for its frame and for escapes */
 const FRAME_BYTES = 16;
 const MAX_DOCUMENT_BYTES = 262_144;
-const MAX_FEATURES = 64;
+const MAX_FEATURES = 256;
 
 /**
  * Connects to a board's stub, works with it, and lets it go; attached for 20 s at most.
@@ -35,7 +35,7 @@ const MAX_FEATURES = 64;
  * Most stubs halt their target when somebody connects, and resume it on `D`, detach: that is how it ends here, on every path. Two
  * stubs are known to hold a target that stood still before, and there the connection is closed without `D`, which leaves it so:
  * QEMU with `-S` or stopped by a fault, where its monitor says more than `paused`, and gdbserver, whose program only runs for a
- * debugger. Nothing else is sent that could change the target.
+ * debugger. Nothing else is sent that could change the target; breakpoints that an earlier debugger left in a stub may be gone.
  * @throws {ToolError} `board_unreachable`, and what GdbSession throws; {CancelError} when the signal aborts
  * Source: GDB manual, appendix E; QEMU, gdbstub
  */

@@ -5,7 +5,7 @@ import type { TargetDescription } from "./target_description.ts";
 export interface GdbStub {
   /** Told by what it answers; `other`: OpenOCD, probe-rs, a monitor in the firmware and the like */
   readonly kind: "qemu" | "gdbserver" | "other";
-  /** What it says it can, as `qXfer:features:read`, at most 64 */
+  /** What it says it can, as `qXfer:features:read`, at most 256 */
   readonly features: readonly string[];
   /** Bytes of the largest packet it takes */
   readonly packetBytes: number;

@@ -44,14 +44,16 @@ export function configuredMap(
 
 /** What is in both maps: with the target's name first, where the two differ. */
 export function inBoth(target: readonly MemoryRegion[], configured: readonly MemoryRegion[]): readonly MemoryRegion[] {
-  const shared = target.flatMap((one) =>
-    configured.flatMap((other) => {
+  const shared: MemoryRegion[] = [];
+  for (const one of target) {
+    for (const other of configured) {
       const start = one.start > other.start ? one.start : other.start;
       const end = endOf(one) < endOf(other) ? endOf(one) : endOf(other);
+      if (start >= end) continue;
       const name = one.name === other.name ? one.name : `${one.name}/${other.name}`;
-      return start < end ? [{ name, start, length: end - start }] : [];
-    })
-  );
+      shared.push({ name, start, length: end - start });
+    }
+  }
   return inOrder(shared);
 }
 

@@ -41,10 +41,14 @@ test(
       }
       const info = (await call("hardware_board_info", {})).result;
       assert.equal(info.isError, false, info.output);
-      const { architecture, stub } = info.data as {
+      const { architecture, registers, stub } = info.data as {
         architecture: string;
+        registers: readonly { readonly name: string; readonly value: string | null }[];
         stub: { kind: string; acknowledges: boolean };
       };
+      const counter = registers.find(({ name }) => ["rip", "pc"].includes(name))?.value;
+      const seen = counterOf(pid);
+      assert.ok(seen === undefined || seen === counter, `${counter} is not ${seen}`);
       assert.equal(typeof architecture, "string");
       assert.deepEqual([stub.kind, stub.acknowledges], ["gdbserver", false]);
       assert.equal(state(), "t");
@@ -55,3 +59,12 @@ test(
     }
   },
 );
+
+/** Where a process stands, as the kernel says; undefined where it does not. */
+function counterOf(pid: string): string | undefined {
+  try {
+    return /(0x[0-9a-f]+)\s*$/.exec(readFileSync(`/proc/${pid}/syscall`, "latin1"))?.[1];
+  } catch {
+    return undefined;
+  }
+}
