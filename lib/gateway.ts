@@ -333,6 +333,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       closing.push(() => agent.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
       // The tools of a run that goes on work with it too
       supervisor = agent.runs;
+      await sops.stopCancelled();
       await agent.runs.recover();
       cron.start().catch((error) => log.error("Schedules could not be started", { error }));
       deliveries.start().catch((error) => log.error("Replies could not be gone on with", { error }));

@@ -4,6 +4,7 @@ import { createWaiters } from "../../base/waiters.ts";
 import { type CarryOnOptions, createCarryOn } from "./carry_on.ts";
 import { type Execution, hasEnded, type Plan } from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
+import { cancelStepRun } from "./step_run.ts";
 import { currentStep } from "./transitions.ts";
 
 export interface ExecutorOptions extends CarryOnOptions {
@@ -13,6 +14,8 @@ export interface ExecutorOptions extends CarryOnOptions {
 
 /** Carries executions on, in the background. */
 export interface Executor {
+  /** Cancels the runs of executions whose end somebody wants: before runs go on after a start, lest they do */
+  stopCancelled(): Promise<void>;
   /** Goes on with all that a stop left open */
   start(): Promise<void>;
   /** Goes on with this one; one that is at work looks again. Without an agent it is left for the next start with one */
@@ -77,6 +80,12 @@ export function createExecutor(options: ExecutorOptions): Executor {
   const pruneQuietly = () => void prune().catch((error: unknown) => log.error("Old executions stay", { error }));
 
   const executor: Executor = {
+    async stopCancelled() {
+      for (const id of await store.open()) {
+        const found = await store.find(id);
+        if (found?.execution.cancelling) await cancelStepRun(found.execution, options.runs());
+      }
+    },
     async start() {
       for (const id of await store.open()) executor.goOn(id);
       pruneQuietly();

@@ -5,7 +5,7 @@ import type { SopService, SopsOptions } from "./sop_service.ts";
 /**
  * The procedures. They are loaded when the first one is asked for; a gateway without an open execution loads nothing.
  *
- * Call `start()` once runs are recovered, and `close()` before they are drained.
+ * Call `stopCancelled()` before runs are recovered, `start()` after it, and `close()` before they are drained.
  */
 export function createSops(options: SopsOptions): SopService {
   let loaded: Promise<SopService> | undefined;
@@ -25,6 +25,9 @@ export function createSops(options: SopsOptions): SopService {
     advance: async (...given) => await (await load()).advance(...given),
     cancel: async (...given) => await (await load()).cancel(...given),
     approve: async (...given) => await (await load()).approve(...given),
+    async stopCancelled() {
+      if (await options.store.count(OPEN_SOPS) > 0) await (await load()).stopCancelled();
+    },
     async start() {
       isStarted = true;
       if (loaded !== undefined) await (await loaded).start();

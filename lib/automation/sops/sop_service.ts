@@ -19,7 +19,7 @@ import { executionView, sopSummary } from "./execution_view.ts";
 import { findSop } from "./find_sop.ts";
 import { type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
 import { gateSubject } from "./questions.ts";
-import type { StepRuns } from "./step_run.ts";
+import { cancelStepRun, type StepRuns } from "./step_run.ts";
 import { currentStep, stepEnded } from "./transitions.ts";
 
 /** What `[sops]` says, and what else is read anew each time. */
@@ -53,6 +53,8 @@ export interface SopsOptions {
 
 /** The procedures, and what carries their executions on. */
 export interface SopService extends Sops {
+  /** Cancels the runs of what was being cancelled when it stopped: once, before runs go on */
+  stopCancelled(): Promise<void>;
   /** Goes on with what a stop left open; once, when runs can be started */
   start(): Promise<void>;
   /** Stops; what is open goes on at the next start */
@@ -174,6 +176,7 @@ export function createSopService(options: SopsOptions): SopService {
   };
 
   return {
+    stopCancelled: executor.stopCancelled,
     start: executor.start,
     close: executor.close,
 
@@ -278,6 +281,8 @@ export function createSopService(options: SopsOptions): SopService {
         const { execution } = found;
         if (hasEnded(execution)) throw ended("cancel", execution);
         if (!execution.cancelling && !await store.change(found, { ...execution, cancelling: true })) continue;
+        // Both on disk before it is answered: no start lets the step go on
+        await cancelStepRun(execution, options.runs());
         executor.goOn(id);
         return await view((await find(id)).execution);
       }

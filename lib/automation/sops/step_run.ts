@@ -6,6 +6,7 @@ import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { Execution, Plan } from "./execution_record.ts";
 import type { FilledWork } from "./questions.ts";
+import { currentStep } from "./transitions.ts";
 
 /** What the executor needs of the supervisor. */
 export type StepRuns = Pick<RunSupervisor, "start" | "get" | "ended" | "cancel" | "follow">;
@@ -72,6 +73,12 @@ export async function startStepRun(
     if (error.status === 503) return { kind: "busy" };
     return { kind: "refused", code: error.code, message: error.message };
   }
+}
+
+/** Cancels the run of the step that is at work, on disk and at once. @param runs undefined: there is no agent */
+export async function cancelStepRun(execution: Execution, runs: StepRuns | undefined): Promise<void> {
+  const runId = execution.steps[currentStep(execution)]?.run_id ?? null;
+  if (runId !== null) await runs?.cancel(runId, "cancelled");
 }
 
 /** What the run's one tool call gave for programs; null: nothing. */

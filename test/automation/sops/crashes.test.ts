@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Script } from "../../../fixtures/scripted_provider.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
@@ -135,7 +136,61 @@ for (const when of ["before", "after"] as const) {
   });
 }
 
+/** An execution whose one step is at work as its process ends. */
+async function atWork({ sops, execute, until }: SopBench): Promise<string> {
+  const id = await execute("w");
+  await until(id, ({ steps }) => steps[0]?.status === "running");
+  await sops.close();
+  return id;
+}
+
 for (const when of ["before", "after"] as const) {
+  test(`a kill ${when} any write of a cancelling keeps the run of a step that was at work from going on`, async () => {
+    let at = 0;
+    for (let wasKilled = true; wasKilled;) {
+      at++;
+      await withWorkspace({ "own/w.toml": '[[steps]]\nid = "work"\ninstructions = "Push"\n' }, async (workspace) => {
+        const world: World = {
+          workspace,
+          store: createMemoryStore(),
+          clock: createFakeClock(),
+          effects: [],
+          seed: 0,
+          reviews: 0,
+        };
+        const bench = (store: Store, script: Script) =>
+          createSopBench({
+            workspace,
+            clock: world.clock,
+            store,
+            seed: ++world.seed,
+            tools: [{ name: "push", access: "state", run: () => `pushed ${world.effects.push("push")}` }],
+            script,
+          });
+        const id = await atWork(bench(world.store, () => ({ hang: "before" })));
+        const pushing = (_request: unknown, turn: number) => turn === 0 ? { toolCalls: [{ name: "push" }] } : "Done";
+        const crashing = createCrashingStore(world.store, { crashAt: at, when });
+        const first = bench(crashing, pushing);
+        const cancelled = await Promise.race([
+          crashing.crashed,
+          first.sops.cancel(id, BY_PERSON).then(() => true, whenKilled),
+        ]) === true;
+        wasKilled = !crashing.healthy();
+
+        const second = bench(world.store, pushing);
+        await second.sops.stopCancelled();
+        await second.runs.recover();
+        await second.sops.start();
+        const ended = ({ status }: SopExecutionView) => status === "cancelled" || status === "completed";
+        const { status } = await second.until(id, ended);
+        // What was not written down was not accepted
+        if (cancelled || status === "cancelled") assert.deepEqual([status, world.effects], ["cancelled", []], `${at}`);
+        for (const { sops } of [first, second]) await sops.close();
+      });
+    }
+    assert.ok(at > 2, `only ${at} writes`);
+  });
+
   test(`a kill ${when} any write of a cancelling leaves an execution that is cancelled, without an effect`, async () => {
     let at = 0;
     for (let wasKilled = true; wasKilled;) {
@@ -165,6 +220,7 @@ for (const when of ["before", "after"] as const) {
         wasKilled = !crashing.healthy();
 
         const second = start(world, world.store);
+        await second.sops.stopCancelled();
         await second.runs.recover();
         await second.sops.start();
         const { status, waits_for } = await second.sops.status(id);
