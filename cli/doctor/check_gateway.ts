@@ -1,6 +1,6 @@
 import { VERSION } from "../../lib/base/version.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
-import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
+import { type Check, failure, type Finding, fine, type Patient, type RunningFacts, warning } from "./finding.ts";
 
 const NAME = "gateway";
 
@@ -27,9 +27,12 @@ export const gatewayCheck: Check = {
   },
 };
 
-function judge({ running }: Patient, who: string, restart: string): Finding {
-  if (running === undefined) return failure(NAME, `${who} ended while it was looked at`, restart);
-  const { record, health } = running;
+function judge({ running }: Patient, who: string, restart: string): readonly Finding[] {
+  if (running === undefined) return [failure(NAME, `${who} ended while it was looked at`, restart)];
+  return [judgeHealth(running, who, restart), ...judgeReload(running, restart)];
+}
+
+function judgeHealth({ record, health }: RunningFacts, who: string, restart: string): Finding {
   const what = `${who} runs at ${record.address} (process ${record.pid})`;
   if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
   if (health === "degraded") {
@@ -38,4 +41,16 @@ function judge({ running }: Patient, who: string, restart: string): Finding {
   if (health === "draining") return warning(NAME, `${what} and is about to end`, "postern daemon status");
   if (record.version === VERSION) return fine(NAME, what);
   return warning(NAME, `${what} as version ${record.version}, and this program is ${VERSION}`, restart);
+}
+
+/** What is in the configuration's file and not in use. */
+function judgeReload({ status }: RunningFacts, restart: string): readonly Finding[] {
+  const { needs_restart: waiting = [], last_reload: reload = null } = status?.config ?? {};
+  const problem = reload?.problem ?? null;
+  return [
+    ...(waiting.length === 0 ? [] : [warning(NAME, `It goes by the old value of ${waiting.join(", ")}`, restart)]),
+    ...(problem === null
+      ? []
+      : [warning(NAME, `It refused the last change of the configuration: ${problem}`, "postern config check")]),
+  ];
 }

@@ -59,10 +59,8 @@ export const providerCheck: Check = {
 
 /** A gateway that was started elsewhere may have the key that this terminal has not. */
 async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Patient): Promise<Finding> {
-  const models = running === undefined ? 0 : await countServed(running.record);
-  if (models > 0) {
-    return fine(NAME, `The running gateway serves ${models} models; here it could not start: ${message}`);
-  }
+  const served = await servedBy(running);
+  if (served !== undefined) return fine(NAME, `${served}; from this terminal it could not start: ${message}`);
   const keyName = VENDORS[loaded.config.provider.kind]?.keyEnv ?? "OPENAI_API_KEY";
   const fix = code === "provider_key_missing"
     ? `export ${loaded.config.provider.api_key_env || keyName}=..., or name a file in provider.api_key_file`
@@ -70,12 +68,15 @@ async function withoutSettings({ message, code }: ConfigError, { running, loaded
   return failure(NAME, message, fix);
 }
 
-/** How many models of real providers the running gateway lists. */
-async function countServed({ address, token }: { readonly address: string; readonly token: string }): Promise<number> {
-  const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: ANSWER_MS });
+/** What the running gateway says of its provider; undefined where it has none but the offline one, or none that lists models. */
+async function servedBy(running: Patient["running"]): Promise<string | undefined> {
+  const provider = running?.status?.provider ?? undefined;
+  if (running === undefined || provider === undefined || provider.name === "offline") return undefined;
+  const client = createGatewayClient({ ...running.record, clock: systemClock, timeoutMs: ANSWER_MS });
   const reply = await client.request({ method: "GET", path: "/v1/models" }).catch(() => undefined);
-  const data = (reply?.body as { data?: unknown } | undefined)?.data;
-  return Array.isArray(data) ? data.filter(({ owned_by }) => owned_by !== "postern").length : 0;
+  const models = (reply?.body as { data?: unknown } | undefined)?.data;
+  if (!Array.isArray(models) || models.length === 0) return undefined;
+  return `The running gateway uses ${provider.name}, since ${provider.reason}, with ${models.length} models`;
 }
 
 async function checkDefault(providers: Providers, { loaded: { config }, running }: Patient): Promise<Finding> {
@@ -83,8 +84,8 @@ async function checkDefault(providers: Providers, { loaded: { config }, running 
   if (inUse.name === "offline") {
     const why = `The built-in offline assistant, since ${inUse.reason}`;
     if (config.provider.kind === "offline") return fine(NAME, why);
-    const models = running === undefined ? 0 : await countServed(running.record);
-    if (models > 0) return fine(NAME, `The running gateway serves ${models} models; it has a key that is not set here`);
+    const served = await servedBy(running);
+    if (served !== undefined) return fine(NAME, served);
     return warning(NAME, why, "export OPENAI_API_KEY=..., start a local model server, or postern init");
   }
   const { model } = config.provider;

@@ -2,12 +2,13 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import { readControlFile } from "../../lib/host/control_file.ts";
+import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import type { CommandContext } from "../command.ts";
 import { probeGateway } from "../probe_gateway.ts";
+import { readGatewayStatus } from "../read_gateway_status.ts";
 import { checkConfiguration } from "./check_configuration.ts";
 import { checkRuntime } from "./check_runtime.ts";
-import { type Check, failure, type Finding, type Patient, warning } from "./finding.ts";
+import { type Check, failure, type Finding, type Patient, type RunningFacts, warning } from "./finding.ts";
 
 const LIMIT_MS = 2_000;
 
@@ -50,10 +51,15 @@ async function examineWith(
   }
   const record = await readControlFile(loaded.dataDir);
   if (record !== undefined) addSecret(record.token);
-  const running = record === undefined ? undefined : { record, health: await probeGateway(record) };
+  const running = record === undefined ? undefined : await askRunning(record);
   const patient: Patient = { context, loaded, running, addSecret };
   const found = await Promise.all(checks.map((check) => guard(check, () => check.look(patient))));
   return found.flat();
+}
+
+async function askRunning(record: ControlRecord): Promise<RunningFacts> {
+  const [health, status] = await Promise.all([probeGateway(record), readGatewayStatus(record)]);
+  return { record, health, status };
 }
 
 /** What a check found, or that it failed. */

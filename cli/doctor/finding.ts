@@ -1,3 +1,4 @@
+import type { StatusReply } from "../../handlers/status.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { ControlRecord } from "../../lib/host/control_file.ts";
 import type { Health } from "../../lib/host/daemon/daemon_state.ts";
@@ -17,12 +18,20 @@ export interface Finding {
   readonly fix: string | null;
 }
 
+/** A gateway that runs, as it says. */
+export interface RunningFacts {
+  readonly record: ControlRecord;
+  readonly health: Health;
+  /** undefined where it does not answer */
+  readonly status: StatusReply | undefined;
+}
+
 /** What checks look at. */
 export interface Patient {
   readonly context: CommandContext;
   readonly loaded: LoadedConfig;
   /** The gateway that runs on the data directory, whoever started it, and what it says of itself */
-  readonly running: { readonly record: ControlRecord; readonly health: Health } | undefined;
+  readonly running: RunningFacts | undefined;
   /** Told of what must not be shown */
   readonly addSecret: (secret: string) => void;
 }

@@ -7,6 +7,7 @@ import { test } from "node:test";
 import type { Check, Finding } from "../../cli/doctor/finding.ts";
 import { findingsText } from "../../cli/doctor/findings_text.ts";
 import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -249,6 +250,53 @@ test("each provider is asked; a refused key, an unlisted model and a dead addres
     assert.match(fix ?? "", /export ANTHROPIC_API_KEY=/);
     const none = await examine(machine, { env: { POSTERN__PROVIDER__KIND: "none" } });
     assert.match(none.of("provider").join(), /^ok: There is no agent/);
+  }));
+
+test(
+  "a key that the running gateway has and this terminal has not is no failure",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const server = await startLocalServer("vllm");
+      try {
+        const env = {
+          POSTERN__PROVIDER__KIND: "openai_compatible",
+          POSTERN__PROVIDER__BASE_URL: `${server.origin}/v1`,
+          POSTERN__PROVIDER__API_KEY_ENV: "MY_KEY",
+        };
+        await machine.withGateway([], async () => {
+          const [found = ""] = (await examine(machine, { env })).of("provider");
+          assert.match(found, /^ok: The running gateway uses openai_compatible, .* models; from this terminal/);
+          assert.match(found, /"MY_KEY" is not set/);
+        }, { env: { ...env, MY_KEY: "key-of-the-gateway-0123456789" } });
+        assert.match((await examine(machine, { env })).of("provider").join(), /^failure: .*"MY_KEY" is not set/);
+      } finally {
+        await server.close();
+      }
+    }),
+);
+
+test("what the running gateway did not take from its file is a warning", { skip }, () =>
+  onMachine(async (machine) => {
+    const path = join(machine.home, "live.toml");
+    writeFileSync(path, "[gateway]\nrequest_timeout_secs = 100\n");
+    chmodSync(path, 0o600);
+    await machine.withGateway(["--config", path], async () => {
+      const waiting = async (message: RegExp) => {
+        // The change is noticed in the background
+        for (let attempt = 0; attempt < 200; attempt++) {
+          const { of } = await examine(machine, {
+            flags: ["--config", path],
+            env: { POSTERN__PROVIDER__KIND: "none" },
+          });
+          if (message.test(of("gateway").join("\n"))) return;
+          await systemClock.sleep(25);
+        }
+        assert.fail(`Nothing said ${message}`);
+      };
+      writeFileSync(path, "[gateway]\nrequest_timeout_secs = 200\n");
+      await waiting(/warning: It goes by the old value of gateway\.request_timeout_secs/);
+    });
   }));
 
 test("records from the future tell that the clock was set back", { skip }, () =>
