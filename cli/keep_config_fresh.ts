@@ -1,3 +1,5 @@
+import { realpath } from "node:fs/promises";
+import { isAbsolute, relative, sep } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { Config } from "../lib/config/config.ts";
 import { type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
@@ -7,7 +9,7 @@ import type { GatewayServices } from "../lib/gateway.ts";
 import type { CommandContext } from "./command.ts";
 
 export interface KeepConfigFreshOptions {
-  readonly services: Pick<GatewayServices, "reload" | "clock">;
+  readonly services: Pick<GatewayServices, "reload" | "clock" | "log">;
   /** That of the start */
   readonly loaded: LoadedConfig;
   /** Loads it again, as for the start */
@@ -16,7 +18,7 @@ export interface KeepConfigFreshOptions {
 
 /**
  * Has the gateway load its configuration again at SIGHUP, and when the file changes (DESIGN.md section 6). Without a file nothing
- * is watched.
+ * is watched, and neither is one inside the workspace whose content nobody accepted: a program that a tool runs could write it.
  * @returns ends it
  */
 export async function keepConfigFresh(
@@ -27,6 +29,11 @@ export async function keepConfigFresh(
   const ignore = io.onReload(() => void services.reload(load, { always: true }));
   const { file } = loaded;
   if (file === undefined) return ignore;
+  if (!file.trusted && await liesWithin(file.path, loaded.workspace)) {
+    const reason = "it lies in the workspace, where programs of tools may write";
+    services.log.info(`Changes of "${file.path}" are used at SIGHUP and at a restart only: ${reason}`);
+    return ignore;
+  }
   // That a changed file was accepted shows in the list alone
   const paths = file.trusted ? [file.path, trustStorePath(trustDirectory(loadOptions))] : [file.path];
   const unwatch = await watchFiles(paths, { clock: services.clock, onChange: () => services.reload(load) });
@@ -34,6 +41,12 @@ export async function keepConfigFresh(
     ignore();
     unwatch();
   };
+}
+
+async function liesWithin(file: string, folder: string): Promise<boolean> {
+  const [inside, outside] = await Promise.all([file, folder].map((path) => realpath(path).catch(() => path)));
+  const way = relative(outside ?? folder, inside ?? file);
+  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
 }
 
 /** What was found in place of a file that has gone is another configuration, of which nobody spoke. */

@@ -164,6 +164,17 @@ test("a file of the folder that was accepted counts only once its change is acce
     assert.match(stderr, /it has changed since you accepted it/);
   }));
 
+test("a file in the workspace that nobody accepted counts at SIGHUP only: a program of a tool could write it", async () => {
+  const log = await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+    await writeFile(file, limitOf(501));
+    await systemClock.sleep(500);
+    assert.equal(await limit(), "500");
+    hangUp();
+    await until(async () => await limit() === "501", "SIGHUP did not load it");
+  }, { argv: ["--config", "FILE"], place: "work/sub/postern.toml" });
+  assert.match(log, /are used at SIGHUP and at a restart only: it lies in the workspace/);
+});
+
 test("a gateway that was started without a file takes none on the way", async () => {
   const log = await withFile(undefined, async ({ file, limit, hangUp, refused }) => {
     await mkdir(dirname(file), { recursive: true });

@@ -32,7 +32,8 @@ const MAX_SHORT_OPTIONS = 8;
 
 /**
  * Refuses arguments that name a sensitive or forbidden file or, with `workspaceOnly`, one outside the workspace; also glued to
- * an option (`--file=/etc/passwd`, `-f../x`) or to another word (`if=/etc/passwd`, `@.env`), and through symbolic links.
+ * an option (`--file=/etc/passwd`, `-f../x`) or to another word (`if=/etc/passwd`, `@.env`), and through symbolic links; and
+ * folders of the workspace that hold a file of Postern's own.
  *
  * Screening, not containment: a program may open what no argument names, and the disk may change afterwards.
  * @throws {ToolError} `path_sensitive`, `path_forbidden`, `path_outside_root`, `command_too_long`
@@ -45,6 +46,7 @@ export async function screenArguments(
 ): Promise<void> {
   const workspace = await realpath(scope.workspaceRoot);
   const forbiddenBy = await loadForbiddenBy(scope, options);
+  const own = await Promise.all(options.ownPaths.map((path) => realpath(path).catch(() => path)));
   for (const arg of args) {
     const candidates = candidatesOf(arg);
     if (candidates.size > MAX_CANDIDATES) {
@@ -56,6 +58,11 @@ export async function screenArguments(
       const names = (inside ? relative(workspace, path) : path).split(sep).filter((name) => name !== "");
       const by = forbiddenBy(path);
       if (by !== undefined) throw refusal("path_forbidden", arg, `it names a file in the forbidden path "${by}"`);
+      // Moved or filled as a whole, a folder would bring another configuration
+      const held = inside && path !== workspace ? own.find((one) => isWithin(one, path)) : undefined;
+      if (held !== undefined) {
+        throw refusal("path_forbidden", arg, `the forbidden path "${held}" is in it; name other files`);
+      }
       if (!scope.allowSensitive && (isSensitive(names) || isSensitive(candidate.split("/")))) {
         throw refusal(
           "path_sensitive",
