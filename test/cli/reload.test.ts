@@ -13,8 +13,9 @@ interface Running {
   hangUp(): void;
   /** The largest number of requests a window takes: what the tests change */
   limit(): Promise<string | null>;
-  /** Waits until a change was refused after the last time this was waited for */
+  /** Waits until a change was refused, or nothing had changed, after the last time this was waited for */
   refused(): Promise<void>;
+  unchanged(): Promise<void>;
 }
 
 /** A gateway over a file of the user's; its log is given back. */
@@ -44,23 +45,25 @@ async function withFile(
   return stderr;
 }
 
-async function watcherOf({ dataDir }: Machine): Promise<Pick<Running, "limit" | "refused">> {
+async function watcherOf({ dataDir }: Machine): Promise<Pick<Running, "limit" | "refused" | "unchanged">> {
   const { address = "", token = "" } = await readControlFile(dataDir) ?? {};
   const ask = () => fetch(`${address}v1/status`, { headers: { authorization: `Bearer ${token}` } });
   let seen = "";
+  const told = (outcome: string) =>
+    until(async () => {
+      const { config: { last_reload: last } } = await (await ask()).json() as StatusReply;
+      const isNew = last !== null && last.outcome === outcome && last.at !== seen;
+      if (isNew) seen = last.at;
+      return isNew;
+    }, `No reload was ${outcome}`);
   return {
     async limit() {
       const reply = await ask();
       await reply.body?.cancel();
       return reply.headers.get("x-ratelimit-limit-requests");
     },
-    refused: () =>
-      until(async () => {
-        const { config: { last_reload: last } } = await (await ask()).json() as StatusReply;
-        const isNew = last !== null && last.outcome === "refused" && last.at !== seen;
-        if (isNew) seen = last.at;
-        return isNew;
-      }, "Nothing was refused"),
+    refused: () => told("refused"),
+    unchanged: () => told("unchanged"),
   };
 }
 
@@ -96,8 +99,9 @@ test("a file that is saved is taken over, in place and by replacement", async ()
 });
 
 test("SIGHUP loads it at once, and does not end the gateway", async () => {
-  const log = await withFile(limitOf(500), async ({ file, limit, hangUp }) => {
+  const log = await withFile(limitOf(500), async ({ file, limit, hangUp, unchanged }) => {
     hangUp();
+    await unchanged();
     await writeFile(file, limitOf(501));
     hangUp();
     await until(async () => await limit() === "501", "SIGHUP did not load it");
