@@ -85,7 +85,10 @@ export const runScheduleRoute: Route = {
 };
 
 function unknown() {
-  return httpError("not_found", "Cannot find this schedule: see /v1/schedules for those there are");
+  return httpError(
+    "not_found",
+    "Cannot find this schedule: see GET /v1/schedules, cron_list or postern cron list for those there are",
+  );
 }
 
 function stateOf({ query }: RequestContext): Schedule["state"] | undefined {

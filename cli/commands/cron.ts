@@ -1,4 +1,5 @@
 import { type Firing, type Schedule, SCHEDULE_STATES } from "../../lib/base/records/schedule.ts";
+import { zonedTime } from "../../lib/base/zoned_time.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
@@ -89,11 +90,12 @@ function pathOf(id: string): string {
 }
 
 function toRow({ id, state, schedule, timezone, next_at, last, prompt, tool, input }: Schedule): readonly string[] {
+  const shown = (time: string) => zonedTime(Date.parse(time), timezone);
   const ran = last === null
     ? ""
-    : `${last.status === "started" ? last.run_status ?? "started" : last.status} ${last.at}`;
-  const what = tool === null ? prompt ?? "" : `${tool} ${input}`;
-  return [id, state, schedule, timezone, next_at ?? "", ran, what.slice(0, MAX_TEXT)];
+    : `${last.status === "started" ? last.run_status ?? "started" : last.status} ${shown(last.at)}`;
+  const what = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
+  return [id, state, schedule, timezone, next_at === null ? "" : shown(next_at), ran, what.slice(0, MAX_TEXT)];
 }
 
 function outcomeOf({ reason, run_error, missed_count, missed_until }: Firing): string {

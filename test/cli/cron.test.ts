@@ -40,6 +40,7 @@ test("a schedule is run now in the running gateway, and its run is in the histor
     await machine.withGateway([], async () => {
       const call = { id: "list", schedule: "hourly", tool: "glob_search", input: { pattern: "*.md" } };
       await run("tools", "call", "cron_add", "--input", JSON.stringify(call));
+      assert.match((await run("cron", "list")).stdout, /^list +active +hourly .* glob_search {"pattern":"\*\.md"}$/m);
       const fired = await run("cron", "run", "list");
       assert.match(fired.stdout, /^run_\w+: started\n$/);
       const id = fired.stdout.split(":")[0];

@@ -91,7 +91,7 @@ export function createCronService(options: CronOptions): Cron {
   const unknown = async (id: string, what: string): Promise<ToolError> => {
     const why = await reader.isDone(id)
       ? "it was a one-time task and has fired; make a new one"
-      : "cron_list shows the ids there are";
+      : "there is no schedule with this id; cron_list shows those there are";
     return new ToolError("not_found", `Cannot ${what} ${JSON.stringify(id.slice(0, 64))}: ${why}`);
   };
 

@@ -1,4 +1,5 @@
 import { Cron } from "croner";
+import { zonedTime } from "../../base/zoned_time.ts";
 import { type ParsedSchedule, unusable } from "./parse_schedule.ts";
 import type { Timing } from "./schedule_record.ts";
 
@@ -99,24 +100,4 @@ function toInstant(local: string, timezone: string): number {
   const at = cron.nextRun(new Date(0))?.getTime();
   // Before 1970: passed, whatever it is
   return at ?? -1;
-}
-
-/** A time as people of that zone write it: ISO 8601 with the offset, without milliseconds. */
-export function zonedTime(at: number, timezone: string): string {
-  const parts = new Intl.DateTimeFormat("en-US", {
-    timeZone: timezone,
-    year: "numeric",
-    month: "2-digit",
-    day: "2-digit",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-    hourCycle: "h23",
-    timeZoneName: "longOffset",
-  }).formatToParts(at);
-  const { year, month, day, hour, minute, second, timeZoneName = "" } = Object.fromEntries(
-    parts.map(({ type, value }) => [type, value]),
-  );
-  const offset = timeZoneName.replace("GMT", "") || "+00:00";
-  return `${year}-${month}-${day}T${hour}:${minute}:${second}${offset}`;
 }

@@ -35,6 +35,7 @@ const UNIT_MINUTES: Readonly<Record<string, number>> = { minute: 1, hour: 60, da
 export function parsePhrase(text: string): Phrase {
   const [, days = "", time] = /^(.+?)(?: at (.+))?$/.exec(text) ?? [];
   if (days === "hourly" && time === undefined) return cron("0 * * * *");
+  if (/^every (?:\d+ )?seconds?$/.test(days)) return problem("it must be at least one minute");
   const every = /^every (?:(\d{1,6}) )?(minute|hour|day|week)s?$/.exec(days);
   if (every !== null && PERIODS[days] === undefined) {
     return time === undefined

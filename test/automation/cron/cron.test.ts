@@ -348,7 +348,7 @@ test("changes keep what they do not name, and an id is used once", async () => {
   for (
     const gone of [cron.remove("a"), cron.pause("a"), cron.resume("../x"), cron.update("", { prompt: "x" }, MAKER)]
   ) {
-    await assert.rejects(gone, isError("not_found", /cron_list shows the ids/));
+    await assert.rejects(gone, isError("not_found", /no schedule with this id; cron_list shows/));
   }
 });
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { firingTimes, toTiming, zonedTime } from "../../../lib/automation/cron/firing_times.ts";
+import { firingTimes, toTiming } from "../../../lib/automation/cron/firing_times.ts";
+import { zonedTime } from "../../../lib/base/zoned_time.ts";
 import { parseSchedule } from "../../../lib/automation/cron/parse_schedule.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
 

@@ -22,11 +22,11 @@ test("a schedule is added, listed, changed, paused, resumed and removed", async 
   assert.equal(await say("cron_list", {}), "There is no such schedule");
   assert.equal(
     await say("cron_add", { id: "report", schedule: "weekdays at 9:00", prompt: "Write the report" }),
-    'Added "report" (weekdays at 9:00 = 0 9 * * 1-5, Europe/Berlin): prompt "Write the report"; next at 2026-01-01T08:00:00.000Z',
+    'Added "report" (weekdays at 9:00 = 0 9 * * 1-5, Europe/Berlin): prompt "Write the report"; next at 2026-01-01T09:00:00+01:00',
   );
   assert.equal(
     await say("cron_update", { id: "report", schedule: "30 18 * * MON", timezone: "America/New_York" }),
-    'Updated "report" (30 18 * * MON, America/New_York): prompt "Write the report"; next at 2026-01-05T23:30:00.000Z',
+    'Updated "report" (30 18 * * MON, America/New_York): prompt "Write the report"; next at 2026-01-05T18:30:00-05:00',
   );
   assert.match(await say("cron_pause", "report"), /^Paused "report" .*; paused$/);
   assert.match(await say("cron_list", { state: "paused" }), /^"report" /);
@@ -36,18 +36,18 @@ test("a schedule is added, listed, changed, paused, resumed and removed", async 
   const { schedules } = result.data as { schedules: { id: string; cron: string }[] };
   assert.deepEqual(schedules.map(({ id, cron }) => [id, cron]), [["report", "30 18 * * MON"]]);
   assert.equal(await say("cron_remove", "report"), 'Removed "report"');
-  assert.match(await say("cron_remove", "report"), /^error: Cannot remove "report": cron_list shows/);
+  assert.match(await say("cron_remove", "report"), /^error: Cannot remove "report": there is no schedule/);
 });
 
 test("a one-time task is scheduled at a time of the configured zone, of its own offset, or in a while", async () => {
   const { say } = setUp();
   assert.match(
     await say("schedule", { id: "eve", at: "2026-12-24T18:00", prompt: "Light the tree" }),
-    /^Scheduled "eve" \(at 2026-12-24T18:00, Europe\/Berlin\): .*next at 2026-12-24T17:00:00\.000Z$/,
+    /^Scheduled "eve" \(at 2026-12-24T18:00, Europe\/Berlin\): .*next at 2026-12-24T18:00:00\+01:00$/,
   );
   assert.match(
     await say("schedule", { at: "2026-07-01T09:00:00-04:00", prompt: "x" }),
-    /"task_\w+".* 2026-07-01T13:00/,
+    /"task_\w+".* 2026-07-01T15:00:00\+02:00/,
   );
   assert.match(
     await say("schedule", { in: "2h30m", tool: "read_file", input: { path: "a.txt" } }),
