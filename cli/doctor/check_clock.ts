@@ -41,21 +41,28 @@ async function writtenAt(path: string): Promise<number> {
   return await stat(path).then(({ mtimeMs }) => mtimeMs, () => 0);
 }
 
-/** How much further the time of day went than the time since the process started; 0 where nobody knows. Milliseconds */
+/**
+ * How much further the time of day went than the time since the process started. Milliseconds
+ * @returns 0 where nobody knows: outside Linux, and where `/proc` of a container mixes the times of two machines
+ */
 async function movedSince(
   { pid, started_at }: { readonly pid: number; readonly started_at: string },
   now: number,
 ): Promise<number> {
   if (process.platform !== "linux") return 0;
-  const texts = await Promise.all([readFile("/proc/uptime", "utf8"), readFile(`/proc/${pid}/stat`, "utf8")])
-    .catch(() => undefined);
-  if (texts === undefined) return 0;
-  const [uptime, processStat] = texts;
-  // The name is in parentheses and may hold any character; the start is the 22nd field
-  const startTicks = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
-  const age = Number(uptime.split(" ")[0]) - startTicks / TICKS_PER_SECOND;
+  const [own, age] = await Promise.all([ageOf(process.pid), ageOf(pid)]);
+  if (Math.abs(own - process.uptime()) > TOLERATED_MS / 1000) return 0;
   const moved = now - Date.parse(started_at) - age * 1000;
   return Number.isFinite(moved) ? moved : 0;
+}
+
+/** Seconds since a process was started, sleep of the machine included; NaN where that cannot be read. */
+async function ageOf(pid: number): Promise<number> {
+  const paths = ["/proc/uptime", `/proc/${pid}/stat`];
+  const [uptime = "", stat = ""] = await Promise.all(paths.map((path) => readFile(path, "utf8").catch(() => "")));
+  // The name is in parentheses and may hold any character; the start is the 22nd field
+  const startTicks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
+  return Number(uptime.split(" ")[0]) - startTicks / TICKS_PER_SECOND;
 }
 
 function shown(time: number): string {

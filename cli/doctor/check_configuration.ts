@@ -18,7 +18,15 @@ export async function checkConfiguration(
     const found = file === undefined
       ? fine(NAME, "No file: every value is the default; postern init writes one")
       : fine(NAME, `${file.path}${file.trusted ? ", which you accepted" : ""}`);
-    return { loaded, findings: [found, ...await checkModes(loaded), ...await checkUnused(context, loaded)] };
+    return {
+      loaded,
+      findings: [
+        found,
+        ...await checkModes(loaded),
+        ...await checkKeyFiles(loaded),
+        ...await checkUnused(context, loaded),
+      ],
+    };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     return { loaded: undefined, findings: [toFailure(error)] };
@@ -50,6 +58,19 @@ async function checkModes({ file, config }: LoadedConfig): Promise<readonly Find
   const hasSecrets = knownSecrets(config, {}).length > 0;
   if (!hasSecrets || (mode & 0o044) === 0) return [];
   return [warning(NAME, "Other users can read it, and it has secrets in it", `chmod go= "${file.path}"`)];
+}
+
+/** A key that others can read is theirs too. */
+async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig): Promise<readonly Finding[]> {
+  if (process.platform === "win32") return [];
+  const paths = [provider, ...Object.values(providers)].map((each) => each.api_key_file).filter((path) => path !== "");
+  const found = await Promise.all([...new Set(paths)].map(async (path) => {
+    // One that is not there is told by its provider
+    const mode = await stat(path).then((info) => info.mode, () => 0);
+    if ((mode & 0o044) === 0) return [];
+    return [warning(NAME, `Other users can read the key in ${path}`, `chmod 600 "${path}"`)];
+  }));
+  return found.flat();
 }
 
 /** A `./postern.toml` that another file hides. */

@@ -23,6 +23,10 @@ export const databaseCheck: Check = {
       const message = "The running gateway cannot write its records or its log";
       return Promise.resolve(failure(NAME, message, `df -h "${dataDir}", then postern audit verify`));
     }
+    if (running?.health === "silent") {
+      const message = "Not looked at: a gateway that does not answer has it open";
+      return Promise.resolve(warning(NAME, message, "see the line on the gateway"));
+    }
     if (running !== undefined) return Promise.resolve(fine(NAME, "In use by the running gateway, which writes it"));
     return Promise.resolve(checkFile(dataDir));
   },

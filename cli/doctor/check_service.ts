@@ -2,6 +2,8 @@ import { existsSync } from "node:fs";
 import { isAbsolute } from "node:path";
 import { readServiceMark } from "../../lib/host/service/service_description.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
+import { ServiceError } from "../../lib/host/service/service_manager.ts";
+import { CommandError } from "../cli_error.ts";
 import { serviceManagerOf } from "../service_manager_of.ts";
 import { readServiceStatus } from "../service_status.ts";
 import { type Check, failure, fine, warning } from "./finding.ts";
@@ -23,7 +25,9 @@ export const serviceCheck: Check = {
     if (missing !== undefined) {
       return failure(NAME, `${manager.file} starts "${missing}", which is gone`, "postern service install");
     }
-    const { running, unit, unit_detail, health, enabled, address } = await readServiceStatus(context, manager);
+    const status = await readServiceStatus(context, manager).catch(toUnknown);
+    if ("unknown" in status) return warning(NAME, status.unknown, "postern service status");
+    const { running, unit, unit_detail, health, enabled, address } = status;
     if (unit === "failed") return failure(NAME, `It failed: ${unit_detail}`, "postern service start");
     if (running && enabled) return fine(NAME, `Runs under ${manager.init} and answers at ${address}`);
     if (running) return warning(NAME, "It runs, and does not start by itself", "postern service install");
@@ -31,3 +35,9 @@ export const serviceCheck: Check = {
     return warning(NAME, `Installed and not running: ${unit_detail}`, "postern service start");
   },
 };
+
+/** A service of another user, or a session without the bus of systemd, cannot be asked about; that is no fault of the service. */
+function toUnknown(error: unknown): { readonly unknown: string } {
+  if (error instanceof CommandError || error instanceof ServiceError) return { unknown: error.message };
+  throw error;
+}

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, mkdirSync, readdirSync, utimesSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
@@ -14,6 +14,7 @@ import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
 const skip = process.platform === "win32" ? "there are no modes and no locks of this kind on Windows" : false;
+const skipClock = process.platform === "linux" ? false : "the age of another process is read from /proc";
 /** Whatever listens on the machine that runs the tests */
 const ANY_PORT = { POSTERN__GATEWAY__PORT: "0" };
 
@@ -102,6 +103,11 @@ test(
       assert.match(first.of("configuration").join("\n"), /warning: Other users can read it/);
       assert.match(first.of("configuration").join("\n"), /warning: .*work\/postern\.toml is not used/);
       assert.match(first.of("environment").join("\n"), /warning: POSTERN__GATEWAY__RATE_LIMIT_MAX takes the place of/);
+      const keyFile = join(machine.home, "provider.key");
+      writeFileSync(keyFile, "sk-0123456789");
+      chmodSync(keyFile, 0o644);
+      const named = await examine(machine, { env: { POSTERN__PROVIDER__API_KEY_FILE: keyFile } });
+      assert.match(named.of("configuration").join("\n"), /warning: Other users can read the key in .*provider\.key/);
       chmodSync(join(own, "postern.toml"), 0o666);
       const second = await examine(machine);
       assert.match(second.of("configuration").join("\n"), /failure: Other users can change it/);
@@ -307,6 +313,22 @@ test("records from the future tell that the clock was set back", { skip }, () =>
     utimesSync(path, later, later);
     assert.match((await examine(machine)).of("clock").join(), /failure: .*it was set back/);
   }));
+
+test(
+  "a clock that was moved since the gateway started is a warning",
+  { skip: skipClock },
+  () =>
+    onMachine(async (machine) => {
+      await machine.withGateway([], async () => {
+        assert.match((await examine(machine)).of("clock").join(), /^ok/);
+        const path = join(machine.dataDir, "control.json");
+        const record = JSON.parse(readFileSync(path, "utf8"));
+        const earlier = new Date(systemClock.now() - 3_600_000).toISOString();
+        writeFileSync(path, JSON.stringify({ ...record, started_at: earlier }));
+        assert.match((await examine(machine)).of("clock").join(), /warning: It was set forward by 3\d\d\d s/);
+      });
+    }),
+);
 
 test("what is off, required and too widely allowed about commands is said", () =>
   onMachine(async (machine) => {
