@@ -51,7 +51,7 @@ test("a one-time task is scheduled at a time of the configured zone, of its own 
   );
   assert.match(
     await say("schedule", { in: "2h30m", tool: "read_file", input: { path: "a.txt" } }),
-    /calls read_file; .*T02:30:00/,
+    /calls read_file; .*T03:30:00\+01:00/,
   );
   for (
     const [input, about] of [
