@@ -19,6 +19,8 @@ interface Flight {
   readonly fingerprint: string;
   readonly context: GatewayRequestContext;
   readonly recording: Promise<ReplyRecording>;
+  /** Set when the reply has failed and may be tried again: resolves when the claim is gone */
+  over?: Promise<void>;
 }
 
 /** What names a request, and what tells whether a repeat is the same. */
@@ -53,7 +55,11 @@ export function createIdempotency(services: Services): Idempotency {
     // The one header that changes what a request does
     const tools = request.headers.get("x-postern-tools") ?? "";
     const fingerprint = digest([context.target.search, tools, await context.body()]);
-    const flight = flights.get(scope);
+    let flight = flights.get(scope);
+    while (flight?.over !== undefined) {
+      await flight.over;
+      flight = flights.get(scope);
+    }
     if (flight !== undefined) {
       checkSame(flight.fingerprint, fingerprint);
       return join(request, context, flight);
@@ -82,10 +88,14 @@ export function createIdempotency(services: Services): Idempotency {
     const handler = stored === undefined ? await firstHandler(route, claim) : repeatHandler(route, stored);
     const reply = await callHandler(request, context, handler);
     const recording = await recordReply(reply);
-    recording.ended
+    const settled = recording.ended
       .then((whole) => settle(claim, hold.runId(), whole), () => giveUp(claim, hold.runId()))
       .catch((error) => services.log.warn("Reply is not kept for repeats", { request_id: context.requestId, error }))
       .finally(() => flights.delete(scope));
+    recording.ended.then((whole) => {
+      const flight = flights.get(scope);
+      if (flight !== undefined && !isKept(whole)) flight.over = settled.then(() => {});
+    }).catch(() => {});
     return stored === undefined ? recording : replayed(recording);
   }
 
@@ -120,8 +130,7 @@ export function createIdempotency(services: Services): Idempotency {
     if (whole.status !== ACCEPTED && !await isOver(runId)) return;
     // What was too long to keep is read from the run once more
     if (whole.body === null && runId !== undefined) return;
-    const kept = whole.status < 400 || whole.headers["x-should-retry"] === "false";
-    await (kept ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
+    await (isKept(whole) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
   }
 
   /** A stream that every reader left has no whole to keep: the run's claim stays, any other outcome is known to nobody. */
@@ -149,6 +158,11 @@ export function createIdempotency(services: Services): Idempotency {
 
 function invalidKey(reason: string) {
   return httpError("invalid_request", `Cannot honour this Idempotency-Key: ${reason}`, { param: "Idempotency-Key" });
+}
+
+/** A failure without an effect may be tried again. */
+function isKept({ status, headers }: RecordedReply): boolean {
+  return status < 400 || headers["x-should-retry"] === "false";
 }
 
 /** The status of work that has just begun: such a reply is whole, whatever becomes of its run. */

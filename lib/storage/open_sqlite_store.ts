@@ -8,9 +8,12 @@ import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
 import type { Store, Write } from "./store.ts";
 
+/** Times a read waits for writes that came while it waited */
+const MAX_ROUNDS = 3;
+
 /**
  * The store in one SQLite file: WAL, full sync, group commit. What a write's promise has resolved survives `kill -9` and a
- * loss of power. Reads see what is committed.
+ * loss of power. Reads see what is committed, and wait for the disk where others have just written.
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt`, `database_unusable`
  */
 export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {
@@ -24,6 +27,20 @@ export async function openSqliteStore(options: { readonly path: string; readonly
     if (closed) throw new Error(`Cannot use the store "${options.path}": it is closed`);
   }
 
+  /**
+   * Before a read: what others have written and not heard of yet comes to the disk first, so that whoever reads it finds its writer
+   * gone on. Where writes never cease a read waits for no more than those before it.
+   */
+  async function readable(): Promise<void> {
+    open();
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const settled = commits.settled();
+      if (settled === undefined) break;
+      await settled;
+    }
+    open();
+  }
+
   async function writeAll(writes: readonly Write[]): Promise<boolean> {
     open();
     if (writes.length === 0) return true;
@@ -34,20 +51,20 @@ export async function openSqliteStore(options: { readonly path: string; readonly
 
   return {
     async get(collection, key) {
-      open();
+      await readable();
       return records.get(checkName("collection", collection), checkName("key", key));
     },
     async scan(collection, options) {
-      open();
+      await readable();
       checkLimit(options.limit);
       return records.scan(checkName("collection", collection), options);
     },
     async count(collection, prefix = "") {
-      open();
+      await readable();
       return records.count(checkName("collection", collection), prefix);
     },
     async search(collection, options) {
-      open();
+      await readable();
       checkLimit(options.limit);
       return records.search(checkName("collection", collection), options);
     },
@@ -67,7 +84,7 @@ export async function openSqliteStore(options: { readonly path: string; readonly
       ]),
     append: (stream, expectedSeq, bodies) => writeAll([{ op: "append", stream, expectedSeq, records: bodies }]),
     async read(stream, options) {
-      open();
+      await readable();
       return records.read(checkName("stream", stream), checkSeq(options.afterSeq), checkLimit(options.limit));
     },
     batch: writeAll,

@@ -13,6 +13,8 @@ export interface GroupCommit {
   write<T>(apply: () => T | typeof ROLL_BACK): Promise<T | typeof ROLL_BACK>;
   /** Commits what is queued, now. Resolves when it is on the disk, or cannot be brought there */
   flush(): Promise<void>;
+  /** Resolves when what is committed now is on the disk, or cannot be brought there; undefined when it is */
+  settled(): Promise<void> | undefined;
   /** Whether all writes of the last transaction reached the disk */
   healthy(): boolean;
 }
@@ -31,9 +33,8 @@ interface Pending {
  * were committed while the sync before it was at work.
  *
  * A turn is what an arriving burst of work takes, well under 5 ms, so a lone write waits for nothing. The transaction is
- * opened, filled and committed without a pause, so no read sees a part of it. The event loop never waits for the disk: what is
- * committed can be read at once, and its writer hears of it when it is durable. A write can only build on others that come before
- * it in the log, so it is never durable without them.
+ * opened, filled and committed without a pause, so no read sees a part of it. The event loop never waits for the disk. A write can
+ * only build on others that come before it in the log, so it is never durable without them.
  *
  * When a sync fails, nobody knows what of the log is on the disk, and a later success says nothing about it: every write from then
  * on is refused.
@@ -53,6 +54,8 @@ export function createGroupCommit(
   /** Committed, and not known to be on the disk */
   let committed: Pending[] = [];
   let syncing: Promise<void> | undefined;
+  /** The group that is brought to the disk now */
+  let current: Promise<void> | undefined;
   let failed: Error | undefined;
   /** The log is being emptied: what comes is queued */
   let paused = false;
@@ -90,9 +93,9 @@ export function createGroupCommit(
     while (committed.length > 0) {
       const group = committed;
       committed = [];
-      await attempt(disk.sync);
-      if (failed === undefined) settle(group);
-      else for (const pending of group) pending.reject(failed);
+      current = syncGroup(group);
+      await current;
+      current = undefined;
       if (failed !== undefined || !disk.isLogLong()) continue;
       paused = true;
       await attempt(disk.emptyLog);
@@ -100,6 +103,12 @@ export function createGroupCommit(
       commitQueued();
     }
     syncing = undefined;
+  }
+
+  async function syncGroup(group: readonly Pending[]): Promise<void> {
+    await attempt(disk.sync);
+    if (failed === undefined) settle(group);
+    else for (const pending of group) pending.reject(failed);
   }
 
   async function attempt(step: () => Promise<void>): Promise<void> {
@@ -151,6 +160,13 @@ export function createGroupCommit(
       });
     },
     flush,
+    settled() {
+      if (committed.length === 0) return current;
+      return new Promise((resolve) => {
+        const heard = () => resolve();
+        committed.push({ apply: () => undefined, resolve: heard, reject: heard, outcome: { result: undefined } });
+      });
+    },
     healthy: () => healthy && failed === undefined,
   };
 }
