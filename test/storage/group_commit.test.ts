@@ -135,3 +135,27 @@ test("after a sync that failed nothing is written any more, whatever the disk sa
     assert.equal(commits.healthy(), false);
   });
 });
+
+test("whoever asks is told when what is committed now is on the disk", async () => {
+  await withDatabase(async (database) => {
+    const { sync, held } = heldSync();
+    const commits = createGroupCommit(database, fakeDisk({ sync }));
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    assert.equal(commits.settled(), undefined);
+    const told: string[] = [];
+    const first = commits.write(() => insert.run(1)).then(() => told.push("first"));
+    await turn();
+    const during = commits.settled()?.then(() => told.push("what was being synced"));
+    const second = commits.write(() => insert.run(2)).then(() => told.push("second"));
+    await turn();
+    const after = commits.settled()?.then(() => told.push("what was committed since"));
+    held[0]?.resolve();
+    await Promise.all([first, during]);
+    await turn();
+    assert.deepEqual(told.toSorted(), ["first", "what was being synced"]);
+    held[1]?.resolve();
+    await Promise.all([second, after]);
+    assert.equal(told.length, 4);
+    assert.equal(commits.settled(), undefined);
+  });
+});
