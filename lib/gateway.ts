@@ -37,6 +37,7 @@ import type { Providers } from "./providers/provider.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
+import { cancelRunsOf } from "./runs/cancel_runs_of.ts";
 import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
 import { keepConversations } from "./runs/keep_conversations.ts";
 import { createRunArchive, type RunArchive } from "./runs/run_archive.ts";
@@ -211,6 +212,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
     }
     let supervisor: RunSupervisor | undefined;
+    tokens.onRevoke(async (tokenId) => {
+      try {
+        const cancelled = await cancelRunsOf(tokenId, { store, supervisor: () => supervisor });
+        if (cancelled > 0) log.info("Runs of a token that was revoked are cancelled", { token_id: tokenId, cancelled });
+      } catch (error) {
+        log.error("Runs of a token that was revoked could not be cancelled", { token_id: tokenId, error });
+      }
+    });
     const cron = createCron({
       store,
       clock,

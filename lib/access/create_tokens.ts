@@ -63,7 +63,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   const byHash = new Map<string, Known>();
   const byId = new Map<string, Kept>();
   const fixedIds = new Set<string | null>([null]);
-  const listeners: ((tokenId: string) => void)[] = [];
+  const listeners: ((tokenId: string) => void | Promise<void>)[] = [];
   let issuing = 0;
   /** How often all tokens were revoked */
   let purges = 0;
@@ -91,11 +91,12 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   /** From now on verify refuses them; they stay listed until the store forgot them too. */
   async function forget(tokens: readonly Kept[]): Promise<void> {
     for (const { body } of tokens) byHash.delete(body.hash);
-    for (const { body } of tokens) for (const tell of listeners) tell(body.id);
+    const told = tokens.flatMap(({ body }) => listeners.map((tell) => tell(body.id)));
     if (tokens.length > 0) {
       await store.batch(tokens.map(({ body }) => ({ op: "delete", collection: COLLECTION, key: body.id })));
     }
     for (const { body } of tokens) byId.delete(body.id);
+    await Promise.all(told);
   }
 
   const expired = () => [...byId.values()].filter(({ body }) => expiryOf(body) <= clock.now());

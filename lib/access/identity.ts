@@ -36,8 +36,8 @@ export interface Tokens {
   list(): Promise<readonly TokenRecord[]>;
   /** Whether a checked identity still counts: false once its token was revoked or has expired. null, for pairing off, counts */
   isLive(tokenId: string | null): boolean;
-  /** Told the id of each token that is revoked, or forgotten after it expired. For as long as the tokens live */
-  onRevoke(listener: (tokenId: string) => void): void;
+  /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
+  onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
   /** @returns false for an unknown id */
   revoke(id: string): Promise<boolean>;
   /** Those that are being made too. @returns how many there were */

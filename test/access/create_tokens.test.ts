@@ -179,7 +179,7 @@ test("an identity is live until its token is revoked or expires, and listeners a
   const { store, clock, random } = setUp();
   const all = await createTokens({ store, clock, random, envToken: "from-the-environment" });
   const told: string[] = [];
-  all.onRevoke((id) => told.push(id));
+  all.onRevoke((id) => void told.push(id));
   const { record: kept } = await all.issue({ scopes: ["chat"], label: "kept" });
   const { record: short } = await all.issue({ scopes: ["chat"], label: "short", ttlSeconds: 60 });
   for (const id of [kept.id, short.id, "env", null]) assert.equal(all.isLive(id), true);
