@@ -7,7 +7,7 @@ import { EXIT } from "./exit_codes.ts";
 import { harmless } from "./terminal_text.ts";
 
 /** Errors of other rooms whose message is meant for the person at the terminal. */
-const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError"]);
+const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
 
 /** Tells a failed command's reason on stderr and gives its exit code. With `json` it is one object. */
 export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo; readonly json: boolean }): number {

@@ -110,6 +110,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Decide about a run that was cut off in the middle of an effect",
     async () => (await import("./commands/runs_change.ts")).runsResolveCommand,
   ),
+  node: verb(
+    "Offer the tools of this machine to a gateway elsewhere",
+    async () => (await import("./commands/node.ts")).nodeCommand,
+  ),
+  "nodes list": verb(
+    "List the machines that may offer their tools, and whether they do",
+    async () => (await import("./commands/nodes.ts")).nodesListCommand,
+  ),
+  "nodes show": verb(
+    "Show one of them, and its tools",
+    async () => (await import("./commands/nodes.ts")).nodesShowCommand,
+  ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
     async () => (await import("./commands/policy.ts")).policyExplainCommand,

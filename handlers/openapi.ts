@@ -2,7 +2,7 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
 import type { JsonSchema } from "../lib/base/records/json_schema.ts";
 import { ERROR_CODES } from "./wire/error_codes.ts";
-import type { Route } from "./route.ts";
+import type { Route, RouteAccess } from "./route.ts";
 import { textReply } from "./wire/reply.ts";
 
 /**
@@ -35,6 +35,7 @@ function describeRoutes(routes: readonly Route[], version: string) {
       securitySchemes: {
         bearer: { type: "http", scheme: "bearer", description: "A token of POST /pair or POST /v1/tokens" },
         pairing_code: { type: "apiKey", in: "header", name: "X-Pairing-Code" },
+        node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
       },
       schemas: { Error: ERROR_SCHEMA },
       responses: {
@@ -74,7 +75,7 @@ function operationOf(route: Route) {
     operationId: `${route.method} ${route.path}`.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/_$/, ""),
     summary: route.summary,
     parameters: parametersOf(route),
-    security: access === "public" ? [] : access === "pairing_code" ? [{ pairing_code: [] }] : [{ bearer: [access] }],
+    security: securityOf(access),
     ...(body === undefined ? {} : {
       requestBody: {
         required: route.bodyOptional !== true,
@@ -91,6 +92,11 @@ function operationOf(route: Route) {
       default: { $ref: "#/components/responses/Error" },
     },
   };
+}
+
+function securityOf(access: RouteAccess) {
+  if (access === "public") return [];
+  return access === "pairing_code" || access === "node_token" ? [{ [access]: [] }] : [{ bearer: [access] }];
 }
 
 function parametersOf({ path, query = {}, idempotency }: Route) {

@@ -70,6 +70,10 @@ export class GatewayRequestContext implements RequestContext {
     return (this.#query ??= new URLSearchParams(this.target.search));
   }
 
+  get authorization(): string | undefined {
+    return this.#request.headers.get("authorization") ?? undefined;
+  }
+
   get signal(): AbortSignal {
     return this.controller.signal;
   }

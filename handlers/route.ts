@@ -29,6 +29,8 @@ export interface RequestContext {
   /** The path within the gateway, without the mount's base path, and the query */
   readonly path: string;
   readonly query: URLSearchParams;
+  /** The Authorization header, for a route with a token of its own; undefined without one */
+  readonly authorization?: string | undefined;
   /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];
   /** With an Idempotency-Key: the hold on the run that answers this request and its repeats, so the run must be durable */
@@ -44,8 +46,11 @@ export interface RequestContext {
   body(): Promise<Uint8Array>;
 }
 
-/** `public`: no credentials. `pairing_code`: the handler checks the code. Otherwise the scope a bearer token needs. */
-export type RouteAccess = "public" | "pairing_code" | Scope;
+/**
+ * `public`: no credentials. `pairing_code`: the handler checks the code. `node_token`: the route checks the token of node control.
+ * Otherwise the scope a bearer token needs.
+ */
+export type RouteAccess = "public" | "pairing_code" | "node_token" | Scope;
 
 export type Handler = (request: Request, context: RequestContext) => Response | Promise<Response>;
 

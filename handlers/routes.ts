@@ -15,6 +15,8 @@ import { deliveriesRoute } from "./deliveries.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
 import { modelRoute, modelsRoute } from "./models.ts";
+import { nodeSocketRoute } from "./node_socket.ts";
+import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodesRoute } from "./nodes.ts";
 import { openApiRoute } from "./openapi.ts";
 import { pairingCodeRoute, pairRoute } from "./pair.ts";
 import { pingRoute } from "./ping.ts";
@@ -67,6 +69,11 @@ export const ROUTES: readonly Route[] = [
   scheduleHistoryRoute,
   runScheduleRoute,
   deliveriesRoute,
+  nodeSocketRoute,
+  nodesRoute,
+  nodeRoute,
+  describeNodeRoute,
+  invokeNodeRoute,
   wsTicketRoute,
   pairingCodeRoute,
   listTokensRoute,

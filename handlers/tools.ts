@@ -1,12 +1,10 @@
 import * as v from "valibot";
-import { hasScope } from "../lib/base/records/caller.ts";
 import type { RequestContext, Route } from "./route.ts";
-import { askByReply } from "./wire/ask_by_reply.ts";
-import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
+import { callFields, callReplySchema, makeCall, toInputText } from "./wire/make_call.ts";
 import { readJson } from "./wire/read_json.ts";
-import { errorReply, jsonReply } from "./wire/reply.ts";
+import { jsonReply } from "./wire/reply.ts";
 
 const toolSchema = v.object({
   name: v.string(),
@@ -18,21 +16,7 @@ const toolSchema = v.object({
   input_schema: v.optional(v.record(v.string(), v.unknown())),
 });
 
-const callSchema = v.object({
-  /** An object, or the tool's plain-text form */
-  input: v.optional(v.union([v.record(v.string(), v.unknown()), v.string()])),
-  /** A person has seen this very call and grants it; needs the scope `approve` */
-  approved: v.optional(v.boolean()),
-  /** An approval of this very call, answered since: it lets the call through once */
-  approval_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
-});
-
-const resultSchema = v.object({
-  output: v.string(),
-  is_error: v.boolean(),
-  data: v.optional(v.unknown()),
-  approval_id: v.optional(v.string()),
-});
+const callSchema = v.object(callFields);
 
 /** GET /v1/tools: all known tools, with the reason why one is off. */
 export const toolsRoute: Route = {
@@ -65,7 +49,7 @@ export const callToolRoute: Route = {
   summary: "Call a tool; a bad, disabled or denied call is a result with is_error",
   body: callSchema,
   bodyOptional: true,
-  reply: { status: 200, type: "application/json", schema: resultSchema },
+  reply: { status: 200, type: "application/json", schema: callReplySchema },
   idempotency: "honoured",
   repeat: callAgain,
   handler: call,
@@ -74,45 +58,9 @@ export const callToolRoute: Route = {
 async function call(request: Request, context: RequestContext): Promise<Response> {
   const { name, input_schema: schema } = findTool(context);
   const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
-  const { input, approved = false, approval_id: given } = body;
   const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
   if (body.input === undefined && stray !== undefined) throw misplaced(stray);
-  const { services } = context;
-  // A repeat must find the call, so it outlives its client (DESIGN.md section 7)
-  const signal = context.claim === undefined ? context.signal : new AbortController().signal;
-  const caller = callerOf(context, "http");
-  let hadEffect = false;
-  try {
-    const { result, approvalId } = await services.tools.call({
-      name,
-      input: toInputText(input),
-      runId: services.random.id("run_"),
-      callId: services.random.id("call_"),
-      requestId: context.requestId,
-      caller,
-      depth: 0,
-      direct: true,
-      signal,
-      onStart({ access }) {
-        hadEffect = access !== "read";
-        return Promise.resolve();
-      },
-      approver: askByReply({
-        approvals: services.approvals,
-        given,
-        granted: approved && hasScope(caller.scopes, "approve"),
-        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
-      }),
-    });
-    return jsonReply(context, 200, {
-      output: result.output,
-      is_error: result.isError,
-      ...(result.data === undefined ? {} : { data: result.data }),
-      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
-    });
-  } catch (error) {
-    return errorReply(context, error, { hadEffect });
-  }
+  return await makeCall(context, { name, input: body.input, approved: body.approved, approval_id: body.approval_id });
 }
 
 /** What only reads, or cannot be called at all, is called once more; whether anything else took effect, nobody knows. */
@@ -126,10 +74,6 @@ async function callAgain(request: Request, context: RequestContext): Promise<Res
     `Cannot repeat this call: the gateway stopped during the first one, and whether "${name}" took effect is unknown; ` +
       "look before you call it again under another Idempotency-Key",
   );
-}
-
-function toInputText(input: v.InferOutput<typeof callSchema>["input"] = {}): string {
-  return typeof input === "string" ? input : JSON.stringify(input);
 }
 
 /** The tool's fields beside `input` instead of in it. */

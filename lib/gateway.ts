@@ -22,6 +22,7 @@ import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
+import type { Nodes } from "./extensions/nodes/nodes.ts";
 import type { Approvals } from "./guard/approvals.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
@@ -88,6 +89,8 @@ export interface Services {
   /** Replies of channels to their `reply_url` */
   readonly deliveries: Deliveries;
   readonly conversations: ConversationArchive;
+  /** Other machines that offer their tools; undefined while `[gateway.node_control]` is off */
+  readonly nodes: Nodes | undefined;
   /** Recorded runs, for reading where there is no agent */
   readonly runArchive: RunArchive;
   /** undefined without agent configuration (`kind = "none"` or --no-agent): 503 agent_unavailable */
@@ -278,8 +281,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       environment: (name) => environment[name],
       retentionDays: () => config().runs.retention_days,
     });
+    const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
+    closing.push(() => nodes?.close());
     const tools: ToolDoor = createToolDoor({
       tools: BUILTIN_TOOLS,
+      foreign: nodes?.tools,
       services: {
         files,
         memory: createMemory({ store, clock }),
@@ -395,6 +401,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       deliveries,
       listensOn: (port) => void (ownPort = port),
       conversations,
+      nodes,
       runArchive: createRunArchive({ store }),
       agent,
       startedAt: clock.now(),
@@ -417,6 +424,32 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     await close();
     throw error;
   }
+}
+
+interface NodeParts extends Pick<ServicesOptions, "environment"> {
+  readonly config: () => Config;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  readonly audit: Audit["append"];
+}
+
+/** Loaded where node control is on alone. */
+async function openNodes({ config, environment, ...parts }: NodeParts): Promise<Nodes | undefined> {
+  const { websocket, node_control: settings } = config().gateway;
+  if (!settings.enabled) return undefined;
+  const { createNodes } = await import("./extensions/nodes/create_nodes.ts");
+  return createNodes({
+    ...parts,
+    authToken: settings.auth_token || (environment[settings.auth_token_env] ?? ""),
+    allowedIds: settings.allowed_node_ids,
+    accessOf: (tool) => config().tools[tool]?.access || undefined,
+    settings: {
+      heartbeatMs: websocket.heartbeat_secs * 1000,
+      silenceMs: websocket.pong_timeout_secs * 1000,
+      maxFrameBytes: websocket.max_message_bytes,
+    },
+  });
 }
 
 /** Paths of the gateway that anyone may read */

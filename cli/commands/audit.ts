@@ -97,6 +97,8 @@ function byOf(record: AuditRecord): string {
       return actorOf(record.by);
     case "access_failures":
       return record.address ?? "";
+    case "node":
+      return record.address ?? "";
     case "retention":
       return "";
   }
@@ -124,6 +126,8 @@ function whatOf(record: AuditRecord): string {
       return [record.action, record.run_id ?? "", ...record.tools, record.outcome ?? ""].join(" ").trim();
     case "access_failures":
       return Object.entries(record.codes).map(([code, count]) => `${code}=${count}`).join(" ");
+    case "node":
+      return `${record.action} node ${record.node_id}${record.reason === null ? "" : `: ${record.reason}`}`;
     case "retention":
       return `forgot the records up to ${record.through}`;
   }

@@ -26,7 +26,7 @@ export interface AccessOptions {
  * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope
  */
 export function checkAccess(request: Request, route: Route, options: AccessOptions): Identity | null {
-  if (route.access === "public" || route.access === "pairing_code") return null;
+  if (route.access === "public" || route.access === "pairing_code" || route.access === "node_token") return null;
   const identity = identify(request, options);
   if (!hasScope(identity.scopes, route.access)) {
     throw httpError("insufficient_scope", `Cannot use this route: the token lacks the scope "${route.access}"`);

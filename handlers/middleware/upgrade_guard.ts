@@ -20,7 +20,7 @@ export interface UpgradeGuardOptions {
  */
 export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgrade }: UpgradeGuardOptions): void {
   if (handshake && !socketRoute) {
-    throw httpError("invalid_request", "Cannot open a WebSocket here: /ws/chat is the route for it");
+    throw httpError("invalid_request", "Cannot open a WebSocket here: /ws/chat and /ws/node are the routes for it");
   }
   const reads = request.method === "GET" || request.method === "HEAD";
   if (!socketRoute || !reads || (handshake && canUpgrade)) return;

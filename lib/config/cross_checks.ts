@@ -1,3 +1,4 @@
+import { isNodeId } from "../base/records/node_id.ts";
 import type { Config } from "./config.ts";
 import type { KeyPath } from "./key_path.ts";
 import { PROVIDER_KINDS } from "./schema/provider.ts";
@@ -40,6 +41,13 @@ function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
   }
   if (nodes.enabled && nodes.auth_token === "" && nodes.auth_token_env === "") {
     yield { path: ["gateway", "node_control", "enabled"], reason: "node control needs auth_token_env (or auth_token)" };
+  }
+  for (const [index, id] of nodes.allowed_node_ids.entries()) {
+    if (isNodeId(id)) continue;
+    yield {
+      path: ["gateway", "node_control", "allowed_node_ids", index],
+      reason: 'it must be lower-case letters and digits with single "_" or "-" between them, at most 24 characters',
+    };
   }
 }
 

@@ -21,6 +21,7 @@ export interface FakeServicesOptions {
   readonly gateway?: Partial<Config["gateway"]>;
   readonly agent?: Services["agent"];
   readonly tools?: ToolDoor;
+  readonly nodes?: Services["nodes"];
 }
 
 /** Services in memory, with a token of each scope (`token_chat`, `token_admin` ...) and the pairing code `GOOD-CODE`. */
@@ -119,6 +120,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
     }),
+    nodes: options.nodes,
     agent: options.agent,
     startedAt: clock.now(),
     workspaceRoot: "/workspace",

@@ -4,8 +4,8 @@ export type Scope = (typeof SCOPES)[number];
 
 /** Who asked for a run or a tool call. */
 export interface Caller {
-  /** `http`, `websocket`, `cli`, `agent` (the model), `subagent`, `cron`, `sop`, `channel` */
-  readonly via: "http" | "websocket" | "cli" | "agent" | "subagent" | "cron" | "sop" | "channel";
+  /** `http`, `websocket`, `cli`, `agent` (the model), `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node) */
+  readonly via: "http" | "websocket" | "cli" | "agent" | "subagent" | "cron" | "sop" | "channel" | "node";
   /** Id of the token, null without one (pairing off, or the terminal) */
   readonly tokenId: string | null;
   readonly scopes: readonly Scope[];

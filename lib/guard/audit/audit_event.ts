@@ -99,6 +99,17 @@ export interface AccessFailuresEvent {
   readonly since: string;
 }
 
+/** A link between a gateway and a node began or ended; both sides write one. */
+export interface NodeEvent {
+  readonly type: "node";
+  readonly action: "connected" | "disconnected";
+  readonly node_id: string;
+  /** Of the other side: the peer's address, or the gateway's URL; null when the server does not say */
+  readonly address: string | null;
+  /** Why it ended; null for a beginning */
+  readonly reason: string | null;
+}
+
 /** Records up to `through` were older than the retention and are gone; their last hash is kept so that the chain still begins somewhere. */
 export interface RetentionEvent {
   readonly type: "retention";
@@ -113,6 +124,7 @@ export type AuditEvent =
   | RuleEvent
   | ReviewEvent
   | AccessFailuresEvent
+  | NodeEvent
   | RetentionEvent;
 
 /** Types of events, for a filter. */
@@ -123,5 +135,6 @@ export const AUDIT_TYPES = [
   "rule",
   "review",
   "access_failures",
+  "node",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];

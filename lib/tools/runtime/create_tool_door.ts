@@ -12,7 +12,7 @@ import { bindCall, type CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
 import { createPermit, type Refusal, type RememberedAnswers } from "./create_permit.ts";
-import { createToolRegistry, matchesPatterns } from "./registry.ts";
+import { createToolRegistry, matchesPatterns, type ToolRegistry } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
 import type { PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "./tool_door.ts";
@@ -25,6 +25,8 @@ const MAX_NAMES_SHOWN = 40;
 
 export interface ToolDoorOptions extends ToolPolicyOptions, RememberedAnswers {
   readonly tools: readonly Tool[];
+  /** Tools beside them that come and go: the same array until they change. Default: none */
+  readonly foreign?: (() => readonly Tool[]) | undefined;
   readonly services: ToolServices;
   readonly clock: Clock;
   readonly log: Logger;
@@ -41,7 +43,7 @@ type Outcome = "ok" | "error" | "bad_input" | "unknown" | "disabled" | "denied" 
 
 /** The one door for tool calls. @throws {TypeError} for two tools of one name */
 export function createToolDoor(options: ToolDoorOptions): ToolDoor {
-  const registry = createToolRegistry(options.tools);
+  const registry = registryNow(options);
   const calls = options.metrics.counter("postern_tool_calls_total", "Tool calls by outcome", ["tool", "outcome"]);
   const durations = options.metrics.histogram("postern_tool_call_duration_seconds", "Time a tool ran", {
     buckets: DURATION_BUCKETS_SECONDS,
@@ -132,7 +134,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
 
   const find = (request: ToolCallRequest): Tool | { readonly reason: string } => {
     const { name, allowed } = request;
-    const tool = registry.get(name);
+    const tool = registry().get(name);
     if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
     const names = enabled(allowed ?? ["*"]).map((known) => known.name);
     const shown = names.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
@@ -141,29 +143,29 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
   };
 
   const enabled = (patterns: readonly string[]) =>
-    registry.tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns));
+    registry().tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns));
 
   return {
-    list: () => registry.tools.map(toInfo),
+    list: () => registry().tools.map(toInfo),
     get(name) {
-      const tool = registry.get(name);
+      const tool = registry().get(name);
       return tool === undefined ? undefined : toInfo(tool);
     },
     enabled,
     accessOf(name, input) {
       try {
-        return registry.get(name)?.prepare(input).access;
+        return registry().get(name)?.prepare(input).access;
       } catch {
         return undefined;
       }
     },
     shown: (input) => redactJson(input, options.redact),
     explain(name, input) {
-      const tool = registry.get(name);
+      const tool = registry().get(name);
       return tool === undefined ? undefined : policy.judge(tool, input);
     },
     async bind(name, input, signal) {
-      const tool = registry.get(name);
+      const tool = registry().get(name);
       if (tool === undefined) {
         return { ok: false, reason: `Cannot call ${JSON.stringify(name)}: there is no such tool` };
       }
@@ -181,7 +183,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     async call(request) {
       if (request.signal.aborted) throw cancelError(request.signal);
       const tool = find(request);
-      const label = registry.get(request.name)?.name ?? "unknown";
+      const label = registry().get(request.name)?.name ?? "unknown";
       const audit = auditCall({ audit: options.audit, log: options.log }, request);
       const refuse = async (
         outcome: Outcome,
@@ -225,6 +227,20 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       if (result === undefined) throw cancelError(request.signal);
       return { result, ran: true, access: prepared.access };
     },
+  };
+}
+
+/** The registry of the newest snapshot, made anew when the foreign tools are others. */
+function registryNow({ tools, foreign }: Pick<ToolDoorOptions, "tools" | "foreign">): () => ToolRegistry {
+  let registry = createToolRegistry(tools);
+  if (foreign === undefined) return () => registry;
+  let known: readonly Tool[] = [];
+  return () => {
+    const newest = foreign();
+    if (newest === known) return registry;
+    registry = createToolRegistry([...tools, ...newest]);
+    known = newest;
+    return registry;
   };
 }
 

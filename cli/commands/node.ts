@@ -1,0 +1,150 @@
+import { readFile, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import process from "node:process";
+import { isNodeId } from "../../lib/base/records/node_id.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import { CommandError, UsageError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { randomControlToken } from "../control_token.ts";
+import { EXIT } from "../exit_codes.ts";
+import { startServices } from "../start_services.ts";
+
+const TOKEN_VARIABLE = "POSTERN_NODE_TOKEN";
+const MAX_TOKEN_BYTES = 65_536;
+const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
+
+/**
+ * `postern node`: offers the tools of this machine to a gateway elsewhere, until SIGINT or SIGTERM. Each call goes through this
+ * machine's own policy and audit, by its own configuration and data directory. A second signal ends it at once.
+ */
+export const nodeCommand = defineCliCommand({
+  args: {
+    connect: { type: "string", required: true, valueHint: "url", description: "Address of the gateway" },
+    id: {
+      type: "string",
+      required: true,
+      valueHint: "id",
+      description: "What the gateway's allowed_node_ids calls it",
+    },
+    "token-file": {
+      type: "string",
+      valueHint: "path",
+      description: `File with the token of node control (default: the environment variable ${TOKEN_VARIABLE})`,
+    },
+    tools: {
+      type: "string",
+      valueHint: "patterns",
+      description: "Only these tools, as read_file,git* (default: those of [agent] tools)",
+    },
+  },
+  example: "postern node --connect https://gateway.example.com --id pi",
+  async run(context, args) {
+    const { io, say } = context;
+    const url = toLinkUrl(args.connect, args.id);
+    const token = await readToken(context, args["token-file"]);
+    if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) {
+      say("The token and all calls go unencrypted: use https, or a tunnel");
+    }
+    const loaded = await context.loadConfig();
+    const patterns = args.tools?.split(",").map((pattern) => pattern.trim()) ?? loaded.config.agent.tools;
+    // Under this name the redactor takes it for the secret it is, wherever it came from
+    const own = { ...context, io: { ...io, env: { ...io.env, [TOKEN_VARIABLE]: token } } };
+    const services = await startServices(own, {
+      loaded,
+      agent: false,
+      controlToken: randomControlToken(),
+      quiet: false,
+    });
+    const { clock, random, log, audit, tools: door } = services;
+    const graceMs = loaded.config.gateway.shutdown_grace_secs * 1000;
+    const stop = watchStop(context, graceMs);
+    try {
+      const [{ runNode }, { createNodeWork }, { openLinkSocket }] = await Promise.all([
+        import("../../lib/extensions/nodes/run_node.ts"),
+        import("../../lib/extensions/nodes/offer_tools.ts"),
+        import("../../lib/system/net/link_socket.ts"),
+      ]);
+      const work = createNodeWork({ door, random, patterns });
+      await runNode({
+        id: args.id,
+        url: url.origin,
+        open: (handlers, signal) => openLinkSocket({ url, token, clock, signal }, handlers),
+        work,
+        version: VERSION,
+        platform: `${process.platform} ${process.arch}`,
+        clock,
+        random,
+        log,
+        audit: audit.append,
+        onConnected() {
+          const names = work.tools().map(({ name }) => name);
+          context.print(
+            { event: "connected", gateway: url.origin, id: args.id, tools: names },
+            `Connected to ${url.origin} as ${args.id}, with ${names.length} tools`,
+          );
+        },
+        signal: stop.signal,
+        graceMs,
+      });
+    } finally {
+      stop.ignore();
+      await services.close();
+    }
+    return EXIT.ok;
+  },
+});
+
+/** @throws {UsageError} */
+function toLinkUrl(text: string, id: string): URL {
+  if (!isNodeId(id)) {
+    throw new UsageError(
+      `Cannot use --id "${id}": it must be lower-case letters and digits with single "_" or "-", at most 24 characters`,
+    );
+  }
+  const url = URL.parse(text.replace(/^ws(?=s?:\/\/)/, "http"));
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw new UsageError(`Cannot use --connect: it must be an address, as "https://gateway.example.com"`);
+  }
+  if (url.username !== "" || url.password !== "" || url.search !== "") {
+    throw new UsageError(
+      `Cannot use --connect: it must hold no credentials and no query; the token comes from ${TOKEN_VARIABLE} or --token-file`,
+    );
+  }
+  url.pathname = `${url.pathname.replace(/\/+$/, "")}/ws/node`;
+  url.hash = "";
+  url.searchParams.set("id", id);
+  return url;
+}
+
+/** Never from the command line, which other users of the machine can read. @throws {UsageError} {CommandError} */
+async function readToken({ io }: CommandContext, path: string | undefined): Promise<string> {
+  const token = path === undefined ? io.env[TOKEN_VARIABLE] ?? "" : await readTokenFile(resolve(io.cwd, path));
+  if (/^[\x21-\x7e]+$/.test(token)) return token;
+  if (path === undefined && token === "") {
+    throw new UsageError(`Cannot connect without a token: set ${TOKEN_VARIABLE}, or give --token-file`);
+  }
+  const where = path === undefined ? TOKEN_VARIABLE : `"${path}"`;
+  throw new CommandError(`Cannot use the token of ${where}: it must be one word of visible ASCII`);
+}
+
+/** @throws {CommandError} */
+async function readTokenFile(path: string): Promise<string> {
+  try {
+    const found = await stat(path);
+    if (!found.isFile() || found.size > MAX_TOKEN_BYTES) throw new Error("it is no small file");
+    return (await readFile(path, "utf8")).trim();
+  } catch (cause) {
+    throw new CommandError(`Cannot read "${path}": ${(cause as Error).message}`);
+  }
+}
+
+/** The first signal ends the node in good order, a second one at once. */
+function watchStop({ io, say }: CommandContext, graceMs: number) {
+  const controller = new AbortController();
+  const ignore = io.onInterrupt(() => {
+    if (controller.signal.aborted) return io.exit(EXIT.failed);
+    say(`Stopping: calls have up to ${graceMs / 1000} s to finish; press Ctrl-C again to stop at once`);
+    controller.abort();
+  });
+  return { signal: controller.signal, ignore };
+}

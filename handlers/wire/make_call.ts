@@ -1,0 +1,80 @@
+import * as v from "valibot";
+import { hasScope } from "../../lib/base/records/caller.ts";
+import type { RequestContext } from "../route.ts";
+import { askByReply } from "./ask_by_reply.ts";
+import { callerOf } from "./caller_of.ts";
+import { errorReply, jsonReply } from "./reply.ts";
+
+/** Fields of a body that calls a tool. */
+export const callFields = {
+  /** An object, or the tool's plain-text form */
+  input: v.optional(v.union([v.record(v.string(), v.unknown()), v.string()])),
+  /** A person has seen this very call and grants it; needs the scope `approve` */
+  approved: v.optional(v.boolean()),
+  /** An approval of this very call, answered since: it lets the call through once */
+  approval_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+} as const;
+
+/** Reply of a call. */
+export const callReplySchema = v.object({
+  output: v.string(),
+  is_error: v.boolean(),
+  data: v.optional(v.unknown()),
+  approval_id: v.optional(v.string()),
+});
+
+export interface MadeCall {
+  /** In the registry */
+  readonly name: string;
+  readonly input: Readonly<Record<string, unknown>> | string | undefined;
+  readonly approved: boolean | undefined;
+  readonly approval_id: string | undefined;
+}
+
+/** The input of a call as its tool takes it. */
+export function toInputText(input: MadeCall["input"] = {}): string {
+  return typeof input === "string" ? input : JSON.stringify(input);
+}
+
+/** One call of a client through the same door and policy as the agent's own, and its reply. */
+export async function makeCall(
+  context: RequestContext,
+  { name, input, approved = false, approval_id: given }: MadeCall,
+): Promise<Response> {
+  const { services } = context;
+  // A repeat must find the call, so it outlives its client (DESIGN.md section 7)
+  const signal = context.claim === undefined ? context.signal : new AbortController().signal;
+  const caller = callerOf(context, "http");
+  let hadEffect = false;
+  try {
+    const { result, approvalId } = await services.tools.call({
+      name,
+      input: toInputText(input),
+      runId: services.random.id("run_"),
+      callId: services.random.id("call_"),
+      requestId: context.requestId,
+      caller,
+      depth: 0,
+      direct: true,
+      signal,
+      onStart({ access }) {
+        hadEffect = access !== "read";
+        return Promise.resolve();
+      },
+      approver: askByReply({
+        approvals: services.approvals,
+        given,
+        granted: approved && hasScope(caller.scopes, "approve"),
+        timeoutMs: services.config().runs.approval_timeout_secs * 1000,
+      }),
+    });
+    return jsonReply(context, 200, {
+      output: result.output,
+      is_error: result.isError,
+      ...(result.data === undefined ? {} : { data: result.data }),
+      ...(approvalId === undefined ? {} : { approval_id: approvalId }),
+    });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect });
+  }
+}

@@ -1,0 +1,62 @@
+import type { Random } from "../../base/random.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import type { Approver, ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ServiceName } from "../../tools/runtime/tool_services.ts";
+import type { NodeWork } from "./node_end.ts";
+import { MAX_TOOLS, type ToolOffer } from "./protocol.ts";
+
+export interface OfferOptions {
+  readonly door: ToolDoor;
+  readonly random: Random;
+  /** Patterns of the tools that are offered: `*`, names, `prefix*` */
+  readonly patterns: readonly string[];
+}
+
+/** They need an agent, and a node has none. */
+const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules", "sops"]);
+/** Longer ones would not fit into `node__<id>__<name>` */
+const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/;
+
+/**
+ * A node's own tools for its gateway: each call goes through this machine's door, policy and audit. Where the policy asks, it is a
+ * denial, since nobody sits at a node; what the gateway believes of a tool's access counts for nothing here.
+ */
+export function createNodeWork({ door, random, patterns }: OfferOptions): NodeWork {
+  const offered = () => door.enabled(patterns).filter(isOfferable).slice(0, MAX_TOOLS);
+  return {
+    tools: () => offered().map(toOffer),
+    async call({ tool, input, call_id: gatewayCallId }, signal) {
+      const outcome = await door.call({
+        name: tool,
+        input: JSON.stringify(input),
+        runId: random.id("run_"),
+        callId: random.id("call_"),
+        // Both audits can be laid side by side by it
+        requestId: gatewayCallId,
+        caller: { via: "node", tokenId: null, scopes: ["tools"] },
+        depth: 0,
+        signal,
+        allowed: offered().map(({ name }) => name),
+        approver: denyOnNode,
+      });
+      const { output, isError, data } = outcome.result;
+      return { output, is_error: isError, ran: outcome.ran, ...(data === undefined ? {} : { data }) };
+    },
+  };
+}
+
+const denyOnNode: Approver = ({ reason }) =>
+  Promise.resolve({
+    decision: "deny",
+    reason: `Denied by the node's own policy, since nobody answers there: ${reason}; that is a change on the node`,
+  });
+
+function isOfferable({ name, source, needs }: Tool): boolean {
+  return NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));
+}
+
+function toOffer({ name, description, access, inputSchema }: Tool): ToolOffer {
+  // It goes as JSON, where nothing is read-only
+  const schema = inputSchema as ToolOffer["input_schema"];
+  return { name, description, access, ...(schema === undefined ? {} : { input_schema: schema }) };
+}

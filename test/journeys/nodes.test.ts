@@ -1,0 +1,208 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { jsonOf } from "../support/json_of.ts";
+import { type PosternProcess, startPostern } from "../support/postern_process.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const TOKEN = "token-of-the-gateway-0123456789";
+const NODE_TOKEN = "token-of-the-nodes-0123456789";
+
+const GATEWAY = `[gateway]
+rate_limit_max = 0
+[gateway.node_control]
+enabled = true
+auth_token_env = "NODE_TOKEN"
+allowed_node_ids = ["pi", "gpu"]
+[provider]
+kind = "offline"
+[tools."node__pi__read_file"]
+access = "read"
+[tools."node__pi__shell"]
+access = "state"
+`;
+
+const NODE = `[security]
+allowed_commands = ["sh"]
+[security.shell]
+sandbox = "off"
+[security.write_file]
+enabled = true
+[autonomy]
+auto_approve = ["shell"]
+`;
+
+interface Machines {
+  readonly url: string;
+  readonly folder: string;
+  startNode(more?: readonly string[]): Promise<PosternProcess>;
+  restartGateway(): Promise<void>;
+  call(path: string, body?: unknown): Promise<Response>;
+}
+
+/** A gateway and a second machine, each with its own folders; what runs in the end is killed. */
+async function withMachines(use: (machines: Machines) => Promise<void>): Promise<void> {
+  await withTemporaryFolder(async (folder) => {
+    for (const name of ["home", "gateway", "node"]) mkdirSync(join(folder, name));
+    writeFileSync(join(folder, "gateway.toml"), GATEWAY);
+    writeFileSync(join(folder, "node.toml"), NODE);
+    writeFileSync(join(folder, "node", "sensor.txt"), "21 degrees\n");
+    const started: PosternProcess[] = [];
+    const start = async (argv: readonly string[], env: Record<string, string>, ready: RegExp) => {
+      const made = await startPostern(argv, { env: { HOME: join(folder, "home"), ...env }, ready });
+      started.push(made);
+      return made;
+    };
+    const folders = (name: string) => [
+      ...["--config", join(folder, `${name}.toml`), "--data-dir", join(folder, `${name}-data`)],
+      ...["--workspace", join(folder, name)],
+    ];
+    const startGateway = (port: string) =>
+      start(
+        ["gateway", "--port", port, ...folders("gateway")],
+        { POSTERN_TOKEN: TOKEN, NODE_TOKEN },
+        /Address +(http:\/\/127\.0\.0\.1:\d+)\//,
+      );
+    try {
+      let gateway = await startGateway("0");
+      const url = gateway.match[1] ?? "";
+      await use({
+        url,
+        folder,
+        startNode: (more = []) =>
+          start(
+            ["node", "--connect", url, "--id", "pi", ...folders("node"), ...more],
+            { POSTERN_NODE_TOKEN: NODE_TOKEN },
+            /Connected to .* as pi, with \d+ tools/,
+          ),
+        async restartGateway() {
+          await gateway.end("SIGKILL");
+          gateway = await startGateway(new URL(url).port);
+        },
+        call: (path, body) =>
+          fetch(url + path, {
+            method: body === undefined ? "GET" : "POST",
+            headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
+            ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+          }),
+      });
+    } finally {
+      for (const each of started) await each.end("SIGKILL");
+    }
+  });
+}
+
+const audited = async (machines: Machines) => (await jsonOf(machines.call("/v1/audit?limit=100"))).data as Audited[];
+
+interface Audited {
+  readonly type: string;
+  readonly tool?: string;
+  readonly call_id?: string;
+  readonly request_id?: string;
+  readonly outcome?: string;
+  readonly action?: string;
+  readonly by?: { readonly via: string };
+}
+
+test("a second machine's tools are used by HTTP and by the agent, under both policies and in both audits", async () => {
+  await withMachines(async (machines) => {
+    const { call } = machines;
+    const node = await machines.startNode();
+    const { data } = await jsonOf(call("/v1/nodes"));
+    assert.deepEqual(data.map((each: { id: string; connected: boolean }) => [each.id, each.connected]), [
+      ["gpu", false],
+      ["pi", true],
+    ]);
+    const described = await jsonOf(call("/v1/nodes/pi/describe", {}));
+    const names = described.tools.map(({ registered_as }: { registered_as: string }) => registered_as);
+    assert.ok(names.includes("node__pi__read_file"));
+    assert.ok(!names.includes("node__pi__subagent_spawn"), "a node has no agent");
+
+    const read = await jsonOf(call("/v1/nodes/pi/invoke", { tool: "read_file", input: { path: "sensor.txt" } }));
+    assert.deepEqual([read.output, read.is_error], ["21 degrees\n", false]);
+    const outside = await jsonOf(
+      call("/v1/nodes/pi/invoke", { tool: "read_file", input: { path: "../gateway.toml" } }),
+    );
+    assert.equal(outside.is_error, true);
+
+    // The gateway's person approves, and the node's own policy still says no
+    const write = { tool: "write_file", input: { path: "x.txt", content: "x" } };
+    const asked = await jsonOf(call("/v1/nodes/pi/invoke", write));
+    assert.match(asked.output, /reaches the network/);
+    assert.match(asked.approval_id, /^apr_/);
+    const denied = await jsonOf(call("/v1/nodes/pi/invoke", { ...write, approved: true }));
+    assert.equal(denied.is_error, true);
+    assert.match(denied.output, /Denied by the node's own policy/);
+
+    const message = `/node__pi__read_file {"path": "sensor.txt"}`;
+    const completion = await jsonOf(
+      call("/v1/chat/completions", { model: "assistant", messages: [{ role: "user", content: message }] }),
+    );
+    assert.match(completion.choices[0].message.content, /21 degrees/);
+
+    const calls = (await audited(machines)).filter(({ type }) => type === "call");
+    assert.deepEqual(calls.map(({ tool, outcome }) => [tool, outcome]).reverse(), [
+      ["node__pi__read_file", "ok"],
+      ["node__pi__read_file", "error"],
+      ["node__pi__write_file", "error"],
+      ["node__pi__read_file", "ok"],
+    ]);
+    assert.equal(await node.end("SIGTERM"), 0);
+    const shown = await startPostern(
+      [
+        "audit",
+        "show",
+        "--json",
+        "--config",
+        join(machines.folder, "node.toml"),
+        "--data-dir",
+        join(machines.folder, "node-data"),
+      ],
+      { env: { HOME: join(machines.folder, "home") }, ready: /\n\]\n$|\}\n$/ },
+    );
+    assert.equal(await shown.ended, 0);
+    const text = shown.output();
+    for (const { call_id } of calls) assert.match(text, new RegExp(`"request_id": "${call_id}"`));
+    assert.match(text, /"via": "node"/);
+    assert.match(text, /"action": "disconnected"/);
+    assert.doesNotMatch(text + node.output(), new RegExp(NODE_TOKEN));
+  });
+});
+
+test("a node that is killed in the middle of a call is an error at once that says the outcome is unknown", async () => {
+  await withMachines(async (machines) => {
+    const node = await machines.startNode();
+    const command = `sh -c "echo begun >> counter; sleep 30"`;
+    const calling = jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
+    for (;;) {
+      const { calls_in_flight } = await jsonOf(machines.call("/v1/nodes/pi"));
+      if (calls_in_flight === 1 && existsSync(join(machines.folder, "node", "counter"))) break;
+    }
+    await node.end("SIGKILL");
+    const reply = await calling;
+    assert.equal(reply.is_error, true);
+    assert.match(reply.output, /whether it took effect is unknown/);
+    const away = await jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
+    assert.match(away.output, /it is off; set up the link of the node "pi"/);
+    await machines.startNode();
+    const { output } = await jsonOf(
+      machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command: "sh -c 'echo back'" } }),
+    );
+    assert.match(output, /back/);
+    assert.equal(readFileSync(join(machines.folder, "node", "counter"), "utf8"), "begun\n");
+  });
+});
+
+test("a node comes back by itself after its gateway was killed and started again", async () => {
+  await withMachines(async (machines) => {
+    const node = await machines.startNode();
+    await machines.restartGateway();
+    await node.until(/Connected to .* as pi/);
+    const read = await jsonOf(
+      machines.call("/v1/nodes/pi/invoke", { tool: "read_file", input: { path: "sensor.txt" } }),
+    );
+    assert.equal(read.output, "21 degrees\n");
+    assert.equal(await node.end("SIGTERM"), 0);
+  });
+});
