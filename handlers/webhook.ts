@@ -110,7 +110,12 @@ async function checkSigned(
   const secret = environment(options.secretEnv);
   // Fail closed: a channel that demands a signature never goes without one
   if (!secret) {
-    throw new Error(`Cannot check the signature of channel "${options.name}": ${options.secretEnv} is not set`);
+    const { name, secretEnv } = options;
+    context.services.log.error("The secret of a channel is not set", { channel: name, secret_env: secretEnv });
+    throw httpError(
+      "internal_error",
+      `Cannot check the signature: the gateway was started without the variable that [channels.${name}] secret_env names`,
+    );
   }
   const header = request.headers.get("x-postern-signature");
   const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });

@@ -225,7 +225,8 @@ test("a missing, broken, foreign, old, future or replayed signature is 401 and s
 test("a channel whose secret is not set refuses everything", async () => {
   const { send, runs, clock } = gateway();
   const body = JSON.stringify({ message: "hi" });
-  await assert.rejects(send("unset", body));
-  await assert.rejects(send("unset", body, { headers: sign(clock, body, { secret: "x" }) }));
+  const refusal = { code: "internal_error", message: /\[channels\.unset\] secret_env/ };
+  await assert.rejects(send("unset", body), refusal);
+  await assert.rejects(send("unset", body, { headers: sign(clock, body, { secret: "x" }) }), refusal);
   assert.equal(runs.started.length, 0);
 });
