@@ -23,7 +23,7 @@ import { type ConfigStatus, createReloads, type Reloads } from "./config/create_
 import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
-import type { Approvals } from "./guard/approvals.ts";
+import { APPROVAL_LIMITS, type Approvals } from "./guard/approvals.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
@@ -601,6 +601,8 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     },
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
+    pendingQuestions: async () =>
+      (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
     withdraw: approvals.cancel,
     audit: audit.append,
     approverOf: askPerson({

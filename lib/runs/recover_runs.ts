@@ -1,3 +1,4 @@
+import type { Approval } from "../base/records/approval.ts";
 import type { Run, RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { appendEvents } from "./append_events.ts";
@@ -16,10 +17,15 @@ export interface InterruptedRun {
   readonly questions: ReadonlyMap<string, AskedQuestion>;
 }
 
+/** A question about one call. */
+export type PendingQuestion = Pick<Approval, "id" | "run_id" | "call_id">;
+
 export interface RecoverOptions {
   readonly runs: RunStore;
   readonly log: Logger;
   readonly time: () => string;
+  /** Questions that wait for a person */
+  readonly pendingQuestions: () => Promise<readonly PendingQuestion[]>;
   /** Nobody needs the answer to this question any more */
   readonly withdraw: (approvalId: string) => Promise<void>;
   /** Told of each run that was ended */
@@ -35,20 +41,41 @@ type End = { readonly code: string; readonly message: string };
  *
  * Durable runs go on. A run whose call with an effect had begun and not ended becomes `needs_review`; an attached one ends with
  * `interrupted`; one that was cancelled before, or whose parent was, ends with `cancelled`. One that cannot be read is logged and
- * left for a person to see.
+ * left for a person to see. Questions that no run takes up again are withdrawn.
  */
 export async function recoverRuns(options: RecoverOptions): Promise<void> {
   const { runs, log } = options;
   const resumable: InterruptedRun[] = [];
+  const awaited = new Map<string, ReadonlySet<string>>();
   for (const { id, cancelled } of await runs.open()) {
     try {
-      const interrupted = await settle(id, cancelled, options);
-      if (interrupted !== undefined) resumable.push(interrupted);
+      const settled = await settle(id, cancelled, options);
+      if (settled !== undefined) resumable.push(settled.interrupted);
+      awaited.set(id, new Set(settled?.openCalls));
     } catch (error) {
       log.error("Interrupted run could not be recovered", { run_id: id, error });
     }
   }
+  await withdrawForgotten(awaited, options);
   for (const interrupted of resumable) await continueRun(interrupted, options);
+}
+
+/**
+ * A question is filed before the journal says so. Where a crash came between, the turn may be asked again, and then makes other calls.
+ * @param awaited calls that are made again, by run
+ */
+async function withdrawForgotten(
+  awaited: ReadonlyMap<string, ReadonlySet<string>>,
+  { pendingQuestions, withdraw, log }: RecoverOptions,
+): Promise<void> {
+  if (awaited.size === 0) return;
+  try {
+    for (const { id, run_id, call_id } of await pendingQuestions()) {
+      if (awaited.get(run_id)?.has(call_id) === false) await withdraw(id);
+    }
+  } catch (error) {
+    log.error("Questions of interrupted runs could not be withdrawn, and wait until they expire", { error });
+  }
 }
 
 /** Lets a run go on; one that cannot ends with the reason. Never throws. */
@@ -67,19 +94,22 @@ export async function continueRun(interrupted: InterruptedRun, options: RecoverO
   }
 }
 
-/** Ends a run that does not go on. @returns one that does */
+/** Ends a run that does not go on. @returns one that does, with the ids of the calls it makes again */
 async function settle(
   id: string,
   cancelled: boolean,
   options: RecoverOptions,
-): Promise<InterruptedRun | undefined> {
+): Promise<{ readonly interrupted: InterruptedRun; readonly openCalls: readonly string[] } | undefined> {
   const { runs, log } = options;
   const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
   if (run === undefined || input === undefined) throw new TypeError(`Run "${id}" is listed as open and has no record`);
   const recalled = await recallRun(runs, id);
   const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
   const end = endOf({ input, recalled, cancelled: cancelled || parent?.status === "cancelled" });
-  if (end === undefined) return { run, input, seq: recalled.seq, questions: recalled.questions };
+  if (end === undefined) {
+    const { seq, questions } = recalled;
+    return { interrupted: { run, input, seq, questions }, openCalls: openCallsOf(recalled) };
+  }
   await endRun(id, recalled.seq, end, options);
   for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
   log.warn("Interrupted run was ended", { run_id: id, code: end.code });
@@ -101,6 +131,11 @@ function endOf(
     return { code: "interrupted", message: "The gateway stopped while the run was at work" };
   }
   return undefined;
+}
+
+function openCallsOf({ turns }: RecalledRun): readonly string[] {
+  const { calls, results } = turns.at(-1) ?? { calls: [], results: new Map() };
+  return calls.filter(({ id }) => !results.has(id)).map(({ id }) => id);
 }
 
 function unfinished(calls: readonly StartedCall[]): string {

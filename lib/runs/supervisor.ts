@@ -24,7 +24,7 @@ import { createDayBudget } from "./day_budget.ts";
 import { followRun } from "./follow_run.ts";
 import { createLaunch, type Launched } from "./launch_run.ts";
 import { pruneRuns } from "./prune_runs.ts";
-import { continueRun, type InterruptedRun, recoverRuns } from "./recover_runs.ts";
+import { continueRun, type InterruptedRun, type PendingQuestion, recoverRuns } from "./recover_runs.ts";
 import { resolveRun } from "./resolve_run.ts";
 import { resumedRequest } from "./resumed_request.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
@@ -52,6 +52,8 @@ export interface SupervisorOptions {
   readonly retentionDays?: () => number;
   /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
   readonly approverOf?: (run: ApprovableRun) => AgentApprover;
+  /** Questions that wait for a person. Default: none */
+  readonly pendingQuestions?: () => Promise<readonly PendingQuestion[]>;
   /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
   readonly withdraw?: (approvalId: string) => Promise<void>;
   /** Told what a person decides about an interrupted run. Default: nobody */
@@ -150,6 +152,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     runs,
     log,
     time,
+    pendingQuestions: options.pendingQuestions ?? (() => Promise.resolve([])),
     withdraw: options.withdraw ?? (() => Promise.resolve()),
     onEnd,
     resume,

@@ -15,6 +15,7 @@ import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createRunStore } from "../../lib/runs/run_store.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
+import { approvalQuestion } from "../support/approval_question.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import type { FakeTool } from "../support/fake_tool_door.ts";
@@ -70,7 +71,8 @@ function withApprovals(store: Store) {
     audit: createFakeAudit(store).append,
   });
   const approverOf = askPerson({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) });
-  return { approvals, approverOf, clock };
+  const pendingQuestions = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
+  return { approvals, approverOf, clock, questions: { pendingQuestions, withdraw: approvals.cancel } };
 }
 
 describe("after a restart", () => {
@@ -355,6 +357,24 @@ describe("a run that waits for a person", () => {
     assert.deepEqual([fresh?.status, former?.status], ["pending", "cancelled"]);
     await second.approvals.answer(fresh?.id ?? "", answer);
     assert.equal((await ended(runs, id)).status, "completed");
+  });
+
+  test("leaves none behind that was filed just before the crash, of a turn that is asked again", async () => {
+    const store = createMemoryStore();
+    const { id } = await waiting(store);
+    const second = withApprovals(store);
+    // Neither the turn nor its question came into the journal; the call of a program is in none at all
+    await second.approvals.ask(approvalQuestion({ runId: id, callId: "call_lost" }));
+    await second.approvals.ask(approvalQuestion({ runId: "run_of_a_program", callId: "call_9" }));
+    const { runs, door } = restart(store, ["Done"], { tools, ...second });
+    await runs.recover();
+    await until(() => door.calls.length === 1);
+    const all = await questions(second);
+    assert.deepEqual(all.map(({ call_id, status }) => [call_id, status]), [
+      ["call_9", "pending"],
+      ["call_lost", "cancelled"],
+      [all[2]?.call_id, "pending"],
+    ]);
   });
 
   test("leaves no question behind where a policy decides in the meantime", async () => {

@@ -29,6 +29,7 @@ export interface SupervisedOptions {
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
+  readonly questions?: Pick<SupervisorOptions, "pendingQuestions" | "withdraw">;
   /** What stands before the scripted model, as its routing */
   readonly wrap?: (providers: Providers) => Providers;
 }
@@ -70,6 +71,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
+    ...options.questions,
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });
   return { runs, provider, door, store, clock, metrics };
