@@ -59,6 +59,7 @@ import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { createProcesses } from "./system/process/create_processes.ts";
 import { createWorkers } from "./system/process/create_workers.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
+import { attachCalls } from "./tools/runtime/attached_calls.ts";
 import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
 import type { ToolDoor } from "./tools/runtime/tool_door.ts";
 
@@ -283,7 +284,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
     closing.push(() => nodes?.close());
-    const tools: ToolDoor = createToolDoor({
+    const door = createToolDoor({
       tools: BUILTIN_TOOLS,
       foreign: nodes?.tools,
       services: {
@@ -326,6 +327,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       redact: redactor.redact,
       audit: audit.append,
     });
+    const calls = attachCalls(door, { clock });
+    const tools: ToolDoor = calls.door;
     const isOwn = (origin: string) => {
       const { hostname, port } = new URL(origin);
       return ownPort !== 0 && Number(port) === ownPort && /^(127\.|localhost$|\[::1\]$)/.test(hostname);
@@ -415,7 +418,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         draining = true;
         await cron.stop();
         await sops.close();
-        await agent?.runs.drain(graceMs);
+        await Promise.all([agent?.runs.drain(graceMs), calls.drain(graceMs)]);
         await deliveries.stop();
       },
       close,

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../lib/base/clock.ts";
 import { openChat } from "../support/chat_client.ts";
@@ -118,5 +119,35 @@ test("connections that a browser opened ahead do not hold the drain up", async (
     await gateway.drain(5000);
     assert.ok(systemClock.monotonic() - started < 1000);
     for (const raw of [silent, used]) raw.destroy();
+  });
+});
+
+const FREE_SHELL = {
+  autonomy: { level: "full" },
+  security: { allowed_commands: ["sleep"], shell: { sandbox: "off" } },
+};
+const onWindows = process.platform === "win32" ? "there are no commands on Windows" : false;
+
+test("a call of a tool has the whole grace too, and its final answer after it", { skip: onWindows }, async () => {
+  const call = (gateway: RunningGateway, seconds: number) =>
+    gateway.call("/v1/tools/shell/call", { body: { input: { command: `sleep ${seconds}` } } });
+  const atWork = async (gateway: RunningGateway) => {
+    while (!/postern_http_requests_in_flight 1\n/.test(gateway.services.metrics.render())) await systemClock.sleep(1);
+    await systemClock.sleep(50);
+  };
+  await withRunningGateway({ config: FREE_SHELL }, async (gateway) => {
+    // Longer than connections get once nothing is at work
+    const running = call(gateway, 2.3);
+    await atWork(gateway);
+    await gateway.drain(20_000);
+    assert.match((await jsonOf(running)).output, /^status=0/);
+  });
+  await withRunningGateway({ config: FREE_SHELL }, async (gateway) => {
+    const running = call(gateway, 60);
+    await atWork(gateway);
+    await gateway.drain(30);
+    const { status, code, headers } = await readRefusal(await running);
+    assert.deepEqual([status, code], [503, "shutting_down"]);
+    assert.equal(headers.get("x-should-retry"), "false", "it had an effect");
   });
 });

@@ -1,0 +1,61 @@
+import { CancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { ToolDoor } from "./tool_door.ts";
+
+/** A door that knows the calls which clients make themselves, so that a shutdown can wait for them. */
+export interface AttachedCalls {
+  readonly door: ToolDoor;
+  /**
+   * Refuses further ones with 503 `shutting_down`, waits for those at work up to `graceMs`, then stops them with `shutdown`, and lets
+   * them say so. Calls of runs are their run's.
+   */
+  drain(graceMs: number): Promise<void>;
+}
+
+/** Calls that were stopped at the end of a drain get this long to end. */
+const SETTLE_MS = 2_000;
+
+/** The same door, with its direct calls counted. */
+export function attachCalls(door: ToolDoor, { clock }: { readonly clock: Clock }): AttachedCalls {
+  const atWork = new Set<AbortController>();
+  let draining = false;
+  let onIdle = () => {};
+  const wait = async (ms: number) => {
+    if (atWork.size === 0) return;
+    const idle = new Promise<void>((resolve) => (onIdle = resolve));
+    const end = new AbortController();
+    await Promise.race([idle, clock.sleep(ms, end.signal).catch(() => {})]);
+    end.abort();
+  };
+  return {
+    door: {
+      ...door,
+      async call(request) {
+        if (request.direct !== true) return await door.call(request);
+        if (draining) throw shuttingDown();
+        const stop = new AbortController();
+        atWork.add(stop);
+        try {
+          return await door.call({ ...request, signal: AbortSignal.any([request.signal, stop.signal]) });
+        } finally {
+          atWork.delete(stop);
+          if (atWork.size === 0) onIdle();
+        }
+      },
+    },
+    async drain(graceMs) {
+      draining = true;
+      await wait(graceMs);
+      for (const stop of atWork) stop.abort(new CancelError("shutdown"));
+      await wait(SETTLE_MS);
+    },
+  };
+}
+
+function shuttingDown(): HttpError {
+  return new HttpError("shutting_down", "Cannot call the tool: the gateway is shutting down", {
+    status: 503,
+    type: "api_error",
+  });
+}
