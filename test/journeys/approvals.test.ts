@@ -261,7 +261,7 @@ test("a durable run waits for a person, whom nobody's connection keeps", () =>
     const { run_id } = await jsonOf(gateway.call("/v1/webhook/default", { body: { message: "Change the notes" } }));
     const statusNow = async () => (await gateway.services.agent?.runs.get(run_id))?.status;
     const id = await waitingId(gateway);
-    assert.equal(await statusNow(), "waiting_for_approval");
+    await until(async () => await statusNow() === "waiting_for_approval");
     await answer(gateway, id, { decision: "approve" });
     await until(async () => await statusNow() === "completed");
     assert.equal(notes(gateway), "new\n");
