@@ -10,7 +10,7 @@ import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
 import { fillStep } from "./fill_step.ts";
 import { type FilledWork, gateQuestion, type StepCall, stepQuestion } from "./questions.ts";
 import { createStepApprovals } from "./step_approvals.ts";
-import { dataOf, startStepRun, type StepRuns } from "./step_run.ts";
+import { dataOf, startStepRun, type StepRuns, whyNotHeld } from "./step_run.ts";
 import { TemplateError } from "./template.ts";
 import { currentStep, executionCancelled, executionFailed, type Failure, stepEnded, withStep } from "./transitions.ts";
 
@@ -122,6 +122,8 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
     if (tokenId !== CONTROL_TOKEN && !options.isLive(tokenId)) return await fail(turn, REVOKED);
     const results = await store.results(execution);
     const work = fillStep(step, { execution, plan, results, random: options.random });
+    const notHeld = whyNotHeld(work, plan);
+    if (notHeld !== undefined) return await failStep(turn, notHeld);
     const call = work.kind === "tool" && step.requires_approval
       ? await options.tools().bind(work.tool, JSON.stringify(work.input), signal)
       : undefined;

@@ -34,10 +34,6 @@ export async function startStepRun(
   { execution, plan, title, claim, tools }: StepRunOptions,
 ): Promise<StartedStep> {
   const allowed = plan.tools ?? ["*"];
-  if (work.kind === "tool" && !matchesPatterns(work.tool, allowed)) {
-    const message = `Cannot call "${work.tool}": whoever started the procedure does not have this tool`;
-    return { kind: "refused", code: "tool_unavailable", message };
-  }
   const { requested_by, definition } = plan;
   const base = {
     kind: "sop",
@@ -73,6 +69,12 @@ export async function startStepRun(
     if (error.status === 503) return { kind: "busy" };
     return { kind: "refused", code: error.code, message: error.message };
   }
+}
+
+/** Why a step's tool is not for whoever started the procedure; undefined when it is. */
+export function whyNotHeld(work: FilledWork, { tools }: Plan): string | undefined {
+  if (work.kind !== "tool" || tools === null || matchesPatterns(work.tool, tools)) return undefined;
+  return `Cannot call "${work.tool}": whoever started the procedure does not have this tool`;
 }
 
 /** Cancels the run of the step that is at work, on disk and at once. @param runs undefined: there is no agent */

@@ -188,12 +188,16 @@ describe("an execution", () => {
     ));
 
   test("of a tool there is not, or that the caller does not have, fails", () =>
-    withSops({ "a.toml": '[[steps]]\nid = "a"\ntool = "nothing"\n', "b.toml": LOOK }, async (bench, calls) => {
+    withSops({
+      "a.toml": '[[steps]]\nid = "a"\ntool = "nothing"\n',
+      "b.toml": `${LOOK}requires_approval = true\n`,
+    }, async (bench, calls) => {
       const unknown = await bench.until(await bench.execute("a"), "failed");
       assert.match(unknown.error?.message ?? "", /there is no such tool/);
       const { id } = await bench.sops.execute({ ...BY_AGENT, sop: "b", inputs: {}, tools: ["read_file", "sop_*"] });
       const denied = await bench.until(id, "failed");
       assert.match(denied.error?.message ?? "", /whoever started the procedure does not have this tool/);
+      assert.deepEqual((await bench.approvals.list({ limit: 10 })).approvals, [], "nobody is asked about it");
       assert.deepEqual(calls, []);
     }));
 
