@@ -3,7 +3,6 @@ import * as v from "valibot";
 import type { NodeAdmission, NodeLink, Nodes } from "../lib/extensions/nodes/nodes.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { createOutbox } from "./websocket/outbox.ts";
-import { GOING_AWAY, type OpenSocket, socketsOf } from "./websocket/sockets.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { requireNodes } from "./wire/require_nodes.ts";
 
@@ -48,22 +47,18 @@ export const nodeSocketRoute: Route = {
   },
 };
 
+/** It is no socket of the others': a shutdown ends it last, for the work that has its grace may need it. */
 function openLink(
   nodes: Nodes,
   peer: Peer,
   { context, id }: { readonly context: RequestContext; readonly id: string },
 ): NodeLink {
   const { services, remoteAddress } = context;
-  const sockets = socketsOf(services);
   const outbox = createOutbox({ peer, clock: services.clock, patienceMs: PATIENCE_MS });
-  const forget = () => {
-    outbox.close();
-    sockets.remove(socket);
-  };
   const link = nodes.open(id, {
     send: (text) => outbox.send(text),
     close(code, reason) {
-      forget();
+      outbox.close();
       try {
         peer.close(code, reason);
       } catch {
@@ -71,23 +66,14 @@ function openLink(
       }
     },
     terminate() {
-      forget();
+      outbox.close();
       peer.terminate();
     },
-  }, {
-    address: remoteAddress,
-    onIdle: () => sockets.draining() && link.close(GOING_AWAY, "The gateway is shutting down"),
-  });
-  const socket: OpenSocket = {
-    tokenId: null,
-    busy: () => link.busy(),
-    close: (code, reason) => link.close(code, reason),
-  };
-  sockets.add(socket);
+  }, remoteAddress);
   return {
     ...link,
     closed() {
-      forget();
+      outbox.close();
       link.closed();
     },
   };

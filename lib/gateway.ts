@@ -420,6 +420,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         await sops.close();
         await Promise.all([agent?.runs.drain(graceMs), calls.drain(graceMs)]);
         await deliveries.stop();
+        nodes?.close();
       },
       close,
     };

@@ -116,7 +116,7 @@ export function createNodes(options: NodesOptions): Nodes {
 
   return {
     admit: (handshake) => admit(handshake, { ...options, window, isAllowed: (id) => nodes.has(id) }),
-    open(id, peer, { address, onIdle }) {
+    open(id, peer, address) {
       const node = nodes.get(id);
       if (node === undefined) throw new TypeError(`Node "${id}" was not admitted`);
       const link: GatewayLink = createGatewayLink({
@@ -139,7 +139,6 @@ export function createNodes(options: NodesOptions): Nodes {
           record({ action: "connected", node_id: id, address: address ?? null, reason: null });
         },
         onTools: (offers) => offered(node, offers),
-        onIdle,
         onEnd(reason) {
           links.delete(link);
           if (node.link === link) {

@@ -24,7 +24,8 @@ export interface NodeWork {
 }
 
 export interface NodeEndOptions {
-  readonly socket: { send(text: string): void; close(code: number, reason: string): void };
+  /** `unsent`: bytes that wait to be read by the other side */
+  readonly socket: { send(text: string): void; unsent(): number; close(code: number, reason: string): void };
   readonly work: NodeWork;
   readonly version: string;
   readonly platform: string;
@@ -48,8 +49,8 @@ const WELCOME_TIMEOUT_MS = 10_000;
 /** What a gateway may ask for as heartbeat and silence */
 const MIN_MS = 1000;
 const MAX_MS = 7_200_000;
-const TOO_BIG = 1009;
-const UNSUPPORTED = 1003;
+/** Unsent bytes above which the gateway is left: it asks and does not read */
+const MAX_UNSENT_BYTES = 16_777_216;
 
 /** Says hello at once, and answers what the gateway asks. A gateway that breaks the protocol is left. */
 export function createNodeEnd(options: NodeEndOptions): NodeEnd {
@@ -87,6 +88,7 @@ export function createNodeEnd(options: NodeEndOptions): NodeEnd {
     } catch {
       // The socket went at this moment: its close follows
     }
+    if (socket.unsent() > MAX_UNSENT_BYTES) close(CLOSE.protocol, "It does not read what it asked for");
   }
 
   function take(frame: GatewayFrame): void {
@@ -160,12 +162,12 @@ export function createNodeEnd(options: NodeEndOptions): NodeEnd {
     text(text) {
       if (state === "ended") return;
       lastHeard = clock.monotonic();
-      if (isLonger(text, MAX_FRAME_BYTES)) return close(TOO_BIG, `Frame over ${MAX_FRAME_BYTES} bytes`);
+      if (isLonger(text, MAX_FRAME_BYTES)) return close(CLOSE.protocol, `Frame over ${MAX_FRAME_BYTES} bytes`);
       const parsed = parseGatewayFrame(text);
       if (parsed.ok) take(parsed.frame);
       else close(CLOSE.protocol, `Cannot read it: ${parsed.reason}`.slice(0, 100));
     },
-    binary: () => close(UNSUPPORTED, "Cannot read a binary frame: send text"),
+    binary: () => close(CLOSE.protocol, "Cannot read a binary frame: send text"),
     finish() {
       if (state === "open") state = "finishing";
       if (calls.size === 0 || state === "ended") return Promise.resolve();

@@ -34,8 +34,6 @@ export interface GatewayLinkOptions {
   /** The node has said who it is: the link counts from now on. Its welcome is sent afterwards */
   readonly onHello: (hello: HelloFrame) => void;
   readonly onTools: (tools: readonly ToolOffer[]) => void;
-  /** The last call at work has ended */
-  readonly onIdle: () => void;
   /** Once: nothing is sent or heard any more */
   readonly onEnd: (reason: string) => void;
 }
@@ -145,10 +143,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     }
     return new Promise((resolve, reject) => {
       const { id } = frame;
-      const settle = () => {
-        signal.removeEventListener("abort", abort);
-        if (waiting.size === 0) options.onIdle();
-      };
+      const settle = () => signal.removeEventListener("abort", abort);
       const abort = () => {
         if (!waiting.delete(id)) return;
         givenUp.add(id);
@@ -226,7 +221,6 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
 
   return {
     inFlight: () => waiting.size,
-    busy: () => waiting.size > 0,
     close,
     async invoke(call, signal) {
       const frame = { type: "invoke", id: String(++asked), ...call } as const;

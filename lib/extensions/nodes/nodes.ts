@@ -46,8 +46,6 @@ export interface NodeLink {
   binary(): void;
   /** The connection is gone */
   closed(): void;
-  /** Whether calls are at work on it */
-  busy(): boolean;
   close(code: number, reason: string): void;
 }
 
@@ -74,11 +72,7 @@ export interface Nodes {
   /** Checks token, id and rate; has no other effect. The token is compared in constant time, and before the id */
   admit(handshake: NodeHandshake): NodeAdmission;
   /** Takes an admitted connection over. A second one of an id replaces the first as soon as it has said hello */
-  open(
-    id: string,
-    peer: LinkPeer,
-    options: { readonly address: string | undefined; readonly onIdle: () => void },
-  ): NodeLink;
+  open(id: string, peer: LinkPeer, address: string | undefined): NodeLink;
   /** By id */
   list(): readonly NodeInfo[];
   /** undefined: `allowed_node_ids` does not name it */
@@ -92,6 +86,6 @@ export interface Nodes {
   describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]>;
   /** All tools that a node has told, for the registry: the same array until something changes */
   tools(): readonly Tool[];
-  /** Ends every link */
+  /** Ends every link; calls at work end with an unknown outcome */
   close(): void;
 }

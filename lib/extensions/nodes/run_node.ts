@@ -111,6 +111,7 @@ async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
   end = createNodeEnd({
     socket: {
       send: (text) => socket.send(text),
+      unsent: () => socket.unsent(),
       close(code, reason) {
         socket.close(code, reason);
         ended.resolve({ code, reason });

@@ -6,6 +6,9 @@ import type { Clock } from "../../base/clock.ts";
 export interface LinkSocket {
   /** @throws {Error} when it is not open any more */
   send(text: string): void;
+  /** Bytes that are not on their way yet */
+  unsent(): number;
+  /** @param code 1000, or 3000 to 4999: a client may use no other. @param reason at most 123 bytes */
   close(code: number, reason: string): void;
 }
 
@@ -96,7 +99,11 @@ function open(
     socket.addEventListener("open", () => {
       opened = true;
       signal.removeEventListener("abort", abort);
-      resolve({ send: (text) => socket.send(text), close: (code, reason) => socket.close(code, reason) });
+      resolve({
+        send: (text) => socket.send(text),
+        unsent: () => socket.bufferedAmount,
+        close: (code, reason) => socket.close(code, reason),
+      });
     });
     socket.addEventListener("message", ({ data }) => {
       if (typeof data === "string") handlers.text(data);
