@@ -17,6 +17,8 @@ export interface ApprovableRun {
   readonly place: Pick<QueuePlace, "pause">;
   /** Of a run that goes on: what was asked before, by call id */
   readonly asked?: ReadonlyMap<string, AskedQuestion> | undefined;
+  /** Resolves once all it did is on disk, so that after a crash its question finds its call again; undefined: it does not go on then */
+  readonly recorded?: (() => Promise<void>) | undefined;
 }
 
 export interface AskPersonOptions {
@@ -42,6 +44,7 @@ export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: App
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const timeouts = timeoutMs();
+      if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
         await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
       if (asked === undefined) return deny(`${request.reason}; as many questions wait for a person as may`);

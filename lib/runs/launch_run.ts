@@ -233,6 +233,7 @@ export function createLaunch(
           canApprove: request.canApprove,
           place,
           asked: interrupted?.questions,
+          recorded: recorder?.active() === true ? recorder.commit : undefined,
         }) ??
         denyUnattended,
       suspended,

@@ -302,6 +302,34 @@ describe("a run that waits for a person", () => {
     assert.equal(only(events, "approval_answered").decision, "approve");
   });
 
+  test("finds its question though the crash came before the journal had it: the call is known by then", async () => {
+    const store = createMemoryStore();
+    let asked = false;
+    const stopped: Store = {
+      ...store,
+      async batch(writes) {
+        if (asked) return await new Promise(() => {});
+        const isWritten = await store.batch(writes);
+        asked = writes.some((write) => "collection" in write && write.collection === "approvals");
+        return isWritten;
+      },
+    };
+    const first = withApprovals(stopped);
+    const before = supervised([{ toolCalls: [{ name: "change" }] }], { store: stopped, tools, ...first });
+    const { id } = await before.runs.start(ask("Go", { durable: true }));
+    await until(() => asked);
+    assert.deepEqual(typesOf(await journalOf(store, id)).at(-1), "turn_end");
+
+    const second = withApprovals(store);
+    const { runs } = restart(store, ["Done"], { tools, ...second });
+    await runs.recover();
+    await until(async () => (await runs.get(id))?.status === "waiting_for_approval");
+    const [question, ...others] = await questions(second);
+    assert.deepEqual([question?.status, others], ["pending", []]);
+    await second.approvals.answer(question?.id ?? "", answer);
+    assert.equal((await ended(runs, id)).result, "Done");
+  });
+
   test("takes an answer that was given while no gateway ran", async () => {
     for (const decision of ["approve", "deny"] as const) {
       const store = createMemoryStore();
