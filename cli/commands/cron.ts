@@ -99,6 +99,6 @@ function toRow({ id, state, schedule, timezone, next_at, last, prompt, tool, inp
 }
 
 function outcomeOf({ reason, run_error, missed_count, missed_until }: Firing): string {
-  if (missed_until !== null) return `${missed_count ?? "many"} up to ${missed_until}: ${reason}`;
+  if (missed_until !== null && missed_count !== 1) return `${missed_count ?? "many"} up to ${missed_until}: ${reason}`;
   return reason ?? run_error?.message.slice(0, MAX_TEXT) ?? "";
 }
