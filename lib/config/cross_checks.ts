@@ -80,7 +80,10 @@ function* routeChecks(config: Config): Iterable<Contradiction> {
     const hints = config[table].map(({ hint }) => hint);
     for (const [index, { hint, provider }] of config[table].entries()) {
       if (!isProvider(provider, config)) {
-        yield { path: [table, index, "provider"], reason: `there is no [providers.${provider}]` };
+        const reason = provider.includes("://")
+          ? 'it is an address; name a [providers.<name>] here whose "base_url" it is'
+          : `there is no [providers.${provider}]`;
+        yield { path: [table, index, "provider"], reason };
       }
       if (hints.indexOf(hint) < index) yield { path: [table, index, "hint"], reason: "another route has it already" };
     }

@@ -389,6 +389,8 @@ test("a route of an unknown provider, two of one hint, and a rule without a rout
     '[[embedding_routes]]\nhint = "a"\nprovider = "nobody"\nmodel = "m"\n': "embedding_routes.0.provider",
   };
   for (const [text, key] of Object.entries(cases)) assert.equal((await refusalOf({ text })).key, key, text);
+  const address = await refusalOf({ text: route("a", "http://127.0.0.1:8000/v1") });
+  assert.match(address.message, /it is an address; name a \[providers\.<name>\]/);
   await withConfig({ text: route("a") + route("b") + rule(true) }, (load) => load());
   await withConfig({ text: route("a") + rule(false) }, (load) => load());
 });
