@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { onMachine } from "./support/run_in.ts";
@@ -14,6 +14,8 @@ interface Started {
   readonly child: ChildProcess;
   /** Waits until stdout holds a match. @throws when the process ends before */
   saw(pattern: RegExp): Promise<RegExpMatchArray>;
+  /** The same of stderr */
+  told(pattern: RegExp): Promise<RegExpMatchArray>;
   readonly ended: Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>;
 }
 
@@ -25,21 +27,18 @@ function start(argv: readonly string[], { home, cwd }: { readonly home: string; 
   child.stdout?.on("data", (part) => (stdout += part));
   child.stderr?.on("data", (part) => (stderr += part));
   const ended = once(child, "close").then(([code]) => ({ code: code as number | null, stdout, stderr }));
-  return {
-    child,
-    ended,
-    async saw(pattern) {
-      for (;;) {
-        const match = pattern.exec(stdout);
-        if (match !== null) return match;
-        const news = await Promise.race([
-          once(child.stdout as NonNullable<typeof child.stdout>, "data").then(() => true),
-          ended.then(() => false),
-        ]);
-        if (!news) throw new Error(`The process ended: ${stdout}${stderr}`);
-      }
-    },
+  const sees = (stream: NodeJS.ReadableStream | null, text: () => string) => async (pattern: RegExp) => {
+    for (;;) {
+      const match = pattern.exec(text());
+      if (match !== null) return match;
+      const news = await Promise.race([
+        once(stream as NonNullable<typeof stream>, "data").then(() => true), // both are pipes
+        ended.then(() => false),
+      ]);
+      if (!news) throw new Error(`The process ended: ${stdout}${stderr}`);
+    }
   };
+  return { child, ended, saw: sees(child.stdout, () => stdout), told: sees(child.stderr, () => stderr) };
 }
 
 for (const signal of ["SIGTERM", "SIGINT"] as const) {
@@ -56,6 +55,26 @@ for (const signal of ["SIGTERM", "SIGINT"] as const) {
       assert.equal((await machine.run(["token", "list"])).code, 0);
     }));
 }
+
+test("SIGHUP has a gateway load its configuration again, and ends nothing", () =>
+  onMachine(async (machine) => {
+    const file = join(machine.home, ".config/postern/postern.toml");
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, "");
+    const gateway = start(["gateway", "--port", "0"], machine);
+    await gateway.saw(/Stop it with/);
+    // On Deno, child.kill() takes a child for ended after the first signal
+    const signal = (name: string) => process.kill(gateway.child.pid ?? 0, name);
+    signal("SIGHUP");
+    await gateway.told(/The configuration was loaded anew: nothing in it has changed/);
+    writeFileSync(file, "[agent]\nmax_iterations = 7\n");
+    signal("SIGHUP");
+    await gateway.told(/The configuration was loaded anew: agent\.max_iterations/);
+    assert.equal(gateway.child.exitCode, null);
+    signal("SIGTERM");
+    const { code } = await gateway.ended;
+    assert.equal(code, 0);
+  }));
 
 test("after kill -9 the next command finds the lock free and works by itself", () =>
   onMachine(async (machine) => {
