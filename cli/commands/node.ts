@@ -19,10 +19,9 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
  */
 export const nodeCommand = defineCliCommand({
   args: {
-    connect: { type: "string", required: true, valueHint: "url", description: "Address of the gateway" },
+    connect: { type: "string", valueHint: "url", description: "Address of the gateway" },
     id: {
       type: "string",
-      required: true,
       valueHint: "id",
       description: "What the gateway's allowed_node_ids calls it",
     },
@@ -40,7 +39,11 @@ export const nodeCommand = defineCliCommand({
   example: "postern node --connect https://gateway.example.com --id pi",
   async run(context, args) {
     const { io, say } = context;
-    const url = toLinkUrl(args.connect, args.id);
+    const { connect, id } = args;
+    if (connect === undefined || id === undefined) {
+      throw new UsageError(`Cannot start a node without ${connect === undefined ? "--connect" : "--id"}: give both`);
+    }
+    const url = toLinkUrl(connect, id);
     const token = await readToken(context, args["token-file"]);
     if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) {
       say("The token and all calls go unencrypted: use https, or a tunnel");
@@ -66,7 +69,7 @@ export const nodeCommand = defineCliCommand({
       ]);
       const work = createNodeWork({ door, random, patterns });
       await runNode({
-        id: args.id,
+        id,
         url: url.origin,
         open: (handlers, signal) => openLinkSocket({ url, token, clock, signal }, handlers),
         work,
@@ -79,8 +82,8 @@ export const nodeCommand = defineCliCommand({
         onConnected() {
           const names = work.tools().map(({ name }) => name);
           context.print(
-            { event: "connected", gateway: url.origin, id: args.id, tools: names },
-            `Connected to ${url.origin} as ${args.id}, with ${names.length} tools`,
+            { event: "connected", gateway: url.origin, id, tools: names },
+            `Connected to ${url.origin} as ${id}, with ${names.length} tools`,
           );
         },
         signal: stop.signal,

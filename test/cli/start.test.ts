@@ -11,6 +11,7 @@ const PACKAGES = ["@valibot/to-json-schema", "citty", "confbox", "consola", "itt
 const LATER = [
   "lib/automation/cron/cron_service.ts",
   "lib/automation/sops/sop_service.ts",
+  "lib/extensions/",
   "lib/providers/anthropic",
   "lib/providers/openai",
   "lib/providers/upstream_http.ts",
