@@ -74,7 +74,9 @@ function parsed(
     return parse();
   } catch (error) {
     if (!(error instanceof Error)) throw error;
-    const reason = error.message.split("\n", 1)[0]?.replace(/^Invalid TOML document: /, "").slice(0, 200);
+    // YAML's own line and column count from the front matter's begin, not the file's
+    const [line = ""] = error.message.split("\n", 1);
+    const reason = line.replace(/^Invalid TOML document: | \(\d+:\d+\)$/, "").slice(0, 200);
     throw new DocumentError(
       lineOf(error as unknown as Record<string, unknown>),
       `it is not valid ${format}, ${reason}`,
