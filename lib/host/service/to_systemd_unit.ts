@@ -37,6 +37,7 @@ StartLimitBurst=${RESTARTS.most}
 Type=notify
 NotifyAccess=all
 ExecStart=:${command.map(quote).join(" ")}
+ExecReload=kill -HUP $MAINPID
 WorkingDirectory=${percent(directory)}
 Environment=${SERVICE_VARIABLE}=systemd
 Restart=on-failure
