@@ -3,8 +3,10 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { jsonOf } from "../support/json_of.ts";
+import { HELLO } from "../support/node_bench.ts";
 import { type PosternProcess, startPostern } from "../support/postern_process.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 const TOKEN = "token-of-the-gateway-0123456789";
 const NODE_TOKEN = "token-of-the-nodes-0123456789";
@@ -175,10 +177,10 @@ test("a node that is killed in the middle of a call is an error at once that say
     const node = await machines.startNode();
     const command = `sh -c "echo begun >> counter; sleep 30"`;
     const calling = jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
-    for (;;) {
+    await until(async () => {
       const { calls_in_flight } = await jsonOf(machines.call("/v1/nodes/pi"));
-      if (calls_in_flight === 1 && existsSync(join(machines.folder, "node", "counter"))) break;
-    }
+      return calls_in_flight === 1 && existsSync(join(machines.folder, "node", "counter"));
+    });
     await node.end("SIGKILL");
     const reply = await calling;
     assert.equal(reply.is_error, true);
@@ -204,5 +206,84 @@ test("a node comes back by itself after its gateway was killed and started again
     );
     assert.equal(read.output, "21 degrees\n");
     assert.equal(await node.end("SIGTERM"), 0);
+  });
+});
+
+/** A node of the test's own on a real socket: it says hello and then what it is told to. */
+async function connectRaw(url: string, id: string) {
+  const target = `${url.replace("http", "ws")}/ws/node?id=${id}`;
+  // Node and Deno take headers here, which the standard does not know
+  const options = { headers: { authorization: `Bearer ${NODE_TOKEN}` } } as unknown as string[];
+  const socket = new WebSocket(target, options);
+  const frames: { readonly type: string; readonly id?: string }[] = [];
+  const heard = new Set<() => void>();
+  socket.addEventListener("message", ({ data }) => {
+    frames.push(JSON.parse(String(data)));
+    for (const look of [...heard]) look();
+  });
+  const closed = new Promise<number>((resolve) => socket.addEventListener("close", ({ code }) => resolve(code)));
+  await new Promise((resolve, reject) => {
+    socket.addEventListener("open", resolve);
+    socket.addEventListener("error", reject);
+  });
+  const say = (frame: unknown) => socket.send(typeof frame === "string" ? frame : JSON.stringify(frame));
+  const hears = (type: string) =>
+    new Promise<{ readonly id?: string }>((resolve) => {
+      const look = () => {
+        const found = frames.find((frame) => frame.type === type);
+        if (found === undefined) return;
+        heard.delete(look);
+        resolve(found);
+      };
+      heard.add(look);
+      look();
+    });
+  say(HELLO);
+  await hears("welcome");
+  return { say, hears, closed, leave: () => socket.close() };
+}
+
+test("on a real socket: a second node takes the first one's place, which ends; a hostile one is cut off, and the gateway stays", async () => {
+  await withMachines(async (machines) => {
+    const first = await machines.startNode();
+    const second = await connectRaw(machines.url, "pi");
+    assert.equal(await first.ended, 1);
+    assert.match(first.output(), /another process has connected with this id/);
+
+    // The agent's call is at work there when it is taken over in its turn
+    const calling = jsonOf(
+      machines.call("/v1/nodes/pi/invoke", { tool: "echo", input: { text: "x" }, approved: true }),
+    );
+    await second.hears("invoke");
+    const third = await connectRaw(machines.url, "pi");
+    assert.equal(await second.closed, 4409);
+    assert.match((await calling).output, /whether it took effect is unknown/);
+
+    third.say({ type: "result", id: "99", output: "nobody asked", is_error: false, ran: true });
+    assert.equal(await third.closed, 4400);
+
+    const huge = await connectRaw(machines.url, "gpu");
+    const waiting = jsonOf(
+      machines.call("/v1/nodes/gpu/invoke", { tool: "echo", input: { text: "x" }, approved: true }),
+    );
+    const { id } = await huge.hears("invoke");
+    huge.say({ type: "result", id, output: "x".repeat(3_000_000), is_error: false, ran: true });
+    assert.equal((await waiting).is_error, true);
+    assert.ok([1006, 1009].includes(await huge.closed));
+
+    const large = await connectRaw(machines.url, "gpu");
+    const cut = jsonOf(machines.call("/v1/nodes/gpu/invoke", { tool: "echo", input: { text: "x" }, approved: true }));
+    large.say({
+      type: "result",
+      id: (await large.hears("invoke")).id,
+      output: "x".repeat(1_000_000),
+      is_error: false,
+      ran: true,
+    });
+    const { output } = await cut;
+    assert.ok(output.length < 270_000 && /Output cut at 262144 of 1000000 bytes/.test(output));
+    large.leave();
+    await large.closed;
+    assert.equal((await fetch(`${machines.url}/health`)).status, 200);
   });
 });
