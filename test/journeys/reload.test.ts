@@ -5,6 +5,8 @@ import { configOf, type RunningGateway, withRunningGateway } from "../support/ru
 
 const BASE = { provider: { kind: "offline" } };
 
+const WRITE = { path: "a.txt", content: "a" };
+
 const reload = ({ services }: RunningGateway, tables: Readonly<Record<string, unknown>>) =>
   services.reload(() => Promise.resolve(configOf({ ...BASE, ...tables })));
 
@@ -87,6 +89,37 @@ test("the public routes tell nothing of the configuration", () =>
     await gateway.services.reload(() => Promise.reject(new TypeError("secret-detail")));
     for (const path of ["/health", "/health/live", "/metrics", "/"]) {
       const text = await (await fetch(gateway.url + path)).text();
-      assert.doesNotMatch(text, /needs_restart|secret-detail|0\.0\.0\.0|gateway\.host/);
+      assert.doesNotMatch(text, /secret-detail|0\.0\.0\.0|gateway\.host/);
     }
   }));
+
+test("a run keeps the prompt and the tools of its start, while what is allowed and on is the newest", async () => {
+  const held = Promise.withResolvers<void>();
+  const script = [
+    { text: ["Let me", " see"], holdUntil: held.promise, toolCalls: [{ name: "write_file", arguments: WRITE }] },
+    "done",
+    "another",
+  ];
+  const before = {
+    agent: { system_prompt: "You are the first." },
+    autonomy: { level: "full" },
+    security: { write_file: { enabled: true } },
+  };
+  const after = { agent: { system_prompt: "You are the second.", tools: ["read_file"] }, autonomy: { level: "full" } };
+  await withRunningGateway({ config: { ...BASE, ...before }, script }, async (gateway) => {
+    const { provider, services } = gateway;
+    const reply = ask(gateway);
+    while (provider.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    await reload(gateway, after);
+    held.resolve();
+    assert.match((await reply).text, /done/);
+    const [first, second] = provider.requests;
+    assert.deepEqual(second?.tools, first?.tools);
+    assert.deepEqual(second?.messages[0], first?.messages[0]);
+    assert.match(JSON.stringify(second?.messages.at(-1)), /Cannot call \\"write_file\\": it is off/);
+    await ask(gateway);
+    assert.match(JSON.stringify(provider.requests[2]?.messages[0]), /You are the second\./);
+    assert.deepEqual(provider.requests[2]?.tools.map(({ name }) => name), ["read_file"]);
+    assert.equal(services.config().agent.system_prompt, "You are the second.");
+  });
+});
