@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const BASE = { provider: { kind: "offline" } };
 
@@ -68,6 +71,34 @@ test("another provider answers after a reload, and one that cannot be opened lea
     assert.equal(last?.outcome, "refused");
     assert.match(last?.problem ?? "", /NOT_THERE/);
     assert.notEqual(gateway.services.config().agent.max_iterations, 3);
+  });
+});
+
+test("a key file is read again at SIGHUP, also where nothing else changed, and its key is masked", async (t) => {
+  const upstream = await startOpenAiUpstream();
+  t.after(() => upstream.close());
+  await withTemporaryFolder(async (folder) => {
+    const file = join(folder, "key");
+    await writeFile(file, "sk-first-key-0123456789\n");
+    const provider = {
+      kind: "openai_compatible",
+      base_url: upstream.baseUrl,
+      model: "upstream-model",
+      api_key_file: file,
+    };
+    await withRunningGateway({ config: { provider } }, async (gateway) => {
+      const { services, log } = gateway;
+      const sent = async () => {
+        await ask(gateway);
+        return upstream.requests.at(-1)?.headers["authorization"];
+      };
+      assert.equal(await sent(), "Bearer sk-first-key-0123456789");
+      await writeFile(file, "sk-second-key-0123456789\n");
+      await services.reload(() => Promise.resolve(configOf({ provider })), { always: true });
+      assert.equal(await sent(), "Bearer sk-second-key-0123456789");
+      services.log.warn("It is sk-second-key-0123456789");
+      assert.doesNotMatch(log.at(-1)?.message ?? "", /sk-second/);
+    });
   });
 });
 
