@@ -160,7 +160,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     }
     const { output, isError } = outcome.result;
     if (options.isCall) return end(output, isError, { data: outcome.result.data });
-    return end(output, isError, { outside: outcome.ran && outcome.access === "network" });
+    return end(output, isError, { outside: outcome.outside === true || (outcome.ran && outcome.access === "network") });
   } catch (error) {
     // The next start makes the call again, or asks a person what became of it
     if (options.suspends && error instanceof CancelError && error.reason === "shutdown") throw error;

@@ -197,6 +197,7 @@ test("values that contradict each other are refused", async () => {
     '[gateway]\ncors_origins = ["https://a.example/path"]\n': "gateway.cors_origins.0",
     "[gateway.websocket]\nheartbeat_secs = 100\n": "gateway.websocket.pong_timeout_secs",
     "[gateway.node_control]\nenabled = true\n": "gateway.node_control.enabled",
+    '[gateway.node_control]\nallowed_node_ids = ["pi", "a__b"]\n': "gateway.node_control.allowed_node_ids.1",
     '[provider]\nkind = "openai_compatible"\n': "provider.base_url",
     '[provider]\nfallback = ["nobody"]\n': "provider.fallback.0",
     '[agents.a]\nallowed_tools = ["read_file", "delegate"]\n': "agents.a.allowed_tools.1",

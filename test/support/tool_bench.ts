@@ -66,6 +66,8 @@ export interface ToolBenchOptions {
   readonly root: string;
   readonly config?: ConfigChanges;
   readonly tools?: readonly Tool[];
+  /** Tools that come and go. Default: none */
+  readonly foreign?: () => readonly Tool[];
   readonly clock?: Clock;
   readonly variant?: FilesVariant;
   readonly marker?: string;
@@ -104,6 +106,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   });
   const door: ToolDoor = createToolDoor({
     tools: options.tools ?? BUILTIN_TOOLS,
+    foreign: options.foreign,
     services: {
       files,
       memory: createMemory({ store, clock }),

@@ -225,7 +225,8 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
       const result = "error" in ended ? undefined : boundResult(ended.result, options.redact);
       await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
       if (result === undefined) throw cancelError(request.signal);
-      return { result, ran: true, access: prepared.access };
+      const foreign = tool.source === "builtin" ? {} : { outside: true };
+      return { result, ran: true, access: prepared.access, ...foreign };
     },
   };
 }

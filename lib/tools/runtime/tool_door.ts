@@ -70,6 +70,8 @@ export interface ToolCallOutcome {
   readonly ran: boolean;
   /** Of the prepared call; undefined when the input could not be prepared */
   readonly access: Access | undefined;
+  /** The output is another program's, whatever access the operator gave it: the model gets it as what came from outside */
+  readonly outside?: boolean;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
