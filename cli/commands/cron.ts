@@ -43,9 +43,10 @@ export const cronHistoryCommand = defineCliCommand({
   example: "postern cron history report",
   run: (context, { id }) =>
     withCron(context, async (gateway) => {
+      const { timezone } = await gateway.request({ method: "GET", path: pathOf(id) }) as Schedule;
       const { data } = await read<Firing>(gateway, `${pathOf(id)}/history?limit=${MAX_SHOWN}`);
       const rows = data.map((firing) => [
-        firing.time,
+        shownIn(timezone, firing.time),
         firing.trigger,
         firing.status,
         firing.run_id ?? "",
@@ -90,12 +91,23 @@ function pathOf(id: string): string {
 }
 
 function toRow({ id, state, schedule, timezone, next_at, last, prompt, tool, input }: Schedule): readonly string[] {
-  const shown = (time: string) => zonedTime(Date.parse(time), timezone);
   const ran = last === null
     ? ""
-    : `${last.status === "started" ? last.run_status ?? "started" : last.status} ${shown(last.at)}`;
+    : `${last.status === "started" ? last.run_status ?? "started" : last.status} ${shownIn(timezone, last.at)}`;
   const what = tool === null ? prompt ?? "" : `${tool} ${JSON.stringify(input)}`;
-  return [id, state, schedule, timezone, next_at === null ? "" : shown(next_at), ran, what.slice(0, MAX_TEXT)];
+  return [
+    id,
+    state,
+    schedule,
+    timezone,
+    next_at === null ? "" : shownIn(timezone, next_at),
+    ran,
+    what.slice(0, MAX_TEXT),
+  ];
+}
+
+function shownIn(timezone: string, time: string): string {
+  return zonedTime(Date.parse(time), timezone);
 }
 
 function outcomeOf({ reason, run_error, missed_count, missed_until }: Firing): string {

@@ -47,7 +47,7 @@ test("a schedule is run now in the running gateway, and its run is in the histor
       for (let tries = 0; tries < 100; tries++) {
         const { stdout } = await run("cron", "history", "list");
         if (!/ completed/.test(stdout) && tries < 99) continue;
-        assert.match(stdout, new RegExp(`manual +started +${id} +completed`));
+        assert.match(stdout, new RegExp(`T\\d\\d:\\d\\d:\\d\\d\\+0[12]:00 +manual +started +${id} +completed`));
         break;
       }
     }, { env: ON });
