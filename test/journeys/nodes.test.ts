@@ -39,7 +39,10 @@ interface Machines {
   readonly url: string;
   readonly folder: string;
   startNode(more?: readonly string[]): Promise<PosternProcess>;
+  /** Kills it and starts it again on the same port */
   restartGateway(): Promise<void>;
+  /** @returns its exit code after SIGTERM */
+  stopGateway(): Promise<number | null>;
   call(path: string, body?: unknown): Promise<Response>;
 }
 
@@ -82,6 +85,7 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
           await gateway.end("SIGKILL");
           gateway = await startGateway(new URL(url).port);
         },
+        stopGateway: () => gateway.end("SIGTERM"),
         call: (path, body) =>
           fetch(url + path, {
             method: body === undefined ? "GET" : "POST",
@@ -205,6 +209,20 @@ test("a node comes back by itself after its gateway was killed and started again
       machines.call("/v1/nodes/pi/invoke", { tool: "read_file", input: { path: "sensor.txt" } }),
     );
     assert.equal(read.output, "21 degrees\n");
+    assert.equal(await node.end("SIGTERM"), 0);
+  });
+});
+
+test("a gateway that shuts down lets a node's call end first, and the node knows why the link has ended", async () => {
+  await withMachines(async (machines) => {
+    const node = await machines.startNode();
+    const command = `sh -c "echo begun >> counter; sleep 0.5; echo ended"`;
+    const calling = jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
+    while (!existsSync(join(machines.folder, "node", "counter"))) await jsonOf(machines.call("/v1/nodes/pi"));
+    const stopping = machines.stopGateway();
+    assert.match((await calling).output, /ended/);
+    assert.equal(await stopping, 0);
+    await node.until(/The link to the gateway has ended .*code=1001/);
     assert.equal(await node.end("SIGTERM"), 0);
   });
 });
