@@ -45,7 +45,8 @@ export function processIo(): CliIo {
     home: homedir(),
     isLaunched: false,
     isTerminal: { stdout: process.stdout.isTTY === true, stderr: process.stderr.isTTY === true },
-    columns: process.stdout.columns,
+    // A terminal that was told no size says 0
+    columns: process.stdout.columns || undefined,
   };
 }
 

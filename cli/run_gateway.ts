@@ -130,7 +130,8 @@ function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatew
   const ignore = io.onInterrupt(() => {
     if (asked) return io.exit(EXIT.failed);
     asked = true;
-    say(`Stopping: work has up to ${graceSeconds} s to finish; press Ctrl-C again to stop at once`);
+    const hint = io.isTerminal.stderr ? "; press Ctrl-C again to stop at once" : "";
+    say(`Stopping: work has up to ${graceSeconds} s to finish${hint}`);
     onStopping?.();
     void drain();
   });
