@@ -100,7 +100,7 @@ function describeRun(run: Run): string {
 }
 
 function reviewHint(id: string): string {
-  return "A person decides: look whether the call took effect, then\n" +
+  return `A person decides: look whether the call took effect (postern runs events ${id} shows it), then\n` +
     `  postern runs resolve ${id} resume --outcome done|not_done|unknown   the model is told, and the run goes on\n` +
     `  postern runs resolve ${id} close                                    the run ends here`;
 }

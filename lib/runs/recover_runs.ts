@@ -112,7 +112,8 @@ async function settle(
   }
   await endRun(id, recalled.seq, end, options);
   for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
-  log.warn("Interrupted run was ended", { run_id: id, code: end.code });
+  const what = end.code === "needs_review" ? "waits for a person's decision" : "was ended";
+  log.warn(`Interrupted run ${what}`, { run_id: id, code: end.code });
   return undefined;
 }
 

@@ -65,7 +65,7 @@ interface Reviewed {
 }
 
 async function close({ run, recalled, review }: Reviewed, options: ResolveOptions): Promise<void> {
-  const message = `Closed by ${nameOf(review)} after the gateway had stopped during ${toolsOf(recalled)}${
+  const message = `${nameOf(review)} closed it after the gateway had stopped during ${toolsOf(recalled)}${
     withNote(review)
   }`;
   await write({ run, recalled, review }, [{ type: "error", code: "closed", message }], options);

@@ -137,6 +137,6 @@ test("a run that was cut off is shown with what to do, and resolved", () =>
     assert.equal((await run(["runs", "resolve", id, "close", "--outcome", "maybe"])).code, 2);
     const closed = await run(["runs", "resolve", id, "close", "--note", "looked at it"]);
     assert.deepEqual([closed.code, closed.stdout], [0, `${id}: failed\n`], closed.stderr);
-    assert.match((await run(["runs", "show", id])).stdout, /closed: Closed by .*looked at it/);
+    assert.match((await run(["runs", "show", id])).stdout, /closed: A person \(.*\) closed it after .*looked at it/);
     assert.match((await run(["runs", "resolve", id, "resume"])).stderr, /failed already/);
   }));
