@@ -5,6 +5,7 @@ import { ENDPOINTS } from "../contract/endpoints.ts";
 import { exchange, lastAnswer, openRawSocket } from "../support/raw_socket.ts";
 import { readRefusal } from "../support/refusal.ts";
 import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 const HI = [{ role: "user", content: "Hi" }];
@@ -34,6 +35,8 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/runs/none/cancel" },
   { path: "/v1/runs/none/resolve", body: { action: "close" }, missing: true },
   { path: "/v1/schedules/none/run" },
+  { path: "/v1/nodes/none/describe" },
+  { path: "/v1/nodes/none/invoke" },
   { path: "/v1/ws-ticket" },
   { path: "/v1/pairing-code" },
   { path: "/v1/tokens", body: { label: "x" }, optional: true },
@@ -303,9 +306,9 @@ test("a body that stops half-way ends its own request and nothing else, on every
       for (const frame of frames) {
         const socket = await openRawSocket(gateway.port);
         socket.write(`POST ${path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n${frame}`);
-        while (inFlight() === "0") await systemClock.sleep(1);
+        await until(() => inFlight() !== "0");
         socket.destroy();
-        while (inFlight() !== "0") await systemClock.sleep(1);
+        await until(() => inFlight() === "0");
       }
     }
     assert.equal(gateway.provider.requests.length, 0);
