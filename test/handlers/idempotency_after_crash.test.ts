@@ -12,6 +12,7 @@ import { approvalQuestion } from "../support/approval_question.ts";
 import type { FakeServices } from "../support/fake_services.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { createTestRouter, errorOf, type SendInit } from "../support/test_router.ts";
+import { until } from "../support/until.ts";
 
 const KEYED: SendInit = { headers: { "idempotency-key": "k" }, body: { a: 1 } };
 
@@ -215,7 +216,7 @@ test("a tool call that only reads is made again, any other is 409 conflict", asy
     const path = "/v1/tools/read_file/call";
     const { send: crashing } = restart(services, route);
     void crashing("POST", path, init);
-    while (await services.store.count("idempotent_replies") === 0) await new Promise(setImmediate);
+    await until(async () => await services.store.count("idempotent_replies") > 0);
     const { send } = restart({ ...services, tools: { ...services.tools, accessOf: () => access } });
     assert.equal((await send("POST", path, init)).status, status, access);
   }
@@ -234,7 +235,7 @@ test("an answer to a question is told by the question itself", async () => {
       return await new Promise<Response>(() => {});
     };
     void restart(services, { ...route, handler: hung }).send("POST", path, init);
-    while (await services.store.get("test", "reached") === undefined) await new Promise(setImmediate);
+    await until(async () => await services.store.get("test", "reached") !== undefined);
     const { send } = restart(services);
     const reply = await jsonOf(send("POST", path, init));
     return [reply.status, reply.stored_rule?.decision, (await services.approvals.rules()).length];

@@ -9,6 +9,7 @@ import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { withWorkspace } from "../support/workspace.ts";
+import { until } from "../support/until.ts";
 
 const FILES = { "notes.txt": "old\n" };
 const CONFIG = { security: { write_file: { enabled: true } } };
@@ -42,11 +43,6 @@ const isNeeded = ({ type }: ReceivedFrame) => type === "approval_needed";
 const notes = ({ workspace }: RunningGateway) => readFileSync(workspace.path("notes.txt"), "utf8");
 const outputs = (frames: readonly ReceivedFrame[]) =>
   frames.filter(({ type }) => type === "tool_end").map(({ output }) => output);
-/** Asks again and again until it holds; the test's own time limit ends it. */
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
-}
-
 /** The one question that waits, once it does. */
 async function waitingId(gateway: RunningGateway): Promise<string> {
   let id: string | undefined;

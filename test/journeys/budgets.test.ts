@@ -3,11 +3,11 @@ import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
-import { systemClock } from "../../lib/base/clock.ts";
 import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 interface PricedBody {
   readonly messages: readonly unknown[];
@@ -153,7 +153,7 @@ test("what was set aside when the process was killed counts as used after the ne
       await configure(silent.origin);
       await withGatewayProcess(command, async (gateway) => {
         const reply = complete(gateway).catch(() => {});
-        while (silent.requests.length === 0) await systemClock.sleep(10);
+        await until(() => silent.requests.length > 0);
         // Left here, the process is killed with SIGKILL
         void reply;
       });

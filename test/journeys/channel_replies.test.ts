@@ -9,17 +9,9 @@ import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 const SECRET = "channel-secret-0123456789";
-
-/** Waits for something that happens soon. */
-async function until(what: () => boolean | Promise<boolean>): Promise<void> {
-  for (let tries = 0; tries < 500; tries++) {
-    if (await what()) return;
-    await systemClock.sleep(10);
-  }
-  assert.fail("It did not happen");
-}
 
 async function withReceiver(
   answer: (

@@ -8,6 +8,7 @@ import { openRawSocket } from "../support/raw_socket.ts";
 import { readRefusal } from "../support/refusal.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { readSse } from "../support/sse.ts";
+import { until } from "../support/until.ts";
 
 const HI = [{ role: "user", content: "Hi" }];
 
@@ -29,7 +30,7 @@ test("work under way finishes within the grace by every door, with a clean end",
     const json = gateway.call("/v1/chat/completions", { body: { messages: HI } });
     const chat = gateway.call("/api/chat", { body: { message: "Hi" } });
     await socket.readUntil(({ type }) => type === "delta");
-    while (gateway.provider.active < 4) await systemClock.sleep(1);
+    await until(() => gateway.provider.active >= 4);
     const drained = gateway.drain(30_000);
     assert.deepEqual((await idle.closed).code, 1001);
     draining.resolve();
@@ -55,7 +56,7 @@ test("work that outlives the grace is cancelled with a final event by every door
     const sse = await stream(gateway);
     const json = gateway.call("/v1/chat/completions", { body: { messages: HI } });
     const chat = gateway.call("/api/chat", { body: { message: "Hi" } });
-    while (gateway.provider.active < 4) await systemClock.sleep(1);
+    await until(() => gateway.provider.active >= 4);
     const drained = gateway.drain(30);
     const { data } = readSse(await sse.text());
     assert.equal(data.at(-1), "[DONE]");
@@ -132,7 +133,7 @@ test("a call of a tool has the whole grace too, and its final answer after it", 
   const call = (gateway: RunningGateway, seconds: number) =>
     gateway.call("/v1/tools/shell/call", { body: { input: { command: `sleep ${seconds}` } } });
   const atWork = async (gateway: RunningGateway) => {
-    while (!/postern_http_requests_in_flight 1\n/.test(gateway.services.metrics.render())) await systemClock.sleep(1);
+    await until(() => /postern_http_requests_in_flight 1\n/.test(gateway.services.metrics.render()));
     await systemClock.sleep(50);
   };
   await withRunningGateway({ config: FREE_SHELL }, async (gateway) => {

@@ -6,6 +6,7 @@ import { writeControlFile } from "../../lib/host/control_file.ts";
 import { type Machine, onMachine } from "../cli/support/run_in.ts";
 import { openChat } from "../support/chat_client.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 /** No way in may take longer, whatever the policy says: questions expire after a second here. */
 const LIMIT_MS = 15_000;
@@ -33,12 +34,8 @@ const completion = (file: string, stream: boolean) => ({ messages: [{ role: "use
 const key = (name: string) => ({ "idempotency-key": name });
 
 /** Waits until the run of a webhook has ended. */
-async function followRun({ services }: RunningGateway, runId: string): Promise<void> {
-  for (;;) {
-    const run = await services.agent?.runs.get(runId);
-    if (run?.ended_at) return;
-    await new Promise((resolve) => setImmediate(resolve));
-  }
+function followRun({ services }: RunningGateway, runId: string): Promise<void> {
+  return until(async () => Boolean((await services.agent?.runs.get(runId))?.ended_at));
 }
 
 async function overSocket(gateway: RunningGateway, file: string, options: { scope?: "chat"; events?: true } = {}) {

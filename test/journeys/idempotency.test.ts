@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../lib/base/clock.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { readRefusal } from "../support/refusal.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { readSse } from "../support/sse.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 const HI = [{ role: "user", content: "Hi" }];
 
@@ -101,7 +101,7 @@ test("the first client's leaving does not end work that has a key: a repeat find
     const headers = { "idempotency-key": "k" };
     const body = { messages: HI };
     const first = gateway.call("/v1/chat/completions", { body, headers, signal: client.signal });
-    while (gateway.provider.active === 0) await systemClock.sleep(1);
+    await until(() => gateway.provider.active > 0);
     client.abort();
     await assert.rejects(first);
     const repeat = await jsonOf(send(gateway, "/v1/chat/completions", body, "k"));
@@ -147,7 +147,7 @@ test("a shutdown suspends work that has a key: a repeat at the next start gets i
       const reader = body?.pipeThrough(new TextDecoderStream()).getReader() ?? assert.fail("no body");
       let text = "";
       while (!text.includes("half ")) text += (await reader.read()).value;
-      while (gateway.provider.active < 2) await systemClock.sleep(1);
+      await until(() => gateway.provider.active >= 2);
       await gateway.drain(0);
       for (let step = await reader.read(); !step.done; step = await reader.read()) text += step.value;
       const refused = await readRefusal(await whole);

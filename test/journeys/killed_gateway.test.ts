@@ -5,12 +5,12 @@ import {
   startOpenAiUpstream,
   type UpstreamReply,
 } from "../../fixtures/upstream/openai_upstream.ts";
-import { systemClock } from "../../lib/base/clock.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { openChat } from "../support/chat_client.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
 import { readSse } from "../support/sse.ts";
+import { until } from "../support/until.ts";
 
 const MESSAGES = [{ role: "user", content: "Count once" }];
 const COUNT: UpstreamReply = {
@@ -36,13 +36,6 @@ const keyed = (key: string, body: unknown) => ({ headers: { "idempotency-key": k
 
 /** The requests for completions that the upstream has seen */
 const turnsOf = (upstream: OpenAiUpstream) => upstream.requests.filter(({ path }) => path === "/v1/chat/completions");
-
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  for (let tries = 0; !await condition(); tries++) {
-    if (tries > 2000) throw new Error("It did not come about within 20 s");
-    await systemClock.sleep(10);
-  }
-}
 
 test("a storm of 1,000 repeats across a kill -9 has one effect and one answer", () =>
   withUpstream([COUNT, { kind: "stall", chunks: ["half an "] }], async (gateway, upstream) => {

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import OpenAI from "openai";
 import { ProviderError } from "../../lib/base/errors.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 const clientOf = (gateway: RunningGateway, headers: Record<string, string> = {}) =>
   new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0, defaultHeaders: headers });
@@ -170,7 +171,7 @@ test("the official client: abort() stops the model at once", async () => {
       stream: true,
     });
     for await (const chunk of stream) if (chunk.choices[0]?.delta.content === "first") break;
-    while (gateway.provider.active > 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => gateway.provider.active === 0);
     assert.equal(gateway.provider.aborted, 1);
     const next = await client.chat.completions.create({ model: "m", messages: [{ role: "user", content: "Hi" }] });
     assert.equal(next.choices[0]?.message.content, "still here");
@@ -199,6 +200,6 @@ test("the official client: a stream starts once the model has begun, before its 
       assert.deepEqual(chunk.choices[0]?.delta, { role: "assistant", content: "" });
       break;
     }
-    while (gateway.provider.active > 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => gateway.provider.active === 0);
   });
 });

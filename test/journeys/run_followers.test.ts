@@ -9,12 +9,9 @@ import { openChat } from "../support/chat_client.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { readSse } from "../support/sse.ts";
+import { until } from "../support/until.ts";
 
 const OPEN = { gateway: { rate_limit_max: 0 } };
-
-async function until(condition: () => boolean): Promise<void> {
-  while (!condition()) await systemClock.sleep(5);
-}
 
 /** Opens a run's events and reads nothing of them. */
 async function openUnread(gateway: RunningGateway, id: string): Promise<IncomingMessage> {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "../../lib/base/clock.ts";
 import type { Firing, Schedule } from "../../lib/base/records/schedule.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
+import { until } from "../support/until.ts";
 
 const TASKS = 12;
 const AT_WORK = ["queued", "running", "waiting_for_approval"];
@@ -12,13 +12,6 @@ const NO_MODEL = { baseUrl: "http://127.0.0.1:9/v1" };
 
 async function listOf<T>(gateway: KillableGateway, path: string): Promise<readonly T[]> {
   return (await jsonOf(gateway.call(path))).data;
-}
-
-async function until(condition: () => Promise<boolean>): Promise<void> {
-  for (let tries = 0; !await condition(); tries++) {
-    if (tries > 1000) throw new Error("It did not come about within 20 s");
-    await systemClock.sleep(20);
-  }
 }
 
 test("schedules that are due while the gateway is killed fire once each, with one effect at most", () =>

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { systemClock } from "../../lib/base/clock.ts";
 import type { SubAgentView } from "../../lib/tools/agents/sub_agents.ts";
 import { openChat } from "../support/chat_client.ts";
 import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
@@ -12,6 +11,7 @@ import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from ".
 import { ask } from "../support/supervised.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { withWorkspace, type Workspace } from "../support/workspace.ts";
+import { until } from "../support/until.ts";
 
 type Tasks = Readonly<Record<string, readonly TaskTurn[]>>;
 
@@ -29,14 +29,6 @@ const runsOf = (gateway: RunningGateway) => {
 };
 const isAsked = (gateway: RunningGateway, words: string) =>
   gateway.provider.requests.some((request) => lastWords(request) === words);
-
-/** Other processes and the disk keep their own time. */
-async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
-  for (let tries = 0; !await holds(); tries++) {
-    assert.ok(tries < 10_000, "it never came to pass");
-    await systemClock.sleep(2);
-  }
-}
 
 const SPAWN: Tasks = {
   "Begin": [toolTurn("subagent_spawn", { task: "Work" }), "Started"],

@@ -4,6 +4,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { type ChatClient, HandshakeRefused, openChat, type ReceivedFrame } from "../support/chat_client.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 const nodeOnly = ON_NODE ? {} : { skip: "Deno sends its own pings and tells the gateway of none" };
@@ -254,10 +255,10 @@ test("a client that goes away cancels its run and those that wait", async () => 
     for (const text of ["a", "b", "c"]) client.send(text);
     await client.readUntil(({ type }) => type === "delta");
     client.socket.terminate();
-    while (gateway.provider.active > 0) await systemClock.sleep(2);
+    await until(() => gateway.provider.active === 0);
     assert.equal(gateway.provider.requests.length, 1);
     assert.equal(gateway.provider.aborted, 1);
-    while (!/postern_ws_connections 0\n/.test(gateway.services.metrics.render())) await systemClock.sleep(2);
+    await until(() => /postern_ws_connections 0\n/.test(gateway.services.metrics.render()));
   });
 });
 

@@ -6,6 +6,7 @@ import { runInNewContext } from "node:vm";
 import { systemClock } from "../../lib/base/clock.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
+import { until } from "../support/until.ts";
 
 const TOTAL = 20_000;
 const CLIENTS = 32;
@@ -55,7 +56,7 @@ test("20,000 completions, one in ten left by its client, in flat memory", async 
     };
     const run = (until: number) => Promise.all(Array.from({ length: CLIENTS }, () => client(until)));
     const settled = async () => {
-      while (!/postern_runs_active 0\n/.test(gateway.services.metrics.render())) await systemClock.sleep(10);
+      await until(() => /postern_runs_active 0\n/.test(gateway.services.metrics.render()));
       return heapInUse();
     };
     await run(TOTAL / 2);

@@ -5,6 +5,7 @@ import { openChat } from "../support/chat_client.ts";
 import { drainPastGrace, drainWithinGrace } from "../support/drained_work.ts";
 import { openRawSocket } from "../support/raw_socket.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 test("clients that never read, never finish or never speak cannot hold the drain up", async () => {
   const script = () => ({ text: Array.from({ length: 500 }, () => "x".repeat(64 * 1024)) });
@@ -24,7 +25,7 @@ test("clients that never read, never finish or never speak cannot hold the drain
     });
     deafSocket.socket.pause();
     deafSocket.send("Hi");
-    while (gateway.provider.active < 2) await systemClock.sleep(1);
+    await until(() => gateway.provider.active >= 2);
     const started = systemClock.monotonic();
     await gateway.drain(50);
     assert.ok(systemClock.monotonic() - started < 6000);

@@ -9,6 +9,7 @@ import { discoverLocalServers } from "../../lib/providers/discovery.ts";
 import { ollamaAddress } from "../../lib/providers/provider_settings.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
+import { until } from "../support/until.ts";
 
 const net = createProviderClients({ clock: systemClock });
 
@@ -113,7 +114,7 @@ test("a server that never answers costs 2 s in total, and the others are still f
     open = false
   );
   // One timer for the whole and one for each of the three requests without an answer
-  while (silent.requests.length < 3 || clock.pending() > 4) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => silent.requests.length >= 3 && clock.pending() <= 4);
   await clock.advance(1_999);
   assert.equal(open, true);
   await clock.advance(1);

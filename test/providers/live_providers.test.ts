@@ -18,6 +18,7 @@ import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { collect, KEY, textOf } from "./support/provider_setup.ts";
+import { until } from "../support/until.ts";
 
 interface Live {
   readonly providers: LiveProviders;
@@ -65,11 +66,6 @@ async function live(
   });
   t.after(() => providers.close());
   return { providers, clock, logged, asked };
-}
-
-async function until(isSo: () => boolean): Promise<void> {
-  for (let turn = 0; turn < 20_000 && !isSo(); turn++) await new Promise((resolve) => setImmediate(resolve));
-  assert.ok(isSo(), "It did not come about");
 }
 
 /** A port where nothing listens yet. */

@@ -17,6 +17,7 @@ import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import type { Provider } from "../../lib/providers/provider.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { callsOf, collect, KEY, NEVER, noticesOf, REQUEST, setUp, textOf } from "./support/provider_setup.ts";
+import { until } from "../support/until.ts";
 
 async function start(
   context: TestContext,
@@ -224,7 +225,7 @@ test("a reply in one piece may be silent five times as long, since its head come
   let ended = false;
   const settled = collectWhole(providers.resolve("").provider).then(() => undefined, (error: unknown) => error)
     .finally(() => (ended = true));
-  while (upstream.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => upstream.requests.length > 0);
   await clock.advance(149_000);
   assert.equal(ended, false);
   await clock.advance(2_000);
@@ -570,7 +571,7 @@ for (const reply of [{ kind: "hang" }, { kind: "stall", chunks: ["x"] }] as cons
     if (reply.kind === "stall") assert.equal((await iterator.next()).done, false);
     const next = iterator.next();
     const settled = next.then(() => undefined, (error: unknown) => error);
-    while (upstream.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => upstream.requests.length > 0);
     await clock.advance(31_000);
     await clock.advance(31_000);
     const told = await settled;
@@ -588,7 +589,7 @@ for (const reply of [{ kind: "hang" }, { kind: "stall", chunks: ["x"] }] as cons
     const iterator = provider.stream(REQUEST, { signal: controller.signal })[Symbol.asyncIterator]();
     if (reply.kind === "stall") await iterator.next();
     const next = iterator.next();
-    while (upstream.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => upstream.requests.length > 0);
     controller.abort(new CancelError("client_gone"));
     await assert.rejects(next, (error) => error instanceof CancelError && error.reason === "client_gone");
     assert.equal((await upstream.requests[0]?.closed)?.complete, false);

@@ -9,6 +9,7 @@ import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
 import { ask, only, readAll, textIn } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
 
 interface Delegating {
   readonly gateway: RunningGateway;
@@ -58,10 +59,6 @@ async function withDelegates(
 
 const delegate = (agent: string, prompt: string) => toolTurn("delegate", { agent, prompt });
 const answer = (text: string) => ({ kind: "text" as const, chunks: [text] });
-
-async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
-  while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
-}
 
 async function outputsOf(runs: RunSupervisor, text: string, more: Parameters<typeof ask>[1] = {}) {
   const events = await readAll(await runs.start(ask(text, more)));

@@ -29,19 +29,11 @@ import {
   type SupervisedOptions,
   typesOf,
 } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
 
 const BY = { via: "http", tokenId: "tok_person" } as const;
 const NEVER = new AbortController().signal;
 const hang = () => new Promise<string>(() => {});
-
-/** Lets background work go on until `done` holds. */
-async function until(done: () => boolean | Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 2000; i++) {
-    if (await done()) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-  assert.fail("It never came to pass");
-}
 
 async function ended(runs: RunSupervisor, id: string): Promise<Run> {
   await until(async () => !isAtWork((await runs.get(id))?.status ?? "queued"));

@@ -8,6 +8,7 @@ import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { lastOutput, lastWords, scriptedTasks, type TaskTurn, toolTurn } from "../support/scripted_tasks.ts";
 import { ask, only, readAll, textIn } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
 
 interface Calls extends RunningGateway {
   readonly runs: RunSupervisor;
@@ -54,10 +55,6 @@ async function onlyOne(gateway: Calls): Promise<SubAgentView> {
   const views = data["subagents"] as readonly SubAgentView[];
   assert.equal(views.length, 1);
   return views[0] as SubAgentView; // there is exactly one
-}
-
-async function until(holds: () => Promise<boolean> | boolean): Promise<void> {
-  while (!await holds()) await new Promise((resolve) => setImmediate(resolve));
 }
 
 test("a sub-agent works in the background as a durable run, and its answer is its result", () =>

@@ -6,6 +6,7 @@ import { createRunStore } from "../../lib/runs/run_store.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import { ask, only, readAll, supervised, textIn, typesOf } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
 
 /** A store that counts its writes and can be made to fail. */
 function watched(): Store & { readonly writes: Write[]; broken: boolean } {
@@ -22,15 +23,6 @@ function watched(): Store & { readonly writes: Write[]; broken: boolean } {
     },
   };
   return watching;
-}
-
-/** Lets background work go on until `done` holds. */
-async function until(done: () => boolean | Promise<boolean>): Promise<void> {
-  for (let i = 0; i < 1000; i++) {
-    if (await done()) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-  assert.fail("It never came to pass");
 }
 
 describe("what is written", () => {

@@ -12,6 +12,7 @@ import { jsonOf } from "./json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "./killable_gateway.ts";
 import { readRefusal } from "./refusal.ts";
 import { readSse } from "./sse.ts";
+import { until } from "./until.ts";
 
 /** How much is at work when the signal comes. */
 export interface DrainedLoad {
@@ -24,7 +25,6 @@ export interface DrainedLoad {
 const TEXT = "one two";
 /** What a run says that is in the middle of a command when the signal comes */
 const COMMAND = "run a command";
-const HOST_IS_SLOW_MS = 60_000;
 
 /** SIGTERM while all of it is half said, and the model goes on after a while: nothing is cut, and runs go on at the next start. */
 export function drainWithinGrace(load: DrainedLoad): Promise<void> {
@@ -161,14 +161,6 @@ function attach(gateway: KillableGateway, { streams, requests, sockets }: Draine
     }),
     ended: () => ended,
   };
-}
-
-async function until(holds: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  const limit = systemClock.monotonic() + HOST_IS_SLOW_MS;
-  while (!await holds()) {
-    assert.ok(systemClock.monotonic() < limit, what);
-    await systemClock.sleep(5);
-  }
 }
 
 /** Until the port is closed, or answers that it is about to be. */

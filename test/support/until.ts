@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { systemClock } from "../../lib/base/clock.ts";
+
+/** Turns of the event loop before it looks less often: what happens in this process takes no longer */
+const EAGER_TURNS = 100;
+const PAUSE_MS = 20;
+/** Longer than anything takes on a slow host, shorter than the patience of those who wait for the tests */
+const LIMIT_MS = 60_000;
+
+/**
+ * Waits until `holds` does, while other work goes on: this process's at first, then other processes' and the disk's.
+ * @param what what is waited for, for the message
+ * @throws {AssertionError} after 60 s
+ */
+export async function until(holds: () => boolean | Promise<boolean>, what = "it never came to pass"): Promise<void> {
+  const limit = systemClock.monotonic() + LIMIT_MS;
+  for (let turn = 0; !await holds(); turn++) {
+    assert.ok(systemClock.monotonic() < limit, what);
+    if (turn < EAGER_TURNS) await new Promise((resolve) => setImmediate(resolve));
+    else await systemClock.sleep(PAUSE_MS);
+  }
+}
