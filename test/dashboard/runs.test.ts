@@ -72,7 +72,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.locator("#run").getByText("Cancelled", { exact: true }).waitFor();
     assert.deepEqual(gateway.runs.posted, [{ action: "cancel" }]);
     assert.equal(await focused(), "Run run_1");
-    assert.match(await page.locator("#runs-announcer").innerText(), /The run is cancelled/);
+    assert.match(await page.locator("#runs-announcer").innerText(), /The run: Cancelled/);
   });
 
   test("says in plain words what is not known of a run that was cut off, and sends the decision", async () => {

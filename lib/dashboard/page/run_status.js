@@ -31,6 +31,11 @@ export function isAtWork(status) {
 }
 
 /** @param {string} status of a run, in plain words */
+export function statusWords(status) {
+  return WORDS.get(status) ?? status;
+}
+
+/** @param {string} status of a run */
 export function statusBadge(status) {
-  return element("span", { class: "badge", "data-run": status }, WORDS.get(status) ?? status);
+  return element("span", { class: "badge", "data-run": status }, statusWords(status));
 }

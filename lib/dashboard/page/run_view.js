@@ -3,7 +3,7 @@ import { readEvents } from "./event_reader.js";
 import { formatNumber } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
-import { isAtWork, statusBadge } from "./run_status.js";
+import { isAtWork, statusBadge, statusWords } from "./run_status.js";
 
 /** @typedef {import("./run_status.js").Run} Run */
 
@@ -96,7 +96,7 @@ export function createRunView({ session, id, announce }) {
     );
     if (run.status === shownStatus) return;
     shownStatus = run.status;
-    announce(`The run is ${run.status.replaceAll("_", " ")}.`);
+    announce(`The run: ${statusWords(run.status)}.`);
     actions.replaceChildren(...(isAtWork(run.status) ? [cancelButton()] : []));
     showReview();
   }
