@@ -2,7 +2,7 @@ import { isAbsolute, join } from "node:path";
 import { runOrFail, type RunProgram } from "./run_program.ts";
 import { SERVICE_NAME } from "./service_description.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
-import type { ServiceManager, UnitState } from "./service_manager.ts";
+import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
 import { toSystemdUnit } from "./to_systemd_unit.ts";
 
 export interface SystemdOptions {
@@ -13,13 +13,18 @@ export interface SystemdOptions {
 
 const UNIT = `${SERVICE_NAME}.service`;
 const MODE = 0o644;
+/** systemd in a session without one of its own, as after `su` or `sudo`, or in a container */
+const NO_BUS = /connect to .*bus/i;
+const BUS_HINT = "log in as this user itself, without su or sudo, or use postern daemon start";
 
 /** A unit of the user's own systemd: no root is needed. */
 export function createSystemdService({ env, home, run }: SystemdOptions): ServiceManager {
   const configHome = env["XDG_CONFIG_HOME"] ?? "";
   const file = join(isAbsolute(configHome) ? configHome : join(home, ".config"), "systemd", "user", UNIT);
   const systemctl = (action: string, ...words: readonly string[]) =>
-    runOrFail(run, action, ["systemctl", "--user", ...words]);
+    runOrFail(run, action, ["systemctl", "--user", ...words]).catch((error: ServiceError) => {
+      throw NO_BUS.test(error.message) ? new ServiceError(`${error.message}; ${BUS_HINT}`, { cause: error }) : error;
+    });
   // What ended in disorder is listed, and counts against a person's own starts; nothing to forget is no failure
   const forgetFailures = () => run("systemctl", ["--user", "reset-failed", UNIT]);
   const state = async (): Promise<UnitState> => {
@@ -39,8 +44,14 @@ export function createSystemdService({ env, home, run }: SystemdOptions): Servic
     file,
     requireRights: () => {},
     async install(description) {
+      const isNew = await readServiceFile(file) === undefined;
       const changed = await writeServiceFile(file, toSystemdUnit(description), MODE);
-      await systemctl("install the service", "daemon-reload");
+      try {
+        await systemctl("install the service", "daemon-reload");
+      } catch (error) {
+        if (isNew) await removeServiceFile(file);
+        throw error;
+      }
       await systemctl("install the service", "enable", UNIT);
       const running = changed && (await state()).active === "running";
       return [

@@ -106,14 +106,24 @@ test("systemd: its states, and a start that earlier failures do not forbid", () 
     }
   }));
 
-test("a refusal of the service manager is told in its own words", () =>
+test("a refusal of the service manager is told in its own words, with what helps, and leaves no unit behind", () =>
   withTemporaryFolder(async (home) => {
-    const { run } = programs({ "systemctl --user daemon-reload": { code: 1, stderr: "Failed to connect to bus\n" } });
-    await assert.rejects(createSystemdService({ env: {}, home, run }).install(DESCRIPTION), (error) => {
-      assert.ok(error instanceof ServiceError);
-      assert.equal(error.message, "Cannot install the service: systemctl says Failed to connect to bus");
-      return true;
-    });
+    for (
+      const [stderr, told] of [
+        ["Access denied", /^Cannot install the service: systemctl says Access denied$/],
+        ["Failed to connect to bus: No medium found", /No medium found; log in as this user .* postern daemon start$/],
+        ["Failed to connect to user scope bus via local transport: $XDG_RUNTIME_DIR not defined", /; log in as /],
+      ] as const
+    ) {
+      const { run } = programs({ "systemctl --user daemon-reload": { code: 1, stderr: `${stderr}\n` } });
+      const manager = createSystemdService({ env: {}, home, run });
+      await assert.rejects(manager.install(DESCRIPTION), (error) => {
+        assert.ok(error instanceof ServiceError);
+        assert.match(error.message, told);
+        return true;
+      });
+      assert.equal(existsSync(manager.file), false);
+    }
   }));
 
 /** A file system of a machine with OpenRC. */
