@@ -14,7 +14,7 @@ export function toLogLine(
 ): string {
   const stamp = new Date(time).toISOString();
   if (format === "json") return JSON.stringify({ time: stamp, level, message, ...fields });
-  const shown = Object.entries(fields).map(([key, value]) =>
+  const shown = Object.entries(fields).filter(([, value]) => value !== undefined).map(([key, value]) =>
     `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`
   );
   return harmlessLine([withDate ? stamp : stamp.slice(11, 23), level.padEnd(5), message, ...shown].join(" "));

@@ -25,7 +25,7 @@ test("a JSON line is one object with time, level, message and the fields", () =>
 
 test("a line for people has the same on one line, and nothing a terminal would obey", () => {
   assert.equal(
-    written("pretty", "Request", { route: "/x", status: 200 }),
+    written("pretty", "Request", { route: "/x", line: undefined, status: 200 }),
     "03:04:05.006 debug Request route=/x status=200\n",
   );
   assert.equal(written("pretty", "a\u001b[31m\nb", { p: "\u0007" }), "03:04:05.006 debug a\\x1b[31m\\nb p=\\x07\n");
