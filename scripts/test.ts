@@ -15,9 +15,12 @@ const runtimes = words.filter((word) => word === "node" || word === "deno");
 const named = words.filter((word) => !word.startsWith("--") && !runtimes.some((runtime) => runtime === word));
 const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "test/**/*.test.ts").sort();
 
+/** Files that run at the same time, on either runtime. */
+const WIDTH = "2";
+
 const run = (command: readonly string[]): number => {
   const [program = "", ...rest] = command;
-  const { status, error } = spawnSync(program, rest, { stdio: "inherit" });
+  const { status, error } = spawnSync(program, rest, { stdio: "inherit", env: { ...process.env, DENO_JOBS: WIDTH } });
   if (error !== undefined) console.error(`Cannot run "${program}": ${error.message}`);
   return status ?? 1;
 };
@@ -25,13 +28,14 @@ const run = (command: readonly string[]): number => {
 let failed = false;
 if (runtimes.length === 0 || runtimes.includes("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
-  failed = run([process.execPath, "--test", "--test-reporter=spec", "--test-concurrency=2", ...files]) !== 0;
+  failed = run([process.execPath, "--test", "--test-reporter=spec", `--test-concurrency=${WIDTH}`, ...files]) !== 0;
 }
 if (runtimes.length === 0 || runtimes.includes("deno")) {
   const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
   if (probe.status === 0) {
     console.log(`Tests on ${probe.stdout.split("\n")[0]}`);
-    failed = run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", ...files]) !== 0 || failed;
+    failed = run([...denoCommand, "test", "--allow-all", "--no-check", "--quiet", "--parallel", ...files]) !== 0 ||
+      failed;
   } else if (runtimes.includes("deno")) {
     console.error(`Cannot run Deno through npm:\n${probe.stderr}`);
     failed = true;
