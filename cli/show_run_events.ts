@@ -24,6 +24,7 @@ export async function showRunEvents(
   const { signal, stop } = untilInterrupt(context);
   let seq = after;
   let ended = !follow;
+  let failure: unknown;
   try {
     for await (const event of runEvents(gateway, id, { after, follow, signal })) {
       view.show(event);
@@ -34,10 +35,12 @@ export async function showRunEvents(
       }
     }
   } catch (error) {
-    if (!signal.aborted) throw error;
+    if (!signal.aborted) failure = error;
   } finally {
     stop();
     view.end();
   }
-  if (!ended) context.say(`The run goes on: postern runs events ${id} --follow --after ${seq}`);
+  const isNews = failure === undefined || seq > after;
+  if (!ended && isNews) context.say(`The run goes on: postern runs events ${id} --follow --after ${seq}`);
+  if (failure !== undefined) throw failure;
 }

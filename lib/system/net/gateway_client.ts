@@ -133,17 +133,16 @@ function transfer(
 
 function openStream(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayStream> {
   const { signal } = request;
-  const toError = (cause: unknown) =>
-    signal?.aborted
-      ? cancelError(signal)
-      : new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${(cause as Error).message}`, {
-        cause,
-      });
+  const toError = (cause: unknown, hasBegun = false) => {
+    if (signal?.aborted) return cancelError(signal);
+    const reason = hasBegun ? "it broke off the connection" : (cause as Error).message;
+    return new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
+  };
   async function* read(incoming: IncomingMessage): AsyncIterable<Uint8Array> {
     try {
       yield* incoming;
     } catch (cause) {
-      throw toError(cause);
+      throw toError(cause, true);
     }
   }
   return new Promise((resolve, reject) => {
