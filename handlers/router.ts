@@ -1,4 +1,5 @@
 import type { Hooks } from "crossws";
+import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
 import { createGatewaySettings } from "./gateway_settings.ts";
 import { checkAccess } from "./middleware/access.ts";
@@ -10,7 +11,6 @@ import { createIdempotency } from "./middleware/idempotency.ts";
 import { createObserver } from "./middleware/observe.ts";
 import { guardOrigin } from "./middleware/origin_guard.ts";
 import { isProbe, takeSlot } from "./middleware/rate_limit.ts";
-import { requestIdOf } from "./middleware/request_id.ts";
 import { guardUpgrade, isHandshake } from "./middleware/upgrade_guard.ts";
 import {
   type BodyReader,
@@ -190,6 +190,14 @@ interface Seen {
   readonly startedAt: number;
   readonly canUpgrade: boolean;
   route: string;
+}
+
+const SAFE_REQUEST_ID = /^[\w.:-]{1,128}$/;
+
+/** The client's own request id when it has 1-128 safe characters (letters, digits, `_.:-`), else a new one. */
+function requestIdOf(request: Request, random: Random): string {
+  const given = request.headers.get("x-request-id");
+  return given !== null && SAFE_REQUEST_ID.test(given) ? given : random.id("req_");
 }
 
 function pathWithin(basePath: string, { path }: RequestTarget): string {

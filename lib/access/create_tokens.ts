@@ -4,6 +4,7 @@ import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store } from "../storage/store.ts";
 import type { Identity, TokenRecord, Tokens } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
@@ -30,7 +31,6 @@ export interface CreateTokensOptions {
 }
 
 const COLLECTION = "tokens";
-const PAGE = 1_000;
 const MAX_PRESENTED_CHARACTERS = 512;
 const LAST_USED_EVERY_MS = 60_000;
 
@@ -115,16 +115,8 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     );
   }
 
-  let after: string | undefined;
-  for (;;) {
-    const page = await store.scan(COLLECTION, {
-      order: "created",
-      limit: PAGE,
-      ...(after === undefined ? {} : { after }),
-    });
-    for (const stored of page) remember(parseTokenBody(stored.body), stored.version);
-    after = page.at(-1)?.key;
-    if (page.length < PAGE) break;
+  for await (const { body, version } of scanAll(store, COLLECTION, { order: "created" })) {
+    remember(parseTokenBody(body), version);
   }
   await forget(expired());
   rememberFixed("env", options.envToken, false);

@@ -5,6 +5,7 @@ import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createWaiters } from "../base/waiters.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
 import {
@@ -94,16 +95,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
 
   /** Every id of a collection, the newest first. What is listed must not be deleted before the end. */
   async function* idsOf(collection: string, after?: string): AsyncGenerator<string> {
-    for (let last = after;;) {
-      const page = await store.scan(collection, {
-        order: "created",
-        reverse: true,
-        limit: PAGE,
-        ...(last === undefined ? {} : { after: last }),
-      });
-      for (const { key } of page) yield last = key;
-      if (page.length < PAGE) return;
-    }
+    for await (const { key } of scanAll(store, collection, { order: "created", reverse: true, after })) yield key;
   }
 
   const settleExpired = async (): Promise<void> => {

@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ConfigError, ToolError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { type MailboxContent, type MailboxEntry, parseContent, parseMailbox, toMailboxBody } from "./mailbox_record.ts";
 
@@ -64,7 +65,6 @@ export interface MailboxOptions {
 const COLLECTION = "mailboxes";
 const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
-const PAGE = 100;
 
 /** The mailboxes over a store, one record per receiver. */
 export function createMailbox({ store, clock, random, cipher }: MailboxOptions): Mailbox {
@@ -106,13 +106,7 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       if (stored !== undefined) yield stored;
       return;
     }
-    let after: string | undefined;
-    for (;;) {
-      const page = await store.scan(COLLECTION, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-      yield* page;
-      if (page.length < PAGE) return;
-      after = page.at(-1)?.key;
-    }
+    yield* scanAll(store, COLLECTION);
   }
 
   return {

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Message } from "../base/records/message.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
   conversationEntrySchema,
@@ -44,8 +45,6 @@ export interface ConversationArchive {
   forgetBefore(updatedBefore: string): Promise<number>;
 }
 
-const PAGE = 200;
-
 /** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
 export function createConversationArchive(
   { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
@@ -88,32 +87,24 @@ export function createConversationArchive(
     async deleteAll() {
       let deleted = 0;
       let atWork = 0;
-      for (let after: string | undefined;;) {
-        const page = await store.scan(CONVERSATIONS, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-        for (const { key } of page) {
-          after = key;
-          if (await remove(key)) deleted++;
-          else atWork++;
-        }
-        if (page.length < PAGE) return { deleted, atWork };
+      for await (const { key } of scanAll(store, CONVERSATIONS)) {
+        if (await remove(key)) deleted++;
+        else atWork++;
       }
+      return { deleted, atWork };
     },
     async forgetBefore(updatedBefore) {
       let forgotten = 0;
-      for (let after: string | undefined;;) {
-        const page = await store.scan(CONVERSATIONS, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-        for (const { key, version, body } of page) {
-          after = key;
-          if (toConversation(key, body).updated_at >= updatedBefore || isAtWork(key)) continue;
-          // Whatever was said since it was read keeps it
-          const isGone = await store.batch([
-            { op: "putIf", collection: CONVERSATIONS, key, version, body },
-            ...removal(key),
-          ]);
-          if (isGone) forgotten++;
-        }
-        if (page.length < PAGE) return forgotten;
+      for await (const { key, version, body } of scanAll(store, CONVERSATIONS)) {
+        if (toConversation(key, body).updated_at >= updatedBefore || isAtWork(key)) continue;
+        // Whatever was said since it was read keeps it
+        const isGone = await store.batch([
+          { op: "putIf", collection: CONVERSATIONS, key, version, body },
+          ...removal(key),
+        ]);
+        if (isGone) forgotten++;
       }
+      return forgotten;
     },
   };
 }

@@ -2,6 +2,7 @@ import type { EndedTurn } from "../agent/ended_turn.ts";
 import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isAtWork, type Run, type RunStatus } from "../base/records/run.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
@@ -215,35 +216,20 @@ export function createRunStore(store: Store): RunStore {
     },
     async list({ status, after, limit }) {
       const runs: Run[] = [];
-      for (let last = after;;) {
-        const page = await store.scan(RUNS, {
-          order: "created",
-          reverse: true,
-          limit: PAGE,
-          ...(last === undefined ? {} : { after: last }),
-        });
-        for (const { key, body } of page) {
-          last = key;
-          const run = heads.get(key)?.state.run ?? parseRunRecord(body).run;
-          if (status !== undefined && run.status !== status) continue;
-          if (runs.length === limit) return { runs, hasMore: true };
-          runs.push(run);
-        }
-        if (page.length < PAGE) return { runs, hasMore: false };
+      for await (const { key, body } of scanAll(store, RUNS, { order: "created", reverse: true, after })) {
+        const run = heads.get(key)?.state.run ?? parseRunRecord(body).run;
+        if (status !== undefined && run.status !== status) continue;
+        if (runs.length === limit) return { runs, hasMore: true };
+        runs.push(run);
       }
+      return { runs, hasMore: false };
     },
     async open() {
       const open: { readonly id: string; readonly cancelled: boolean }[] = [];
-      for (;;) {
-        const after = open.at(-1)?.id;
-        const page = await store.scan(OPEN_RUNS, {
-          order: "created",
-          limit: PAGE,
-          ...(after === undefined ? {} : { after }),
-        });
-        for (const { key, body } of page) open.push({ id: key, cancelled: parseOpenRun(body).cancelled === true });
-        if (page.length < PAGE) return open;
+      for await (const { key, body } of scanAll(store, OPEN_RUNS, { order: "created" })) {
+        open.push({ id: key, cancelled: parseOpenRun(body).cancelled === true });
       }
+      return open;
     },
     async cancel(runId) {
       const open = await store.get(OPEN_RUNS, runId);

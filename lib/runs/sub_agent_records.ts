@@ -1,5 +1,6 @@
 import { canonicalDigest } from "../base/canonical_json.ts";
 import { isEnded, type Run } from "../base/records/run.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller, type SubAgentView } from "../tools/agents/sub_agents.ts";
 import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS, type SubAgentRecord } from "./sub_agent_record.ts";
@@ -25,7 +26,6 @@ export interface SubAgentRecordsOptions {
   readonly isWaitedFor: (id: string) => boolean;
 }
 
-const PAGE = 100;
 const MAX_TURNS = 1000;
 
 /** An id that one call makes and no other: made again, it is found. */
@@ -45,14 +45,7 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
     return stored === undefined ? undefined : parseSubAgent(stored.body);
   };
   async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
-    let after: string | undefined;
-    for (;;) {
-      const from = after === undefined ? {} : { after };
-      const page = await store.scan(SUB_AGENTS, { order: "created", reverse, limit: PAGE, ...from });
-      for (const { body } of page) yield parseSubAgent(body);
-      if (page.length < PAGE) return;
-      after = page.at(-1)?.key;
-    }
+    for await (const { body } of scanAll(store, SUB_AGENTS, { order: "created", reverse })) yield parseSubAgent(body);
   }
   const turnsOf = (id: string, options: { readonly reverse: boolean; readonly limit: number }) =>
     store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });

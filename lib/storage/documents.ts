@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Driver, Storage } from "unstorage";
 import * as v from "valibot";
 import { checkName } from "./check_arguments.ts";
+import { scanAll } from "./scan_all.ts";
 import type { Store } from "./store.ts";
 
 /** Documents without an invariant, as a cache: the last writer wins. What they hold is outside data to whoever reads it. */
@@ -16,7 +17,6 @@ export interface Documents {
 }
 
 const COLLECTION = "documents";
-const PAGE = 1_000;
 const bodySchema = v.object({ v: v.literal(1), text: v.string() });
 const wrapperSchema = v.object({ json: v.string() });
 
@@ -72,13 +72,7 @@ function storeDriver(store: Store): Driver {
       await store.batch([{ op: "delete", collection: COLLECTION, key }]);
     },
     async getKeys() {
-      const keys: string[] = [];
-      for (;;) {
-        const after = keys.at(-1);
-        const page = await store.scan(COLLECTION, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-        keys.push(...page.map(({ key }) => key));
-        if (page.length < PAGE) return keys;
-      }
+      return (await Array.fromAsync(scanAll(store, COLLECTION))).map(({ key }) => key);
     },
   };
 }

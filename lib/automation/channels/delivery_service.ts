@@ -6,6 +6,7 @@ import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
+import { scanAll } from "../../storage/scan_all.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { UrlRules } from "../../system/net/url_policy.ts";
@@ -55,7 +56,6 @@ const MAX_AT_ONCE = 4;
 /** Replies that may wait in all: each waits in memory too. */
 const MAX_OPEN = 10_000;
 const STOP_MS = 2 * SECOND_MS;
-const PAGE = 100;
 const SWEEP = 20;
 
 /** See `Deliveries`. Metric: postern_deliveries_total{status}. */
@@ -187,29 +187,16 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     },
     async page({ status, limit, after }) {
       const deliveries: DeliveryRecord[] = [];
-      for (let last = after;;) {
-        const page = await store.scan(DELIVERIES, {
-          order: "created",
-          reverse: true,
-          limit: PAGE,
-          ...(last === undefined ? {} : { after: last }),
-        });
-        for (const { key, body } of page) {
-          last = key;
-          const record = parseDelivery(body);
-          if (status !== undefined && record.status !== status) continue;
-          if (deliveries.length === limit) return { deliveries, hasMore: true };
-          deliveries.push(record);
-        }
-        if (page.length < PAGE) return { deliveries, hasMore: false };
+      for await (const { body } of scanAll(store, DELIVERIES, { order: "created", reverse: true, after })) {
+        const record = parseDelivery(body);
+        if (status !== undefined && record.status !== status) continue;
+        if (deliveries.length === limit) return { deliveries, hasMore: true };
+        deliveries.push(record);
       }
+      return { deliveries, hasMore: false };
     },
     async start() {
-      for (let after: string | undefined;;) {
-        const page = await store.scan(OPEN_DELIVERIES, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-        for (const { key } of page) watch(after = key);
-        if (page.length < PAGE) return;
-      }
+      for await (const { key } of scanAll(store, OPEN_DELIVERIES)) watch(key);
     },
     async stop() {
       stopping.abort(new CancelError("shutdown"));

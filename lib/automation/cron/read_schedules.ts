@@ -1,3 +1,4 @@
+import { scanAll } from "../../storage/scan_all.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Cron } from "./cron.ts";
 import {
@@ -12,7 +13,6 @@ import {
 import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 
 const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
-const PAGE = 200;
 const DONE_SHOWN = 20;
 
 /** A schedule as it lies in the store. */
@@ -41,13 +41,7 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
     isScheduleId(id) ? await store.get(collection, id) : undefined;
 
   async function* records(): AsyncGenerator<ScheduleRecord> {
-    let after: string | undefined;
-    for (;;) {
-      const page = await store.scan(SCHEDULES, { limit: PAGE, ...(after === undefined ? {} : { after }) });
-      for (const { body } of page) yield parseSchedule(body);
-      if (page.length < PAGE) return;
-      after = page.at(-1)?.key;
-    }
+    for await (const { body } of scanAll(store, SCHEDULES)) yield parseSchedule(body);
   }
 
   const get: Cron["get"] = async (id) => {
@@ -74,17 +68,11 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
 
     async page({ state, limit, after }) {
       const found: ScheduleRecord[] = [];
-      for (let last = after;;) {
-        const page = await store.scan(state === "done" ? DONE_SCHEDULES : SCHEDULES, {
-          order: "created",
-          reverse: true,
-          limit: PAGE,
-          ...(last === undefined ? {} : { after: last }),
-        });
-        const records = page.map(({ body }) => parseSchedule(body));
-        found.push(...records.filter((record) => state === undefined || record.state === state));
-        last = page.at(-1)?.key;
-        if (page.length < PAGE || found.length > limit) break;
+      const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
+      for await (const { body } of scanAll(store, collection, { order: "created", reverse: true, after })) {
+        const record = parseSchedule(body);
+        if (state === undefined || record.state === state) found.push(record);
+        if (found.length > limit) break;
       }
       const schedules = await Promise.all(found.slice(0, limit).map((record) => toSchedule(record, view)));
       return { schedules, hasMore: found.length > limit };

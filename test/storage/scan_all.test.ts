@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { scanAll } from "../../lib/storage/scan_all.ts";
+import type { Store } from "../../lib/storage/store.ts";
+
+const KEYS = Array.from({ length: 250 }, (_, index) => `k${String(index).padStart(3, "0")}`);
+
+async function filled(): Promise<{ readonly store: Store; readonly pages: () => number }> {
+  const store = createMemoryStore();
+  await store.batch(KEYS.map((key) => ({ op: "put", collection: "things", key, body: { key } })));
+  let pages = 0;
+  const counted: Store = { ...store, scan: (...asked) => (pages++, store.scan(...asked)) };
+  return { store: counted, pages: () => pages };
+}
+
+const keysOf = async (store: Store, options?: Parameters<typeof scanAll>[2]) =>
+  (await Array.fromAsync(scanAll(store, "things", options))).map(({ key }) => key);
+
+test("every record comes once, over many pages, in the order asked for", async () => {
+  const { store } = await filled();
+  assert.deepEqual(await keysOf(store), KEYS);
+  assert.deepEqual(await keysOf(store, { order: "created", reverse: true }), KEYS.toReversed());
+  assert.deepEqual(await keysOf(store, { prefix: "k1", after: "k197" }), ["k198", "k199"]);
+  assert.deepEqual(await keysOf(createMemoryStore()), []);
+});
+
+test("one who stops early reads no further page", async () => {
+  const { store, pages } = await filled();
+  for await (const { key } of scanAll(store, "things")) if (key === "k003") break;
+  assert.equal(pages(), 1);
+});
+
+test("by key, records may be deleted on the way", async () => {
+  const { store } = await filled();
+  for await (const { key } of scanAll(store, "things")) {
+    await store.batch([{ op: "delete", collection: "things", key }]);
+  }
+  assert.equal(await store.count("things"), 0);
+});
