@@ -93,7 +93,7 @@ async function checkDefault(providers: Providers, { loaded: { config }, running 
   return await probe(providers, {
     name: NAME,
     wanted: undefined,
-    shown: `${inUse.name}, since ${inUse.reason}`,
+    shown: `${inUse.name}, since ${inUse.reason},`,
     mustList,
   });
 }
@@ -103,6 +103,7 @@ interface Probed {
   readonly name: string;
   /** Model name that leads to the provider; undefined: the default one */
   readonly wanted: string | undefined;
+  /** Subject of the finding's sentence; default the provider's name */
   readonly shown?: string;
   /** A model that has to be in the list */
   readonly mustList?: string | undefined;
@@ -113,7 +114,8 @@ async function probe(providers: Providers, { name, wanted, shown, mustList }: Pr
   const timeout = systemClock.timeoutSignal(ANSWER_MS);
   try {
     const ids = (await provider.listModels(timeout.signal)).map(({ id }) => id);
-    const answers = `${shown ?? provider.name} answers with ${ids.length} models`;
+    const count = `${ids.length} ${ids.length === 1 ? "model" : "models"}`;
+    const answers = `${shown ?? provider.name} answers with ${count}`;
     if (ids.length === 0) return warning(name, answers, "load a model into the server");
     if (mustList !== undefined && !ids.includes(mustList) && !ids.includes(`${mustList}:latest`)) {
       return failure(name, `${answers}, and "${mustList}" is not among them`, "postern models");

@@ -241,7 +241,7 @@ test("each provider is asked; a refused key, an unlisted model and a dead addres
     try {
       config("large");
       const [main = "", dead = ""] = await ask();
-      assert.match(main, /^ok: openai_compatible, since .* answers with 2 models; in use: large$/);
+      assert.match(main, /^ok: openai_compatible, since [^,]+, answers with 2 models; in use: large$/);
       assert.match(dead, /^failure: .*127\.0\.0\.1:9/);
       config("huge");
       assert.match((await ask())[0] ?? "", /^failure: .*"huge" is not among them/);
