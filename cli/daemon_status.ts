@@ -40,6 +40,7 @@ export interface DaemonStatusOptions {
   readonly reply?: StatusReply | undefined;
 }
 
+/** What is known of a daemon: every field is always there, and null while none runs. */
 export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: DaemonStatusOptions): DaemonStatus {
   if (state.kind !== "running") {
     return {

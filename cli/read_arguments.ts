@@ -67,7 +67,7 @@ export function unknownFlag(verb: string, token: string, known: readonly string[
 }
 
 /** Name and value of `--name=value`; the value is undefined in `--name`. */
-export function splitFlag(token: string): readonly [name: string, value: string | undefined] {
+function splitFlag(token: string): readonly [name: string, value: string | undefined] {
   const bare = token.replace(/^--?/, "");
   const equals = bare.indexOf("=");
   return equals < 0 ? [bare, undefined] : [bare.slice(0, equals), bare.slice(equals + 1)];

@@ -7,9 +7,9 @@ export interface OutboxPeer {
 }
 
 /** Above this many unsent bytes the run is not read on. */
-export const PAUSE_BYTES = 1024 * 1024;
+const PAUSE_BYTES = 1024 * 1024;
 /** Above this many the reader is given up. */
-export const GIVE_UP_BYTES = 4 * 1024 * 1024;
+const GIVE_UP_BYTES = 4 * 1024 * 1024;
 /** Runtimes without a drain event are asked this often. */
 const POLL_MS = 50;
 

@@ -5,7 +5,7 @@ import { httpError } from "./error_codes.ts";
 import { jsonErrorPosition } from "./json_error_position.ts";
 
 /** Deepest nesting of arrays and objects that is accepted. Source: DESIGN.md section 2 */
-export const MAX_JSON_DEPTH = 64;
+const MAX_JSON_DEPTH = 64;
 
 /**
  * The request's JSON body, checked by `schema`.

@@ -46,7 +46,7 @@ const MAX_PARTS = 8;
 const MAX_MESSAGE_CHARS = 4000;
 
 /** Tokens a summary may take of a window. */
-export function summaryTokens(windowTokens: number): number {
+function summaryTokens(windowTokens: number): number {
   return Math.min(MAX_SUMMARY_TOKENS, Math.floor(windowTokens / 8));
 }
 

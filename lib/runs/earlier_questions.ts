@@ -73,6 +73,7 @@ export function createEarlierQuestions(
   };
 }
 
+/** The answer of a person who said yes to the question of this id. */
 export function approve(approvalId: string): ApprovalAnswer {
   return { decision: "approve", reason: "Approved by a person", approvalId };
 }

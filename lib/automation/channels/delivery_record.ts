@@ -26,6 +26,7 @@ export const DELIVERIES = "deliveries";
 /** Run ids of deliveries that wait, so that a start need not read all */
 export const OPEN_DELIVERIES = "open_deliveries";
 
+/** @throws {ValiError} a body that is no delivery */
 export function parseDelivery(body: unknown): DeliveryRecord {
   return v.parse(deliveryRecordSchema, body);
 }

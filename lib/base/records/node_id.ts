@@ -1,5 +1,5 @@
 /** Longest id of a node, in characters. */
-export const MAX_NODE_ID = 24;
+const MAX_NODE_ID = 24;
 
 const NODE_ID = /^[a-z0-9]+(?:[_-][a-z0-9]+)*$/;
 

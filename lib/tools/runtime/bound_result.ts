@@ -1,7 +1,7 @@
 import type { ToolResult } from "./tool.ts";
 
 /** The most a tool's output may have, in bytes of UTF-8. */
-export const MAX_OUTPUT_BYTES = 262_144;
+const MAX_OUTPUT_BYTES = 262_144;
 /** The most its `data` may have as JSON, in UTF-16 units */
 const MAX_DATA = 1_048_576;
 /** A secret that lies across the cut must still be whole when it is looked for */
