@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { systemClock } from "../../lib/base/clock.ts";
 import { type Machine, onMachine, type RunOptions } from "./support/run_in.ts";
+import { until } from "../support/until.ts";
 
 const WRITES = { POSTERN__SECURITY__WRITE_FILE__ENABLED: "true" };
 const WAYS: readonly (readonly [name: string, (machine: Machine, use: () => Promise<void>) => Promise<unknown>])[] = [
@@ -119,7 +119,7 @@ test("a run that a stop interrupted makes the call that is approved after the ne
     });
     await withGateway([], async () => {
       assert.deepEqual(await run(["approvals", "approve", id]), { code: 0, stdout: `${id}: approved\n`, stderr: "" });
-      while (!existsSync(join(cwd, "new.txt"))) await systemClock.sleep(5);
+      await until(() => existsSync(join(cwd, "new.txt")));
       assert.equal(readFileSync(join(cwd, "new.txt"), "utf8"), "hello");
     });
   }));

@@ -7,6 +7,7 @@ import type { GatewayServices } from "../../lib/gateway.ts";
 import { createFakeServices, type FakeServices, type FakeServicesOptions } from "../support/fake_services.ts";
 import { exchange, lastAnswer, openRawSocket } from "../support/raw_socket.ts";
 import { withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 
 const ON_NODE = !("Deno" in globalThis);
 /** Deno's server answers below HTTP in its own words */
@@ -136,9 +137,9 @@ test("a body that stops half-way ends the request and nothing else", async () =>
     raw.write(
       'POST /v1/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer token_chat\r\nContent-Length: 100\r\n\r\n{"mess',
     );
-    while (services.metrics.render().includes("in_flight 0")) await systemClock.sleep(5);
+    await until(() => !services.metrics.render().includes("in_flight 0"));
     raw.destroy();
-    while (!services.metrics.render().includes("in_flight 0")) await systemClock.sleep(5);
+    await until(() => services.metrics.render().includes("in_flight 0"));
     assert.equal(services.logged.filter(({ level }) => level === "error").length, 0);
     await alive(server);
   });
@@ -293,7 +294,7 @@ test("clients that go away in the middle of a stream stop the work and do not en
     const reader = reply.body?.getReader();
     await reader?.read();
     client.abort();
-    while (provider.active > 0) await systemClock.sleep(5);
+    await until(() => provider.active === 0);
     assert.ok(provider.aborted >= 11);
     assert.equal((await fetch(`${url}/health`)).status, 200);
   });

@@ -7,6 +7,7 @@ import { type Message, textOf } from "../../lib/base/records/message.ts";
 import type { ProviderRequest } from "../../lib/providers/provider.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { ask, only, readAll, supervised, type SupervisedOptions, typesOf } from "../support/supervised.ts";
+import { until } from "../support/until.ts";
 
 const WINDOW = 3000;
 const TURNS = 500;
@@ -126,7 +127,7 @@ describe("a conversation of 500 turns", () => {
     });
     const handle = await runs.start(ask("And now?", { conversationId: "talk" }));
     const reading = readAll(handle);
-    while (provider.active === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => provider.active > 0);
     handle.cancel("cancelled");
     assert.equal(only(await reading, "error").code, "cancelled");
   });
@@ -137,7 +138,7 @@ describe("a conversation of 500 turns", () => {
     const agent = { contextWindowTokens: 1500 };
     const crashed = supervised([{ hang: "before" }], { store, seed: 2, agent });
     const { id } = await crashed.runs.start(ask("And now?", { conversationId: "talk", durable: true }));
-    while (crashed.provider.active === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => crashed.provider.active > 0);
     // What follows is another process on the same store
     const next = supervised((request) => (isSummary(request) ? "Ten questions" : "Good"), { store, seed: 3, agent });
     await next.runs.recover();

@@ -9,6 +9,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { createNotifier } from "../../../lib/host/service/create_notifier.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { until } from "../../support/until.ts";
 
 /** A program called systemd-notify that writes down what it is told, and by whom. */
 function fakeNotify(folder: string): { readonly path: string; calls(): readonly string[] } {
@@ -87,11 +88,11 @@ test("what is told really arrives at a socket", (context) =>
     const ended = once(listener, "exit");
     let heard = "";
     listener.stdout.on("data", (part) => (heard += part));
-    while (!heard.includes("listening")) await systemClock.sleep(5);
+    await until(() => heard.includes("listening"));
     const env = { PATH: process.env["PATH"], NOTIFY_SOCKET: socket, WATCHDOG_USEC: "100000" };
     const notifier = createNotifier({ ...base, clock: systemClock, env });
     await notifier.ready("Works");
-    while (!heard.includes("WATCHDOG=1")) await systemClock.sleep(5);
+    await until(() => heard.includes("WATCHDOG=1"));
     await notifier.stopping();
     await notifier.close();
     listener.kill("SIGKILL");

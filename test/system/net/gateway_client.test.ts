@@ -3,6 +3,7 @@ import { createServer, type RequestListener } from "node:http";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createGatewayClient, type GatewayClient } from "../../../lib/system/net/gateway_client.ts";
+import { until } from "../../support/until.ts";
 
 async function withServer(
   listener: RequestListener,
@@ -98,7 +99,7 @@ test("a stream gives its reply piece by piece, is left by its reader, and breaks
       assert.equal(Buffer.from(part).toString(), "one");
       break;
     }
-    while (left < 2) await new Promise(setImmediate);
+    await until(() => left >= 2);
     const broken = await client.stream({ method: "GET", path: "/broken" });
     await assert.rejects(Array.fromAsync(broken.body), { name: "GatewayClientError" });
     const controller = new AbortController();

@@ -8,6 +8,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
 import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
+import { until } from "../../support/until.ts";
 
 const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 10_000 } as const;
 
@@ -88,7 +89,7 @@ test("close() ends requests that are under way", async (t) => {
   const client = clientOf(t, server.origin);
   const work = client.send(GET);
   const failed = assert.rejects(work, ProviderError);
-  while (server.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => server.requests.length > 0);
   await client.close();
   await failed;
 });

@@ -3,12 +3,12 @@ import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CancelError } from "../../../lib/base/cancel.ts";
-import { systemClock } from "../../../lib/base/clock.ts";
 import { git, gitTest as test } from "../../support/git_fixture.ts";
 import { withGitServer } from "../../support/git_server.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import type { ConfigChanges } from "../../support/tool_bench.ts";
 import { GIT_ON, withRepository } from "../../support/with_repository.ts";
+import { until } from "../../support/until.ts";
 
 const LOOPBACK: ConfigChanges = { ...GIT_ON, url_access: { allow_loopback: true } };
 
@@ -250,7 +250,7 @@ test("a remote that never answers ends with the call's signal", () =>
       git(root, "remote", "add", "origin", server.url);
       const controller = new AbortController();
       const pulling = bench.call("git_operations", { op: "pull" }, { signal: controller.signal });
-      while (server.requests.length === 0) await systemClock.sleep(10);
+      await until(() => server.requests.length > 0);
       controller.abort(new CancelError("client_gone"));
       await assert.rejects(pulling, CancelError);
       assert.equal(existsSync(path(".git/index.lock")), false);
