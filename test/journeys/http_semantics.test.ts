@@ -21,7 +21,11 @@ test("HEAD answers as GET does, without a body, and the connection stays in step
       const bytes = (await get.arrayBuffer()).byteLength;
       const head = await gateway.call(path, { method: "HEAD" });
       assert.equal(await head.text(), "");
-      assert.deepEqual([head.status, head.headers.get("content-type")], [get.status, get.headers.get("content-type")], path);
+      assert.deepEqual(
+        [head.status, head.headers.get("content-type")],
+        [get.status, get.headers.get("content-type")],
+        path,
+      );
       assert.ok(bytes > 0);
     }
     const request = (method: string, more = "") =>
