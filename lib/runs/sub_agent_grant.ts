@@ -3,6 +3,7 @@ import type { Config } from "../config/config.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../tools/agents/sub_agents.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import { toolsPassedOn } from "../tools/runtime/tools_passed_on.ts";
 import type { SubAgentRecord } from "./sub_agent_record.ts";
 
 /** Where a sub-agent stands, pinned when it is started. */
@@ -38,8 +39,7 @@ export function lineageOf(
 
 /** Names of the tools the caller could pass on: what it has itself, without `delegate`. */
 export function heldTools(door: Pick<ToolDoor, "enabled">, by: SubAgentCaller): readonly string[] {
-  const patterns = by.inherited?.tools ?? by.allowed ?? ["*"];
-  return door.enabled(patterns).map(({ name }) => name).filter((name) => name !== "delegate");
+  return door.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
 }
 
 /**

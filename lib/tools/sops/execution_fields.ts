@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { hasScope } from "../../base/records/caller.ts";
 import type { ToolContext } from "../runtime/tool.ts";
+import { toolsPassedOn } from "../runtime/tools_passed_on.ts";
 import type { SopCaller } from "./sops.ts";
 
 export const executionIdField = v.pipe(
@@ -14,7 +15,7 @@ export const executionIdField = v.pipe(
 export function sopCaller(
   context: Pick<ToolContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
 ): SopCaller {
-  const { caller, runId, direct, allowed, inherited } = context;
+  const { caller, runId, direct, inherited } = context;
   const mayGrant = direct && hasScope(caller.scopes, "approve");
-  return { caller, runId, mayGrant, tools: allowed, limits: inherited?.limits };
+  return { caller, runId, mayGrant, tools: toolsPassedOn(context), limits: inherited?.limits };
 }
