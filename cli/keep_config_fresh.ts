@@ -1,11 +1,12 @@
-import { realpath } from "node:fs/promises";
-import { isAbsolute, relative, sep } from "node:path";
+import { readlink, realpath } from "node:fs/promises";
+import { basename, dirname, isAbsolute, join } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { Config } from "../lib/config/config.ts";
 import { type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
 import { trustStorePath } from "../lib/config/trust_store.ts";
 import { watchFiles } from "../lib/config/watch_files.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
+import { isWithin } from "../lib/system/files/forbidden_paths.ts";
 import type { CommandContext } from "./command.ts";
 
 export interface KeepConfigFreshOptions {
@@ -16,9 +17,13 @@ export interface KeepConfigFreshOptions {
   readonly reload: () => Promise<LoadedConfig>;
 }
 
+/** Linux follows as many */
+const MAX_LINKS = 40;
+
 /**
  * Has the gateway load its configuration again at SIGHUP, and when the file changes (DESIGN.md section 6). Without a file nothing
- * is watched, and neither is one inside the workspace whose content nobody accepted: a program that a tool runs could write it.
+ * is watched, and neither is one in the workspace, or reached by a link in it, whose content nobody accepted: a program that a tool
+ * runs could write it.
  * @returns ends it
  */
 export async function keepConfigFresh(
@@ -29,8 +34,8 @@ export async function keepConfigFresh(
   const ignore = io.onReload(() => void services.reload(load, { always: true }));
   const { file } = loaded;
   if (file === undefined) return ignore;
-  if (!file.trusted && await liesWithin(file.path, loaded.workspace)) {
-    const reason = "it lies in the workspace, where programs of tools may write";
+  if (!file.trusted && await isReachedThrough(file.path, await realpath(loaded.workspace)).catch(() => true)) {
+    const reason = "it lies in the workspace, or a link to it does, where programs of tools may write";
     services.log.info(`Changes of "${file.path}" are used at SIGHUP and at a restart only: ${reason}`);
     return ignore;
   }
@@ -43,10 +48,19 @@ export async function keepConfigFresh(
   };
 }
 
-async function liesWithin(file: string, folder: string): Promise<boolean> {
-  const [inside, outside] = await Promise.all([file, folder].map((path) => realpath(path).catch(() => path)));
-  const way = relative(outside ?? folder, inside ?? file);
-  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
+/** Whether a file, or a link on the way to it, lies in a folder: who writes there decides what is read. @param folder its real path */
+async function isReachedThrough(path: string, folder: string, links = MAX_LINKS): Promise<boolean> {
+  if (links < 0) return true;
+  for (let name = path; name !== dirname(name); name = dirname(name)) {
+    const place = join(await realpath(dirname(name)), basename(name));
+    if (isWithin(place, folder)) return true;
+    const target = await readlink(place).catch(() => undefined);
+    if (target === undefined) continue;
+    // Not joined: behind a link `..` is the parent of its target
+    const next = isAbsolute(target) ? target : `${dirname(place)}/${target}`;
+    if (await isReachedThrough(next, folder, links - 1)) return true;
+  }
+  return false;
 }
 
 /** What was found in place of a file that has gone is another configuration, of which nobody spoke. */
