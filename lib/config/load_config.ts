@@ -1,5 +1,5 @@
-import { stat } from "node:fs/promises";
-import { dirname } from "node:path";
+import { realpath, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
@@ -37,8 +37,8 @@ export interface LoadedConfig {
   readonly dataDir: string;
   readonly workspace: string;
   /**
-   * What no tool may touch: the data directory and the file in use, and what a start without flags would use: the user's own
-   * data directory, with the list of accepted files, and the folder of the user's file. Absolute
+   * What no tool may touch: the data directory and the file in use, also by its name in its real folder, and what a start without
+   * flags would use: the user's own data directory, with the list of accepted files, and the folder of the user's file. Absolute
    */
   readonly ownPaths: readonly string[];
   /** By key text; a key that is not in it has its default */
@@ -72,7 +72,7 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
         dataDir,
         userDataDir(options),
         dirname(userConfigFile(options)),
-        ...(file === undefined ? [] : [file.path]),
+        ...(file === undefined ? [] : [file.path, join(await realpath(dirname(file.path)), basename(file.path))]),
       ]),
     ],
     sources: new Map<string, GivenBy>([

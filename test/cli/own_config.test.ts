@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { type Machine, onMachine } from "./support/run_in.ts";
@@ -35,7 +35,10 @@ async function withOwnConfig(
     const file = join(machine.cwd, place);
     mkdirSync(dirname(file), { recursive: true });
     writeFileSync(file, CONFIG);
-    if (link !== undefined) symlinkSync(place, join(machine.cwd, link));
+    if (link !== undefined) {
+      mkdirSync(dirname(join(machine.cwd, link)), { recursive: true });
+      symlinkSync(file, join(machine.cwd, link));
+    }
     writeFileSync(join(machine.cwd, "evil.toml"), EVIL);
     const call = async (tool: string, input: unknown) => {
       const { code, stdout, stderr } = await machine.run([
@@ -112,6 +115,24 @@ for (const command of ["mv conf conf2", "cp evil.toml conf", "cp -r other/. conf
       const { code, text } = await call("shell", { command });
       assert.equal(code, 1, text);
       assert.match(text, /the forbidden path ".*conf\/postern\.toml" is in it/);
+    }));
+}
+
+for (const [title, tool, input] of ATTEMPTS.filter(([, tool]) => tool !== "process_tool")) {
+  test(`where --config names a link to a file outside, it is not exchanged: ${title}`, () =>
+    withOwnConfig({ place: "../safe/real.toml", link: "conf/mine.toml" }, async (call, { cwd }) => {
+      const { code, text } = await call(tool, input("conf/mine.toml"));
+      assert.equal(code, 1, text);
+      assert.equal(readlinkSync(join(cwd, "conf/mine.toml")), join(cwd, "../safe/real.toml"));
+    }));
+}
+
+for (const command of ["mv conf conf2", "cp evil.toml conf", "rm -r ./conf"]) {
+  test(`nor is the folder of that link moved, filled or removed: ${command}`, () =>
+    withOwnConfig({ place: "../safe/real.toml", link: "conf/mine.toml" }, async (call) => {
+      const { code, text } = await call("shell", { command });
+      assert.equal(code, 1, text);
+      assert.match(text, /the forbidden path ".*conf\/mine\.toml" is in it/);
     }));
 }
 

@@ -46,7 +46,9 @@ export async function screenArguments(
 ): Promise<void> {
   const workspace = await realpath(scope.workspaceRoot);
   const forbiddenBy = await loadForbiddenBy(scope, options);
-  const own = await Promise.all(options.ownPaths.map((path) => realpath(path).catch(() => path)));
+  const real = await Promise.all(options.ownPaths.map((path) => realpath(path).catch(() => path)));
+  // By its name too: one that is a link could be exchanged
+  const own = [...options.ownPaths, ...real];
   for (const arg of args) {
     const candidates = candidatesOf(arg);
     if (candidates.size > MAX_CANDIDATES) {
