@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { jsonOf } from "../support/json_of.ts";
 import { HELLO } from "../support/node_bench.ts";
-import { type PosternProcess, startPostern } from "../support/postern_process.ts";
+import { startPostern } from "../support/postern_process.ts";
+import type { StartedProcess } from "../support/started_process.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { until } from "../support/until.ts";
 
@@ -38,7 +39,7 @@ auto_approve = ["shell"]
 interface Machines {
   readonly url: string;
   readonly folder: string;
-  startNode(more?: readonly string[]): Promise<PosternProcess>;
+  startNode(more?: readonly string[]): Promise<StartedProcess>;
   /** Kills it and starts it again on the same port */
   restartGateway(): Promise<void>;
   /** @returns its exit code after SIGTERM */
@@ -53,7 +54,7 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
     writeFileSync(join(folder, "gateway.toml"), GATEWAY);
     writeFileSync(join(folder, "node.toml"), NODE);
     writeFileSync(join(folder, "node", "sensor.txt"), "21 degrees\n");
-    const started: PosternProcess[] = [];
+    const started: StartedProcess[] = [];
     const start = async (argv: readonly string[], env: Record<string, string>, ready: RegExp) => {
       const made = await startPostern(argv, { env: { HOME: join(folder, "home"), ...env }, ready });
       started.push(made);

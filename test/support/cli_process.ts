@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
-import { ROOT, RUN } from "./gateway_process.ts";
+import { ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
+import { killIfThere } from "./kill_if_there.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 
 /** How a command ended; code null: by a signal. */
@@ -40,11 +40,9 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
     const dataDir = join(home, ".local/share/postern");
     for (const folder of [cwd, temporary]) mkdirSync(folder);
     const env = {
-      PATH: process.env["PATH"],
+      ...RUN_ENV,
       HOME: home,
       TMPDIR: temporary,
-      // Deno keeps what it has translated there, and would do so anew for each home
-      DENO_DIR: process.env["DENO_DIR"] ?? join(homedir(), ".cache/deno"),
       POSTERN__PROVIDER__KIND: "offline",
       POSTERN__SECURITY__ALLOWED_COMMANDS: '["sleep"]',
       POSTERN__GATEWAY__SHUTDOWN_GRACE_SECS: "5",
@@ -71,8 +69,8 @@ export function withCliMachine(use: (machine: CliMachine) => Promise<void>): Pro
       await use(machine);
     } finally {
       const left = await readPidFile(dataDir);
-      if (left?.kind === "alive") process.kill(left.process.pid, "SIGKILL");
-      for (const pid of machine.processes()) process.kill(pid, "SIGKILL");
+      if (left?.kind === "alive") killIfThere(left.process.pid);
+      for (const pid of machine.processes()) killIfThere(pid);
     }
   });
 }

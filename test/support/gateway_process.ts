@@ -1,10 +1,10 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
+import { homedir } from "node:os";
+import { join } from "node:path";
 import process from "node:process";
-import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { startProcess } from "./started_process.ts";
 
-/** Folder of the project. */
+/** Folder of the project, with a slash at the end. */
 export const ROOT = fileURLToPath(new URL("../../", import.meta.url));
 
 const ON_DENO = "Deno" in globalThis;
@@ -13,6 +13,13 @@ const ON_DENO = "Deno" in globalThis;
 export const RUN: readonly string[] = ON_DENO
   ? [process.execPath, "run", "--allow-all", "--no-check"]
   : [process.execPath];
+
+/** What that command needs of the environment, also with another home. */
+export const RUN_ENV: Readonly<Record<string, string>> = {
+  PATH: process.env["PATH"] ?? "",
+  // Deno keeps what it has translated there, and would do so anew for each home
+  ...(ON_DENO ? { DENO_DIR: process.env["DENO_DIR"] ?? join(homedir(), ".cache/deno") } : {}),
+};
 
 /** A gateway in a process of its own. */
 export interface GatewayProcess {
@@ -26,47 +33,24 @@ export interface GatewayProcess {
 
 /**
  * Runs a command that prints an address ending in a slash and then `Pairing code: ...`; the process is ended afterwards.
- * @throws {Error} when it ends before that, with its stderr
+ * @throws {Error} when it ends before that, or after 60 s, with its output
  */
 export async function withGatewayProcess(
-  [command = "", ...options]: readonly string[],
+  command: readonly string[],
   use: (gateway: GatewayProcess) => Promise<void>,
 ): Promise<void> {
-  const child = spawn(command, options, { cwd: ROOT });
-  let stderr = "";
-  child.stderr.on("data", (bytes) => (stderr += bytes));
-  const ended = once(child, "exit");
+  const gateway = await startProcess(command, {
+    cwd: ROOT,
+    ready: /(http:\S+)\/\n[\s\S]*^Pairing code: (\S+)\n/m,
+  });
+  const [, url = "", code = ""] = gateway.match;
   try {
-    const address = await readAddress(child);
-    if (address === undefined) throw new Error(`The gateway ended before it listened: ${stderr}`);
     await use({
-      ...address,
-      async stop() {
-        // On Deno, child.kill() reports the signal in place of the exit code
-        if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
-        const [exitCode] = await ended;
-        return { exitCode, stderr };
-      },
+      url,
+      code,
+      stop: async () => ({ exitCode: await gateway.end("SIGTERM"), stderr: gateway.errors() }),
     });
   } finally {
-    child.kill("SIGKILL");
-    await ended;
+    await gateway.end("SIGKILL");
   }
-}
-
-async function readAddress(
-  { stdout }: ChildProcess,
-): Promise<{ readonly url: string; readonly code: string } | undefined> {
-  if (stdout === null) return undefined;
-  let url: string | undefined;
-  for await (const line of createInterface({ input: stdout })) {
-    url ??= /(http:\S+)\/$/.exec(line)?.[1];
-    const code = /^Pairing code: (\S+)$/.exec(line)?.[1];
-    if (url !== undefined && code !== undefined) {
-      // What comes later is read and dropped, so that the pipe never fills
-      stdout.resume();
-      return { url, code };
-    }
-  }
-  return undefined;
 }

@@ -1,9 +1,7 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import process from "node:process";
-import { ROOT, RUN } from "./gateway_process.ts";
+import { startPostern } from "./postern_process.ts";
+import type { StartedProcess } from "./started_process.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 
 /** A gateway in a process of its own that is killed and started again on the same data. */
@@ -85,29 +83,23 @@ allowed_commands = ["sh"]
 sandbox = "off"
 `,
     );
-    const env = {
-      PATH: process.env["PATH"] ?? "",
-      HOME: folder,
-      POSTERN_TOKEN: TOKEN,
-      NO_COLOR: "1",
-      ...further,
-    };
+    const env = { HOME: folder, POSTERN_TOKEN: TOKEN, ...further };
     const dataDir = join(folder, "data");
-    const argv = ["cli/main.ts", "gateway", "--port", "0", "--config", config, "--workspace", workspace];
-    const start = () => startProcess([...RUN, ...argv, "--data-dir", dataDir], env);
+    const argv = ["gateway", "--port", "0", "--config", config, "--workspace", workspace, "--data-dir", dataDir];
+    const start = () => startPostern(argv, { env, ready: /(http:\/\/127\.0\.0\.1:\d+)\// });
     let running = await start();
     const authorization = `Bearer ${TOKEN}`;
     try {
       await use({
         get url() {
-          return running.url;
+          return urlOf(running);
         },
         authorization,
         workspace,
         folder,
         dataDir,
         call(path, { method, headers, body, signal } = {}) {
-          return fetch(running.url + path, {
+          return fetch(urlOf(running) + path, {
             method: method ?? (body === undefined ? "GET" : "POST"),
             headers: {
               authorization,
@@ -118,54 +110,22 @@ sandbox = "off"
             ...(signal === undefined ? {} : { signal }),
           });
         },
-        kill: () => kill(running.child),
-        stop: () => running.stop(),
+        async kill() {
+          await running.end("SIGKILL");
+        },
+        stop: async () => ({ exitCode: await running.end("SIGTERM"), output: running.output() }),
         async restart() {
           running = await start();
         },
         counted: () => linesOf(join(workspace, "counter")),
       });
     } finally {
-      await kill(running.child);
+      await running.end("SIGKILL");
     }
   });
 }
 
-interface Running {
-  readonly child: ChildProcess;
-  readonly stop: () => Promise<Stopped>;
-  readonly url: string;
-}
-
-async function startProcess([command = "", ...argv]: readonly string[], env: Record<string, string>): Promise<Running> {
-  const child = spawn(command, argv, { cwd: ROOT, env, stdio: "pipe" });
-  let output = "";
-  const ended = once(child, "close");
-  child.stderr.on("data", (part) => (output += part));
-  const stop = async () => {
-    // On Deno, child.kill() reports the signal in place of the exit code
-    if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
-    const [exitCode] = await ended;
-    return { exitCode: exitCode as number | null, output };
-  };
-  for await (const part of child.stdout) {
-    output += part;
-    const url = /(http:\/\/127\.0\.0\.1:\d+)\//.exec(output)?.[1];
-    if (url === undefined) continue;
-    // What comes later is read and dropped, so that the pipe never fills
-    child.stdout.resume();
-    return { child, stop, url };
-  }
-  await ended;
-  throw new Error(`The gateway ended before it listened: ${output}`);
-}
-
-async function kill(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return;
-  const ended = once(child, "exit");
-  child.kill("SIGKILL");
-  await ended;
-}
+const urlOf = ({ match: [, url = ""] }: StartedProcess) => url;
 
 function linesOf(path: string): number {
   try {

@@ -1,6 +1,7 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { removeFolder } from "./remove_folder.ts";
 
 /** Runs `use` with a fresh folder, which is removed afterwards. */
 export async function withTemporaryFolder(use: (folder: string) => Promise<void> | void): Promise<void> {
@@ -8,6 +9,6 @@ export async function withTemporaryFolder(use: (folder: string) => Promise<void>
   try {
     await use(folder);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    await removeFolder(folder);
   }
 }

@@ -9,13 +9,16 @@ const LIMIT_MS = 60_000;
 
 /**
  * Waits until `holds` does, while other work goes on: this process's at first, then other processes' and the disk's.
- * @param what what is waited for, for the message
+ * @param what what is waited for, for the message; a function where that is known only in the end
  * @throws {AssertionError} after 60 s
  */
-export async function until(holds: () => boolean | Promise<boolean>, what = "it never came to pass"): Promise<void> {
+export async function until(
+  holds: () => boolean | Promise<boolean>,
+  what: string | (() => string) = "it never came to pass",
+): Promise<void> {
   const limit = systemClock.monotonic() + LIMIT_MS;
   for (let turn = 0; !await holds(); turn++) {
-    assert.ok(systemClock.monotonic() < limit, what);
+    if (systemClock.monotonic() >= limit) assert.fail(typeof what === "string" ? what : what());
     if (turn < EAGER_TURNS) await new Promise((resolve) => setImmediate(resolve));
     else await systemClock.sleep(PAUSE_MS);
   }

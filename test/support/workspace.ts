@@ -1,6 +1,7 @@
-import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import { removeFolder } from "./remove_folder.ts";
 
 /** A folder with files, and one beside it that nothing may read. */
 export interface Workspace {
@@ -44,6 +45,6 @@ export async function withWorkspace(
     for (const [path, content] of Object.entries(files)) workspace.write(path, content);
     await use(workspace);
   } finally {
-    rmSync(folder, { recursive: true, force: true });
+    await removeFolder(folder);
   }
 }
