@@ -47,7 +47,11 @@ export const runEventsRoute: Route = {
         clock: services.clock,
         toError: (error) =>
           error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
-        onLeave: leave,
+        // A reader gone before its first read never started the iteration, which has then no end that takes the follower out
+        onLeave() {
+          leave();
+          remove();
+        },
       }),
     );
   },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { eventFollowersOf } from "../../handlers/event_followers.ts";
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
@@ -210,6 +211,19 @@ test("leaving the events leaves the run at work", async () => {
   await clock.advance(1000);
   assert.equal(provider.active, 1);
   assert.equal((await json("GET", `/v1/runs/${id}`)).status, "running");
+});
+
+test("a reader that never reads leaves nothing behind: HEAD, and a client gone before its first read", async () => {
+  const { start, events, send, services } = setUp([{ text: ["one ", "two"] }]);
+  const id = await start();
+  const path = `/v1/runs/${id}/events`;
+  for (let count = 0; count < 50; count++) {
+    assert.equal((await send("HEAD", path, { token: "token_runs" })).status, 200);
+    await (await send("GET", path, { token: "token_runs" })).body?.cancel();
+  }
+  assert.equal(eventFollowersOf(services).count(), 0);
+  assert.equal(textIn(eventsIn((await events(path)).text)), "one two");
+  assert.equal(eventFollowersOf(services).count(), 0);
 });
 
 test("a run that keeps nothing has no events to follow, a conversation's run has", async () => {
