@@ -69,8 +69,8 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
     });
   }
   const { store, clock, deliveries } = context.services;
-  const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
   const start = async (first?: RunRequest["claim"]) => {
+    const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
     const claims = [first, context.claim?.write, promise].filter((claim) => claim !== undefined);
     const claim = claims.length === 0 ? undefined : (runId: string) => claims.flatMap((each) => each(runId));
     const run = await agent.runs.start(toChatRequest(

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
+import { httpError } from "../../handlers/wire/error_codes.ts";
 import { webhookRoute } from "../../handlers/webhook.ts";
 import type { FakeClock } from "../support/fake_clock.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -20,6 +21,8 @@ const KNOWN = ["default:ann", "room", "signed:ann"];
 
 interface Gateway {
   readonly clock: FakeClock;
+  /** From now on every reply waits for its receiver */
+  fillDeliveries(): void;
   readonly runs: ScriptedRuns;
   send(
     channel: string,
@@ -38,9 +41,18 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?:
     conversations: KNOWN,
     ...(refuse ? { refuse } : {}),
   });
+  let full = false;
+  const deliveries = {
+    promise: () =>
+      full
+        ? Promise.reject(httpError("overloaded", "Cannot accept the message: too many replies wait"))
+        : Promise.resolve(undefined),
+    watch: () => Promise.resolve(),
+  };
   return {
     clock,
     runs,
+    fillDeliveries: () => void (full = true),
     async send(channel, body, options = {}) {
       const request = new Request(`http://gateway.test/v1/webhook/${channel}${options.query ?? ""}`, {
         method: "POST",
@@ -51,6 +63,7 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?:
         runs,
         clock,
         store,
+        deliveries,
         params: { channel },
         config: { channels: CHANNELS },
         environment: { HOOK_SECRET: SECRET },
@@ -151,6 +164,15 @@ test("a message_id that comes again gets the first run's id, and its reply when 
   assert.equal((await jsonOf(waited)).reply, "Hello there");
   await send("room", { message: "x", message_id: "m1" });
   assert.equal(runs.started.length, 2, "another channel has ids of its own");
+});
+
+test("a message that comes again gets its run's id while no further reply can be promised", async () => {
+  const { send, runs, fillDeliveries } = gateway();
+  const { run_id } = await jsonOf(send("default", { message: "x", message_id: "m1" }));
+  fillDeliveries();
+  assert.equal((await jsonOf(send("default", { message: "x", message_id: "m1" }))).run_id, run_id);
+  await assert.rejects(send("default", { message: "x", message_id: "m2" }), { code: "overloaded" });
+  assert.equal(runs.started.length, 1);
 });
 
 test("ten deliveries of one message at once start one run", async () => {

@@ -29,6 +29,8 @@ export interface WireContextOptions {
   readonly state?: GatewayState;
   /** Names of enabled tools of the agent */
   readonly tools?: readonly string[];
+  /** Default: no channel has a `reply_url` */
+  readonly deliveries?: Pick<Services["deliveries"], "promise" | "watch">;
 }
 
 /** A handler's context without a router: what the wire handlers read is real, the rest throws when touched. */
@@ -56,7 +58,8 @@ export function createWireContext(
     approvals: createApprovals({ store, clock, random, log, metrics, audit: createFakeAudit(store).append }),
     config: () => (options.config ?? {}) as Config, // only the sections the test gives are read
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
-    deliveries: { promise: () => Promise.resolve(undefined) } as unknown as Services["deliveries"],
+    // No more of it is asked
+    deliveries: (options.deliveries ?? { promise: () => Promise.resolve(undefined) }) as Services["deliveries"],
     tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
     // Only `get` is asked
     tools: {
