@@ -1,6 +1,6 @@
 import { HttpError, ProviderError } from "../../base/errors.ts";
 import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
-import type { Run } from "../../base/records/run.ts";
+import { isAtWork } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Store, Write } from "../../storage/store.ts";
@@ -62,7 +62,7 @@ export async function startRun(
     return without("failed", reason);
   }
   const before = record.last_run_id === null ? undefined : await supervisor.get(record.last_run_id);
-  if (before !== undefined && isAtWork(before)) {
+  if (before !== undefined && isAtWork(before.status)) {
     return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
   }
   const started = (runId: string) => firing({ status: "started", run_id: runId });
@@ -136,10 +136,6 @@ function toldBy(id: string, schedule: string, when: string): string {
 
 function common(by: Caller, maker: ScheduleRecord["caller"]): Caller["scopes"] {
   return SCOPES.filter((scope) => hasScope(by.scopes, scope) && hasScope(maker.scopes, scope));
-}
-
-function isAtWork({ status }: Run): boolean {
-  return status === "queued" || status === "running" || status === "waiting_for_approval";
 }
 
 /** The next start goes on with it. */
