@@ -21,7 +21,8 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
     durable: true,
     canApprove: false,
     agent: input.agent,
-    tools: input.tools.map(({ name }) => name),
+    // A call has the one tool whatever they say: they are what it passes on
+    tools: input.call === undefined ? input.tools.map(({ name }) => name) : input.passed_tools,
     limits: limits === undefined ? undefined : toLimits(limits),
     call: input.call,
     agentTools: input.agent_tools,

@@ -51,6 +51,8 @@ const runInputSchema = v.object({
   ),
   /** One tool call in place of a model */
   call: v.optional(v.object({ tool: v.string(), input: v.string() })),
+  /** What that call passes on to what it starts; absent: what is configured */
+  passed_tools: v.optional(v.array(v.string())),
   request_id: v.nullable(v.string()),
 });
 export type RunInput = v.InferOutput<typeof runInputSchema>;

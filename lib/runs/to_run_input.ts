@@ -34,6 +34,7 @@ export function toRunInput(
     ...(request.agent === undefined ? {} : { agent: request.agent }),
     ...(request.limits === undefined ? {} : { limits: toLimits(request.limits) }),
     ...(request.call === undefined ? {} : { call: request.call }),
+    ...(request.call === undefined || request.tools === undefined ? {} : { passed_tools: [...request.tools] }),
     request_id: request.requestId ?? null,
   };
 }

@@ -182,6 +182,22 @@ describe("after a restart", () => {
     assert.equal(door.calls.length, 1);
   });
 
+  test("one call as the whole work passes on what it would have before", async () => {
+    const tool = { name: "note", access: "state", repeatable: true } as const;
+    for (const tools of [["look*", "note"], undefined]) {
+      const store = createMemoryStore();
+      const agent = { tools: ["note", "look", "look_far"] };
+      const before = supervised([], { store, agent, tools: [{ ...tool, run: hang }] });
+      const call = { tool: "note", input: "{}" };
+      const { id } = await before.runs.start(ask("", { kind: "cron", durable: true, messages: [], tools, call }));
+      await until(() => before.door.widest === 1);
+      const { runs, door } = restart(store, [], { agent, tools: [tool] });
+      await runs.recover();
+      assert.equal((await ended(runs, id)).status, "completed");
+      assert.deepEqual(door.calls.map(({ inherited }) => inherited?.tools), [tools ?? agent.tools]);
+    }
+  });
+
   test("a tool that is gone or takes another input is an error for the model, never a guess", async () => {
     const store = createMemoryStore();
     const calls = { toolCalls: [{ name: "gone" }, { name: "changed" }, { name: "same" }] };
