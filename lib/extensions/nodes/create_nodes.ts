@@ -141,12 +141,11 @@ export function createNodes(options: NodesOptions): Nodes {
         onTools: (offers) => offered(node, offers),
         onEnd(reason) {
           links.delete(link);
-          if (node.link === link) {
-            node.link = undefined;
-            node.disconnectedAt = clock.now();
-          } else if (node.link === undefined) {
+          if (node.link !== link) {
             return log.warn("A node came without a proper hello", { node: id, address, reason });
           }
+          node.link = undefined;
+          node.disconnectedAt = clock.now();
           log.warn("A node's link has ended", { node: id, address, reason });
           record({ action: "disconnected", node_id: id, address: address ?? null, reason });
         },

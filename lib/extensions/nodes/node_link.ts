@@ -147,10 +147,10 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
       const abort = () => {
         if (!waiting.delete(id)) return;
         givenUp.add(id);
-        if (givenUp.size > MAX_GIVEN_UP) return close(CLOSE.protocol, "It leaves too much unanswered");
-        if (frame.type === "invoke") send({ type: "cancel", id });
         settle();
         reject(stopped(what, cancelError(signal)));
+        if (givenUp.size > MAX_GIVEN_UP) return close(CLOSE.protocol, "It leaves too much unanswered");
+        if (frame.type === "invoke") send({ type: "cancel", id });
       };
       waiting.set(id, {
         expects,

@@ -143,6 +143,19 @@ test("a call that is stopped is taken back on the node; its late result is let p
   }
 });
 
+test("a node that leaves too many given-up calls unanswered is cut off, and the call that was one too many ends", async () => {
+  const bench = createNodeBench();
+  const node = bench.connect();
+  for (let given = 0; given <= 1024; given++) {
+    assert.equal(node.code(), undefined);
+    const controller = new AbortController();
+    const calling = bench.call("node__pi__echo", { text: "hi" }, controller.signal);
+    controller.abort(new CancelError("cancelled"));
+    await assert.rejects(calling, { name: "CancelError" });
+  }
+  assert.equal(node.code(), CLOSE.protocol);
+});
+
 test("more calls than a node may have at once are refused without being sent", async () => {
   const bench = createNodeBench();
   const node = bench.connect();
@@ -175,7 +188,11 @@ test("the newest connection of an id takes its place; the older one is told why 
   assert.equal((await again).output, "from the second");
   await bench.clock.advance(10_000);
   assert.equal(silent.code(), CLOSE.protocol, "and one that never says hello is closed");
+  const actions = bench.audit.events.flatMap((event) => (event.type === "node" ? [event.action] : []));
+  assert.deepEqual(actions, ["connected", "disconnected", "connected"], "and is no end of the link that holds");
 });
+
+const ofKey = (key: string) => ({ ...ECHO.input_schema, properties: { [key]: 1 } });
 
 test("a hostile node is cut off: wrong ids, replies nobody asked for, wrong types, floods, other versions", async (t) => {
   const attacks: Record<string, readonly unknown[]> = {
@@ -187,6 +204,7 @@ test("a hostile node is cut off: wrong ids, replies nobody asked for, wrong type
     "JSON of no type": ["[]"],
     "a frame of the gateway": [{ type: "invoke", id: "1", tool: "shell", input: {}, run_id: "r", call_id: "c" }],
     "a result without its fields": [{ type: "result", id: "1" }],
+    "a key in letters of three bytes": [{ ...HELLO, tools: [{ ...ECHO, input_schema: ofKey("\u65e5".repeat(64)) }] }],
     "an id without end": [{ type: "result", id: "1".repeat(1000), output: "x", is_error: false, ran: true }],
     "a frame without end": [`"${"x".repeat(2_097_152)}"`],
   };
