@@ -15,7 +15,7 @@ export const approvalRulesRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(approvalRuleSchema) },
   async handler(_request, context) {
     const rules = await context.services.approvals.rules();
-    return listReply(context, rules, { hasMore: false, lastId: rules.at(-1)?.id ?? null });
+    return listReply(context, rules);
   },
 };
 

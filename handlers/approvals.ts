@@ -5,7 +5,6 @@ import {
   type ApprovalRule,
   approvalRuleSchema,
   approvalSchema,
-  type ApprovalStatus,
   REMEMBER,
 } from "../lib/base/records/approval.ts";
 import { runStatusSchema } from "../lib/base/records/run.ts";
@@ -13,8 +12,7 @@ import { unknownApproval } from "../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
-import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -47,11 +45,10 @@ export const approvalsRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
   async handler(_request, context) {
     const { approvals, hasMore } = await context.services.approvals.list({
-      status: readStatus(context),
-      limit: limitOf(context),
-      after: context.query.get("after") ?? undefined,
+      ...pageOf(context),
+      status: choiceOf(context, "status", APPROVAL_STATUSES),
     });
-    return listReply(context, approvals, { hasMore, lastId: approvals.at(-1)?.id ?? null });
+    return listReply(context, approvals, hasMore);
   },
 };
 
@@ -109,13 +106,4 @@ async function answered(
 ): Promise<Response> {
   const run = await context.services.agent?.runs.get(approval.run_id);
   return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
-}
-
-function readStatus({ query }: RequestContext): ApprovalStatus | undefined {
-  const asked = query.get("status");
-  const status = APPROVAL_STATUSES.find((known) => known === asked);
-  if (asked === null || status !== undefined) return status;
-  throw httpError("invalid_request", `Cannot use this "status": it must be one of ${APPROVAL_STATUSES.join(", ")}`, {
-    param: "status",
-  });
 }

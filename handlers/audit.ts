@@ -3,8 +3,8 @@ import type { AuditHead } from "../lib/guard/audit/audit_chain.ts";
 import { AUDIT_TYPES } from "../lib/guard/audit/audit_event.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf, wholeNumber } from "./wire/list_query.ts";
-import { listReply, listSchema } from "./wire/list_reply.ts";
+import { choiceOf, LIMIT_QUERY, limitOf, wholeNumber } from "./wire/list_query.ts";
+import { listSchema, placedListReply } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 
 /** Each type of event has further fields. */
@@ -52,13 +52,13 @@ export const auditRoute: Route = {
     const after = query.get("after");
     const part = await services.audit.list({
       limit: limitOf(context),
-      type: typeOf(query.get("type")),
+      type: choiceOf(context, "type", AUDIT_TYPES),
       tool: query.get("tool") ?? undefined,
       runId: query.get("run_id") ?? undefined,
       before: after === null ? undefined : wholeNumber("after", after, Number.MAX_SAFE_INTEGER),
     });
     const { records, hasMore, lastSeq } = part;
-    return listReply(context, records, {
+    return placedListReply(context, records, {
       hasMore,
       lastId: hasMore || records.length > 0 ? String(lastSeq) : null,
     });
@@ -78,14 +78,6 @@ export const verifyAuditRoute: Route = {
     return jsonReply(context, 200, await context.services.audit.verify({ head, signal: context.signal }));
   },
 };
-
-function typeOf(text: string | null) {
-  const type = AUDIT_TYPES.find((known) => known === text);
-  if (text === null || type !== undefined) return type;
-  throw httpError("invalid_request", `Cannot use this "type": it must be one of ${AUDIT_TYPES.join(", ")}`, {
-    param: "type",
-  });
-}
 
 function headOf({ query }: RequestContext): AuditHead | undefined {
   const text = query.get("head");

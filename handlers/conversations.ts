@@ -3,7 +3,7 @@ import { contentSchema, toolCallSchema } from "../lib/base/records/message.ts";
 import type { SaidMessage } from "../lib/runs/conversation_archive.ts";
 import type { Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf, positionOf } from "./wire/list_query.ts";
+import { LIMIT_QUERY, limitOf, pageOf, positionOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 
@@ -36,11 +36,8 @@ export const conversationsRoute: Route = {
   query: { limit: LIMIT_QUERY, after: "Only those made before the one with this id" },
   reply: { status: 200, type: "application/json", schema: listSchema(conversationSchema) },
   async handler(_request, context) {
-    const { conversations, hasMore } = await context.services.conversations.list({
-      limit: limitOf(context),
-      after: context.query.get("after") ?? undefined,
-    });
-    return listReply(context, conversations, { hasMore, lastId: conversations.at(-1)?.id ?? null });
+    const { conversations, hasMore } = await context.services.conversations.list(pageOf(context));
+    return listReply(context, conversations, hasMore);
   },
 };
 

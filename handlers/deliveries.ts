@@ -1,11 +1,8 @@
 import * as v from "valibot";
-import type { DeliveryRecord } from "../lib/automation/channels/delivery_record.ts";
-import type { RequestContext, Route } from "./route.ts";
-import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { DELIVERY_STATUSES, type DeliveryRecord } from "../lib/automation/channels/delivery_record.ts";
+import type { Route } from "./route.ts";
+import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
-
-const STATUSES = ["waiting", "delivered", "failed"] as const;
 
 const deliverySchema = v.object({
   /** That of the run */
@@ -14,7 +11,7 @@ const deliverySchema = v.object({
   channel: v.string(),
   sender: v.nullable(v.string()),
   message_id: v.nullable(v.string()),
-  status: v.picklist(STATUSES),
+  status: v.picklist(DELIVERY_STATUSES),
   accepted_at: v.string(),
   ended_at: v.nullable(v.string()),
   attempts: v.number(),
@@ -29,30 +26,19 @@ export const deliveriesRoute: Route = {
   access: "runs",
   summary: "Replies of channels on their way to their reply_url, newest first",
   query: {
-    status: `Only those that are ${STATUSES.join(", ")}`,
+    status: `Only those that are ${DELIVERY_STATUSES.join(", ")}`,
     limit: LIMIT_QUERY,
     after: "Only those accepted before the one with this id",
   },
   reply: { status: 200, type: "application/json", schema: listSchema(deliverySchema) },
   async handler(_request, context) {
     const { deliveries, hasMore } = await context.services.deliveries.page({
-      status: statusOf(context),
-      limit: limitOf(context),
-      after: context.query.get("after") ?? undefined,
+      ...pageOf(context),
+      status: choiceOf(context, "status", DELIVERY_STATUSES),
     });
-    return listReply(context, deliveries.map(toDelivery), { hasMore, lastId: deliveries.at(-1)?.run_id ?? null });
+    return listReply(context, deliveries.map(toDelivery), hasMore);
   },
 };
-
-function statusOf({ query }: RequestContext): DeliveryRecord["status"] | undefined {
-  const text = query.get("status");
-  if (text === null) return undefined;
-  const status = STATUSES.find((known) => known === text);
-  if (status !== undefined) return status;
-  throw httpError("invalid_request", `Cannot list by this status: use one of ${STATUSES.join(", ")}`, {
-    param: "status",
-  });
-}
 
 function toDelivery({ v: _, run_id, ...rest }: DeliveryRecord) {
   return { id: run_id, object: "delivery", ...rest };

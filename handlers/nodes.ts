@@ -47,7 +47,7 @@ export const nodesRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(nodeSchema) },
   handler(_request, context) {
     const nodes = requireNodes(context.services).list();
-    return listReply(context, nodes, { hasMore: false, lastId: nodes.at(-1)?.id ?? null });
+    return listReply(context, nodes);
   },
 };
 

@@ -1,13 +1,13 @@
 import * as v from "valibot";
 import type { Message } from "../lib/base/records/message.ts";
-import { isEnded, type Run, runSchema, type RunStatus, runStatusSchema } from "../lib/base/records/run.ts";
+import { isEnded, type Run, runSchema, runStatusSchema } from "../lib/base/records/run.ts";
 import { createRunState } from "../lib/runs/apply_event.ts";
 import type { RunArchive } from "../lib/runs/run_archive.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { completionSchema } from "./wire/completion_schema.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -88,14 +88,11 @@ export const runsRoute: Route = {
   },
   reply: { status: 200, type: "application/json", schema: listSchema(runSchema) },
   async handler(_request, context) {
-    const status = statusOf(context);
-    const after = context.query.get("after");
     const { runs, hasMore } = await runsToRead(context).list({
-      limit: limitOf(context),
-      ...(status === undefined ? {} : { status }),
-      ...(after === null ? {} : { after }),
+      ...pageOf(context),
+      status: choiceOf(context, "status", runStatusSchema.options),
     });
-    return listReply(context, runs, { hasMore, lastId: runs.at(-1)?.id ?? null });
+    return listReply(context, runs, hasMore);
   },
 };
 
@@ -189,15 +186,4 @@ function messagesOf({ message, messages }: Said): readonly Message[] {
   throw httpError("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
     param: "message",
   });
-}
-
-function statusOf({ query }: RequestContext): RunStatus | undefined {
-  const asked = query.get("status");
-  const status = runStatusSchema.options.find((known) => known === asked);
-  if (asked === null || status !== undefined) return status;
-  throw httpError(
-    "invalid_request",
-    `Cannot use this "status": it must be one of ${runStatusSchema.options.join(", ")}`,
-    { param: "status" },
-  );
 }

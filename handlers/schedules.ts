@@ -1,9 +1,9 @@
-import { firingSchema, type Schedule, SCHEDULE_STATES, scheduleSchema } from "../lib/base/records/schedule.ts";
+import { firingSchema, SCHEDULE_STATES, scheduleSchema } from "../lib/base/records/schedule.ts";
 import { SCHEDULE_LIMITS } from "../lib/tools/schedule/schedules.ts";
-import type { RequestContext, Route } from "./route.ts";
+import type { Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf } from "./wire/list_query.ts";
+import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
@@ -22,11 +22,10 @@ export const schedulesRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(scheduleSchema) },
   async handler(_request, context) {
     const { schedules, hasMore } = await context.services.cron.page({
-      state: stateOf(context),
-      limit: limitOf(context),
-      after: context.query.get("after") ?? undefined,
+      ...pageOf(context),
+      state: choiceOf(context, "state", SCHEDULE_STATES),
     });
-    return listReply(context, schedules, { hasMore, lastId: schedules.at(-1)?.id ?? null });
+    return listReply(context, schedules, hasMore);
   },
 };
 
@@ -53,12 +52,9 @@ export const scheduleHistoryRoute: Route = {
   query: { limit: LIMIT_QUERY, after: "Only those before the firing with this id" },
   reply: { status: 200, type: "application/json", schema: listSchema(firingSchema) },
   async handler(_request, context) {
-    const page = await context.services.cron.history(context.params["id"] ?? "", {
-      limit: limitOf(context),
-      after: context.query.get("after") ?? undefined,
-    });
+    const page = await context.services.cron.history(context.params["id"] ?? "", pageOf(context));
     if (page === undefined) throw unknown();
-    return listReply(context, page.firings, { hasMore: page.hasMore, lastId: page.firings.at(-1)?.id ?? null });
+    return listReply(context, page.firings, page.hasMore);
   },
 };
 
@@ -89,13 +85,4 @@ function unknown() {
     "not_found",
     "Cannot find this schedule: see GET /v1/schedules, cron_list or postern cron list for those there are",
   );
-}
-
-function stateOf({ query }: RequestContext): Schedule["state"] | undefined {
-  const asked = query.get("state");
-  const state = SCHEDULE_STATES.find((known) => known === asked);
-  if (asked === null || state !== undefined) return state;
-  throw httpError("invalid_request", `Cannot use this "state": it must be one of ${SCHEDULE_STATES.join(", ")}`, {
-    param: "state",
-  });
 }

@@ -36,7 +36,7 @@ export const listTokensRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(tokenSchema) },
   async handler(_request, context) {
     const tokens = [...(await context.services.tokens.list())].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
-    return listReply(context, tokens, { hasMore: false, lastId: tokens.at(-1)?.id ?? null });
+    return listReply(context, tokens);
   },
 };
 

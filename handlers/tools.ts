@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { RequestContext, Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { listReply, listSchema } from "./wire/list_reply.ts";
+import { listSchema, placedListReply } from "./wire/list_reply.ts";
 import { callFields, callReplySchema, makeCall, toInputText } from "./wire/make_call.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -27,7 +27,7 @@ export const toolsRoute: Route = {
   reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
   handler(_request, context) {
     const tools = context.services.tools.list();
-    return listReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
+    return placedListReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
   },
 };
 

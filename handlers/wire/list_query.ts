@@ -12,6 +12,25 @@ export function limitOf({ query }: RequestContext): number {
   return wholeNumber("limit", query.get("limit") ?? String(DEFAULT_LIMIT), MAX_LIMIT);
 }
 
+/** Which part of a list a query asks for: `limit`, and only what comes after `after`. @throws {HttpError} see `limitOf` */
+export function pageOf(context: RequestContext): { readonly limit: number; readonly after: string | undefined } {
+  return { limit: limitOf(context), after: context.query.get("after") ?? undefined };
+}
+
+/** The query's `name`, undefined without one. @throws {HttpError} 400 invalid_request for anything but one of `choices` */
+export function choiceOf<T extends string>(
+  { query }: RequestContext,
+  name: string,
+  choices: readonly T[],
+): T | undefined {
+  const asked = query.get(name);
+  const choice = choices.find((known) => known === asked);
+  if (asked === null || choice !== undefined) return choice;
+  throw httpError("invalid_request", `Cannot use this "${name}": it must be one of ${choices.join(", ")}`, {
+    param: name,
+  });
+}
+
 /** A whole number of 1 to `max`, from a query. @throws {HttpError} 400 invalid_request naming the parameter */
 export function wholeNumber(name: string, text: string, max: number): number {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : 0;

@@ -12,8 +12,17 @@ export function listSchema<S extends v.GenericSchema>(item: S) {
   });
 }
 
-/** A list reply; `hasMore`: older items follow after `lastId`. */
+/** A list reply of what has an id; `hasMore`: older items follow after the last one. */
 export function listReply(
+  context: RequestContext,
+  items: readonly { readonly id: string }[],
+  hasMore = false,
+): Response {
+  return placedListReply(context, items, { hasMore, lastId: items.at(-1)?.id ?? null });
+}
+
+/** A list reply of what has another place in its list; `hasMore`: older items follow after `lastId`. */
+export function placedListReply(
   context: RequestContext,
   data: readonly unknown[],
   { hasMore, lastId }: { readonly hasMore: boolean; readonly lastId: string | null },

@@ -102,7 +102,9 @@ export interface RunSupervisor {
    */
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;
-  list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
+  list(
+    options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
+  ): Promise<RunList>;
   /** Really stops the work, and its children with it; of durable work it is on disk. @returns false when the run is unknown or has ended */
   cancel(id: string, reason: CancelReason): Promise<boolean>;
   /**

@@ -63,7 +63,9 @@ export interface RunStore {
   get(runId: string): Promise<Run | undefined>;
   input(runId: string): Promise<RunInput | undefined>;
   /** Newest first */
-  list(options: { readonly status?: RunStatus; readonly after?: string; readonly limit: number }): Promise<RunList>;
+  list(
+    options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
+  ): Promise<RunList>;
   /** Runs that have not ended, oldest first */
   open(): Promise<readonly { readonly id: string; readonly cancelled: boolean }[]>;
   /** Notes that a run must not go on after a restart. @returns false for one that is unknown or has ended */

@@ -1,6 +1,8 @@
 import * as v from "valibot";
 import type { Write } from "../../storage/store.ts";
 
+export const DELIVERY_STATUSES = ["waiting", "delivered", "failed"] as const;
+
 /** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
 const deliveryRecordSchema = v.object({
   v: v.literal(1),
@@ -9,7 +11,7 @@ const deliveryRecordSchema = v.object({
   sender: v.nullable(v.string()),
   message_id: v.nullable(v.string()),
   /** `waiting` for the run's end, or for the next attempt */
-  status: v.picklist(["waiting", "delivered", "failed"]),
+  status: v.picklist(DELIVERY_STATUSES),
   /** ISO 8601 */
   accepted_at: v.string(),
   attempts: v.number(),
