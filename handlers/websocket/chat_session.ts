@@ -2,6 +2,7 @@ import type { Caller } from "../../lib/base/records/caller.ts";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import { isLonger } from "../../lib/base/is_longer.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { followRun } from "../wire/follow_run.ts";
 import { requireAgent } from "../wire/require_agent.ts";
@@ -275,9 +276,4 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
       if (open) end();
     },
   };
-}
-
-function isLonger(text: string, maxBytes: number): boolean {
-  // A UTF-16 unit is at most three bytes, so most frames need no count
-  return text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes;
 }

@@ -1,4 +1,4 @@
-import { Buffer } from "node:buffer";
+import { isLonger } from "../base/is_longer.ts";
 import type { ScanOptions } from "./store.ts";
 
 const MAX_KEY_BYTES = 2048;
@@ -14,8 +14,7 @@ export function checkName(kind: "collection" | "stream" | "key", name: string): 
   if (name.includes("\0") || !name.isWellFormed()) {
     throw new TypeError(`Cannot use ${kind} ${shown}: it must be valid Unicode without NUL`);
   }
-  // A UTF-16 unit is at most three bytes, so most names need no count
-  if (name.length * 3 > MAX_KEY_BYTES && Buffer.byteLength(name) > MAX_KEY_BYTES) {
+  if (isLonger(name, MAX_KEY_BYTES)) {
     throw new TypeError(`Cannot use ${kind} ${shown}: it is longer than ${MAX_KEY_BYTES} bytes`);
   }
   return name;

@@ -1,11 +1,11 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
+import { isLonger } from "../../base/is_longer.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import {
   CLOSE,
   type GatewayFrame,
   type InvokeFrame,
-  isLonger,
   MAX_FRAME_BYTES,
   MAX_IN_FLIGHT,
   type NodeFrame,

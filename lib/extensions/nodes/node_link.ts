@@ -1,13 +1,13 @@
 import { type CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
+import { isLonger } from "../../base/is_longer.ts";
 import type { LinkPeer, NodeLink } from "./nodes.ts";
 import {
   CLOSE,
   type GatewayFrame,
   type HelloFrame,
   type InvokeFrame,
-  isLonger,
   MAX_FRAME_BYTES,
   MAX_IN_FLIGHT,
   type NodeFrame,

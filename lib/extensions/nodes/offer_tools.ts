@@ -3,7 +3,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { Approver, ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ServiceName } from "../../tools/runtime/tool_services.ts";
 import type { NodeWork } from "./node_end.ts";
-import { MAX_TOOLS, type ToolOffer } from "./protocol.ts";
+import { MAX_TOOLS, TOOL_NAME, type ToolOffer } from "./protocol.ts";
 
 export interface OfferOptions {
   readonly door: ToolDoor;
@@ -14,8 +14,6 @@ export interface OfferOptions {
 
 /** They need an agent, and a node has none. */
 const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules", "sops"]);
-/** Longer ones would not fit into `node__<id>__<name>` */
-const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/;
 
 /**
  * A node's own tools for its gateway: each call goes through this machine's door, policy and audit. Where the policy asks, it is a
@@ -52,7 +50,7 @@ const denyOnNode: Approver = ({ reason }) =>
   });
 
 function isOfferable({ name, source, needs }: Tool): boolean {
-  return NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));
+  return TOOL_NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));
 }
 
 function toOffer({ name, description, access, inputSchema }: Tool): ToolOffer {

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isShallow } from "../../base/is_shallow.ts";
 
 /**
  * What the gateway and a node say to each other on `/ws/node`, one JSON object in each text frame, checked on both sides.
@@ -34,8 +35,9 @@ const wholeNumber = v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(Nu
 const milliseconds = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(MAX_SECONDS_MS));
 const table = v.record(v.string(), v.unknown());
 
-/** Short enough for `node__<id>__<name>` to be a name that every model takes. */
-const toolName = v.pipe(v.string(), v.regex(/^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/));
+/** Name of a node's tool: short enough for `node__<id>__<name>` to be a name that every model takes. */
+export const TOOL_NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/;
+const toolName = v.pipe(v.string(), v.regex(TOOL_NAME));
 
 const inputSchema = v.looseObject({
   type: v.literal("object"),
@@ -128,12 +130,6 @@ export function parseGatewayFrame(text: string): ParsedFrame<GatewayFrame> {
   return parse<GatewayFrame>(text, fromGateway);
 }
 
-/** Whether a text has more bytes of UTF-8 than `maxBytes`. */
-export function isLonger(text: string, maxBytes: number): boolean {
-  // A UTF-16 unit is at most three bytes, so most frames need no count
-  return text.length > maxBytes || (text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes);
-}
-
 function parse<F>(text: string, schemas: Readonly<Record<string, v.GenericSchema>>): ParsedFrame<F> {
   let value: unknown;
   try {
@@ -152,9 +148,4 @@ function parse<F>(text: string, schemas: Readonly<Record<string, v.GenericSchema
   // A key is the other side's own text: as ASCII it fits into a close reason, and says nothing to a terminal
   const field = (v.getDotPath(result.issues[0]) ?? "type").replace(/[^\x20-\x7e]/g, "?").slice(0, 64);
   return { ok: false, reason: `a "${type}" frame has no valid ${JSON.stringify(field)}` };
-}
-
-function isShallow(value: unknown, depth: number): boolean {
-  if (value === null || typeof value !== "object") return true;
-  return depth > 0 && Object.values(value).every((item) => isShallow(item, depth - 1));
 }

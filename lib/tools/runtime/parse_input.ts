@@ -1,4 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
+import { isLonger } from "../../base/is_longer.ts";
+import { isShallow } from "../../base/is_shallow.ts";
 
 const MAX_INPUT_BYTES = 1_048_576;
 const MAX_DEPTH = 64;
@@ -20,8 +22,7 @@ export interface ParseInputOptions {
  * @throws {ToolError} `input_too_large` over 1 MiB, `invalid_input` for nesting over 64 or for text where JSON is wanted
  */
 export function parseInput(input: string, options: ParseInputOptions): Readonly<Record<string, unknown>> {
-  // A UTF-16 unit is at least one byte, so that a huge text is not encoded to be measured
-  if (input.length > MAX_INPUT_BYTES || Buffer.byteLength(input) > MAX_INPUT_BYTES) {
+  if (isLonger(input, MAX_INPUT_BYTES)) {
     throw new ToolError(
       "input_too_large",
       `Cannot call "${options.tool}": the input is larger than ${MAX_INPUT_BYTES} bytes; shorten ${named(options)}`,
@@ -68,11 +69,6 @@ function normalized(parsed: Record<string, unknown>, { fields, required }: Parse
     .filter(([key, value]) => value !== null || required.includes(key) || !fields.includes(key))
     .map(([key, value]) => [key === alias ? "op" : key, value] as const);
   return Object.fromEntries(entries);
-}
-
-function isShallow(value: unknown, depth: number): boolean {
-  if (value === null || typeof value !== "object") return true;
-  return depth > 0 && Object.values(value).every((item) => isShallow(item, depth - 1));
 }
 
 function named({ required, fields }: ParseInputOptions): string {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { isNodeId } from "../../../lib/base/records/node_id.ts";
-import { isLonger, parseGatewayFrame, parseNodeFrame } from "../../../lib/extensions/nodes/protocol.ts";
+import { parseGatewayFrame, parseNodeFrame } from "../../../lib/extensions/nodes/protocol.ts";
 import { nodeToolName } from "../../../lib/extensions/nodes/node_tool.ts";
 import { ECHO, HELLO } from "../../support/node_bench.ts";
 
@@ -45,12 +45,6 @@ test("a hello is bounded: names, number, size, nesting and shape of its tools", 
   let deep: unknown = "x";
   for (let depth = 0; depth < 100; depth++) deep = { deep };
   assert.equal(parseNodeFrame(JSON.stringify({ ...HELLO, deep })).ok, false);
-});
-
-test("isLonger() counts bytes, not characters", () => {
-  assert.equal(isLonger("é", 2), false);
-  assert.equal(isLonger("éa", 2), true);
-  assert.equal(isLonger("a".repeat(10), 10), false);
 });
 
 test("ids never leave a doubt about where they end in a tool's name, and every name fits the registry", () => {
