@@ -31,6 +31,8 @@ export interface CreateTokensOptions {
 }
 
 const COLLECTION = "tokens";
+/** The id of the command line's, which is another one at each start and is never revoked */
+const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
 const LAST_USED_EVERY_MS = 60_000;
 
@@ -62,7 +64,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   const { store, clock, random, log = SILENT } = options;
   const byHash = new Map<string, Known>();
   const byId = new Map<string, Kept>();
-  const fixedIds = new Set<string | null>([null]);
+  const fixedIds = new Set<string | null>([null, CONTROL]);
   const listeners: ((tokenId: string) => void | Promise<void>)[] = [];
   let issuing = 0;
   /** How often all tokens were revoked */
@@ -120,7 +122,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   }
   await forget(expired());
   rememberFixed("env", options.envToken, false);
-  rememberFixed("control", options.controlToken, true);
+  rememberFixed(CONTROL, options.controlToken, true);
 
   return {
     verify(token, peer = "other") {

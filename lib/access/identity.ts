@@ -34,7 +34,10 @@ export interface Tokens {
     options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
   ): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
-  /** Whether a checked identity still counts: false once its token was revoked or has expired. null, for pairing off, counts */
+  /**
+   * Whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired. null, for
+   * pairing off, counts, and so does `control` while no such token is there: it is the person at this machine
+   */
   isLive(tokenId: string | null): boolean;
   /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void;

@@ -44,8 +44,6 @@ interface StepTurn extends Turn {
   readonly state: StepState;
 }
 
-/** The command line's, which is another one at each start and is never revoked */
-const CONTROL_TOKEN = "control";
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long to wait before the state of a run that waits for a review is looked at again */
 const REVIEW_MS = 2_000;
@@ -118,8 +116,7 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
 
   const begin = async (turn: StepTurn): Promise<void> => {
     const { found: { execution }, plan, step, state, signal } = turn;
-    const { token_id: tokenId } = plan.requested_by;
-    if (tokenId !== CONTROL_TOKEN && !options.isLive(tokenId)) return await fail(turn, REVOKED);
+    if (!options.isLive(plan.requested_by.token_id)) return await fail(turn, REVOKED);
     const results = await store.results(execution);
     const work = fillStep(step, { execution, plan, results, random: options.random });
     const notHeld = whyNotHeld(work, plan);
