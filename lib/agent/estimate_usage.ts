@@ -1,4 +1,4 @@
-import type { Usage } from "../base/records/usage.ts";
+import { NO_USAGE, type Usage } from "../base/records/usage.ts";
 import type { ProviderRequest } from "../providers/provider.ts";
 import { countInput, inputBytes, toTokens } from "./estimate_tokens.ts";
 import { loadTokenCounter, type TokenCounter } from "./token_counter.ts";
@@ -23,6 +23,11 @@ export async function estimateUsage(
     estimated: true,
     estimated_by: counter === undefined ? "bytes" : "tokenizer",
   };
+}
+
+/** Whether a provider said what a call used. Some local servers report zeros in place of nothing; what is no model reports `NO_USAGE` itself. */
+export function isReported(usage: Usage | undefined): usage is Usage {
+  return usage !== undefined && (usage.total_tokens > 0 || usage === NO_USAGE);
 }
 
 function countBytes(text: string): number {

@@ -1,9 +1,9 @@
 import { type Message, textOf } from "../base/records/message.ts";
-import { NO_USAGE, type Usage } from "../base/records/usage.ts";
+import type { Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { estimateUsage } from "./estimate_usage.ts";
+import { estimateUsage, isReported } from "./estimate_usage.ts";
 import { fitRequest, type FittedRequest } from "./fit_request.ts";
 import type { ModelTurn, TurnCall } from "./model_turn.ts";
 import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
@@ -67,7 +67,7 @@ export function createModelRequests(run: AgentRun): ModelRequests {
     },
     usageOf(request, turn) {
       const usage = turn.finish()?.usage;
-      if (usage === undefined || isUnknown(usage)) return settled(estimateUsage(request, turn.estimate), account);
+      if (!isReported(usage)) return settled(estimateUsage(request, turn.estimate), account);
       account?.settle(usage.total_tokens);
       return usage;
     },
@@ -87,11 +87,6 @@ async function settled(estimating: Promise<Usage>, account: TokenAccount | undef
   const usage = await estimating;
   account?.settle(usage.total_tokens);
   return usage;
-}
-
-/** Some local servers report zeros in place of nothing; what is no model reports `NO_USAGE` itself. */
-function isUnknown(usage: Usage): boolean {
-  return usage.total_tokens === 0 && usage !== NO_USAGE;
 }
 
 /** What fits into the smallest window there is need not be measured against one that must be asked for. */

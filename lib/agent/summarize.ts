@@ -2,8 +2,9 @@ import { CancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
+import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
 import type { Provider, ProviderRequest } from "../providers/provider.ts";
-import { estimateUsage } from "./estimate_usage.ts";
+import { estimateUsage, isReported } from "./estimate_usage.ts";
 import { shorten } from "./shorten.ts";
 import type { TokenAccount } from "./token_account.ts";
 
@@ -29,7 +30,7 @@ export interface Summary {
 /** The model gave no summary that can be used; the message ends a sentence. */
 export class SummaryError extends Error {
   override readonly name = "SummaryError";
-  /** What the failed attempts used */
+  /** Of the calls that were answered in full */
   readonly usage: Usage;
   constructor(message: string, options: { readonly usage: Usage; readonly cause?: unknown }) {
     super(message, { cause: options.cause });
@@ -113,24 +114,27 @@ async function ask(
 ): Promise<Summary> {
   const opened = account === undefined ? request : await account.open(request);
   let text = "";
-  let usage: Usage | undefined;
+  let answered = false;
+  let reported: Usage | undefined;
   let finished = false;
   try {
     for await (
       const events of provider.stream(opened, { signal, requestId, whole: true, beforeAgain: account?.again })
     ) {
+      answered = true;
       for (const event of events) {
         if (event.type === "text_delta") text += event.delta;
         if (event.type !== "finish") continue;
         finished = true;
-        usage = event.usage;
+        reported = event.usage;
       }
       if (finished) break;
     }
-  } finally {
-    if (!finished) account?.broken(false);
+  } catch (error) {
+    account?.broken(error instanceof ProviderError && !answered && !mayHaveBeenServed(error));
+    throw error;
   }
-  usage ??= await estimateUsage(request, (count) => count(text));
+  const usage = isReported(reported) ? reported : await estimateUsage(request, (count) => count(text));
   account?.settle(usage.total_tokens);
   return { text: firstBytes(text, maxBytes), usage };
 }

@@ -2,14 +2,14 @@ import { CancelError } from "../base/cancel.ts";
 
 /** What one model call may need at most. */
 export interface TokenNeed {
-  /** Upper bound of its input: bytes, as one token is at least one byte */
+  /** Upper bound of its input, and of what the model may think beyond its output */
   readonly input: number;
   /** Output wished for; at least 1 of it must be there */
   readonly output: number;
   readonly signal: AbortSignal;
 }
 
-/** Tokens set aside for one call. What is neither settled nor released stays spent: it may have been used. */
+/** Tokens set aside for one call. Until it is settled they all count as used, since they may have been. */
 export interface TokenReservation {
   /** The output that was granted, 1 at least: the limit that must be sent with the call */
   readonly output: number;

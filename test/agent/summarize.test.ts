@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createScriptedProvider, type Script } from "../../fixtures/scripted_provider.ts";
 import { messageTokens } from "../../lib/agent/estimate_tokens.ts";
+import { createTokenAccount } from "../../lib/agent/token_account.ts";
+import { createRunBudget } from "../../lib/agent/token_budget.ts";
 import { summarize, SummaryError, type SummaryOptions } from "../../lib/agent/summarize.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
 import { type Message, textOf } from "../../lib/base/records/message.ts";
@@ -91,5 +93,45 @@ describe("summarize()", () => {
       second.ask(Array.from({ length: 6 }, () => user("w ".repeat(2000)))),
       (error) => error instanceof SummaryError && error.usage.total_tokens === 30,
     );
+  });
+
+  describe("under a budget", () => {
+    const signal = new AbortController().signal;
+    const TOKENS = 100_000;
+    /** Summarises, and says what that cost. */
+    const spend = async (script: Script) => {
+      const budget = createRunBudget({ tokensPerRun: TOKENS, used: 0, within: undefined });
+      const account = createTokenAccount({ budget, contextWindowTokens: 4000, signal });
+      const summary = await setUp(script, { account }).ask([user("Hi")]).catch((error: unknown) => {
+        assert.ok(error instanceof SummaryError);
+        return undefined;
+      });
+      const left = await budget.reserve({ input: 0, output: TOKENS, signal });
+      return { summary, spent: TOKENS - left.output };
+    };
+    const failure = (status?: number) =>
+      new ProviderError("provider_error", "Cannot ask", { provider: "x", ...(status === undefined ? {} : { status }) });
+
+    test("a refused request costs nothing", async () => {
+      const { summary, spent } = await spend([{ errorBefore: failure(429) }]);
+      assert.deepEqual([summary, spent], [undefined, 0]);
+    });
+
+    test("what may have been served and was not finished costs all that was set aside", async () => {
+      for (const turn of [{ errorBefore: failure() }, { text: "half", errorAfter: failure(500) }]) {
+        const { summary, spent } = await spend([turn]);
+        assert.equal(summary, undefined);
+        assert.ok(spent > 1000, String(spent));
+      }
+    });
+
+    test("usage that is missing or all zeros is estimated", async () => {
+      const zeros = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+      for (const usage of [null, zeros]) {
+        const { summary, spent } = await spend([{ text: "In short", usage }]);
+        assert.equal(summary?.usage.estimated, true);
+        assert.ok(spent > 0 && spent === summary?.usage.total_tokens);
+      }
+    });
   });
 });
