@@ -10,6 +10,7 @@ import { isAtWork, type RunStatus } from "../base/records/run.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
+import { waitAtMost } from "../base/wait_at_most.ts";
 import { createWaiters } from "../base/waiters.ts";
 import type { AuditAppend } from "../guard/audit/audit.ts";
 import type { Providers } from "../providers/provider.ts";
@@ -234,12 +235,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     async drain(graceMs) {
       draining = true;
       pruning?.clear();
-      const idle = () => new Promise<void>((resolve) => (onIdle = resolve));
       const wait = async (ms: number) => {
         if (active.size() === 0) return;
-        const idleFirst = new AbortController();
-        await Promise.race([idle(), clock.sleep(ms, idleFirst.signal).catch(() => {})]);
-        idleFirst.abort();
+        await waitAtMost(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
       };
       // Durable work goes on at the next start: it stops after its last finished step, and in the middle of no effect before the grace
       for (const entry of active.all().filter((entry) => entry.durable)) {

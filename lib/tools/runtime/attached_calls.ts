@@ -1,6 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
+import { waitAtMost } from "../../base/wait_at_most.ts";
 import type { ToolDoor } from "./tool_door.ts";
 
 /** A door that knows the calls which clients make themselves, so that a shutdown can wait for them. */
@@ -23,10 +24,7 @@ export function attachCalls(door: ToolDoor, { clock }: { readonly clock: Clock }
   let onIdle = () => {};
   const wait = async (ms: number) => {
     if (atWork.size === 0) return;
-    const idle = new Promise<void>((resolve) => (onIdle = resolve));
-    const end = new AbortController();
-    await Promise.race([idle, clock.sleep(ms, end.signal).catch(() => {})]);
-    end.abort();
+    await waitAtMost(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
   };
   return {
     door: {
