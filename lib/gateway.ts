@@ -271,12 +271,12 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       log,
       metrics,
       runs: () => supervisor,
-      fetch: async () => {
+      fetch: lazily(async () => {
         const { createGuardedFetch } = await import("./system/net/guarded_fetch.ts");
         const own = () => (ownPort === 0 ? undefined : { port: ownPort, publicPaths: PUBLIC_PATHS });
         const proxy = () => config().proxy;
         return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}`, proxy });
-      },
+      }),
       targetOf: (name) => replyTarget(config().channels, name),
       rules: () => config().url_access,
       environment: (name) => environment[name],

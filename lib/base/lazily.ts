@@ -1,3 +1,10 @@
+/** What was made, or makes it. */
+export interface Lazy<T> {
+  (): T;
+  /** Without making it: undefined before the first use, and after one that failed */
+  made(): T | undefined;
+}
+
 /**
  * Something made at its first use and kept from then on: a heavy module, or a table that few requests need.
  *
@@ -6,13 +13,14 @@
  * can wait, its factory goes in: `const git = lazily(async () => (await import("./git.ts")).createGit(options))`.
  * What throws or rejects is not kept: whoever asked gets the error, and the next use tries again.
  */
-export function lazily<T>(make: () => T): () => T {
+export function lazily<T>(make: () => T): Lazy<T> {
   let made: { readonly value: T } | undefined;
-  return () => {
+  const use = () => {
     if (made === undefined) {
       const kept = made = { value: make() };
       if (kept.value instanceof Promise) kept.value.catch(() => made === kept && (made = undefined));
     }
     return made.value;
   };
+  return Object.assign(use, { made: () => made?.value });
 }

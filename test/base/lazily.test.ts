@@ -27,6 +27,15 @@ test("what throws is tried again at the next use", () => {
   assert.equal(value(), 2);
 });
 
+test("what was made is there without another use, until it fails", async () => {
+  const value = lazily((): Promise<number> => Promise.reject(new RangeError("broken")));
+  assert.equal(value.made(), undefined);
+  const making = value();
+  assert.equal(value.made(), making);
+  await assert.rejects(making, RangeError);
+  assert.equal(value.made(), undefined);
+});
+
 test("all who wait for one promise get its error, and the next use tries again", async () => {
   let times = 0;
   const value = lazily(async () => {

@@ -1,3 +1,4 @@
+import { lazily } from "../../base/lazily.ts";
 import type { Deliveries } from "./deliveries.ts";
 import { OPEN_DELIVERIES } from "./delivery_record.ts";
 import type { DeliveryOptions } from "./delivery_service.ts";
@@ -8,9 +9,10 @@ import type { DeliveryOptions } from "./delivery_service.ts";
  * Call `start()` once runs are recovered, and `stop()` after they are drained.
  */
 export function createDeliveries(options: DeliveryOptions): Deliveries {
-  let loaded: Promise<Deliveries> | undefined;
-  const load = () =>
-    loaded ??= import("./delivery_service.ts").then(({ createDeliveryService }) => createDeliveryService(options));
+  const load = lazily(async () => {
+    const { createDeliveryService } = await import("./delivery_service.ts");
+    return createDeliveryService(options);
+  });
   return {
     async promise(reply) {
       return options.targetOf(reply.channel) === undefined ? undefined : await (await load()).promise(reply);
@@ -21,7 +23,7 @@ export function createDeliveries(options: DeliveryOptions): Deliveries {
       if (await options.store.count(OPEN_DELIVERIES) > 0) await (await load()).start();
     },
     async stop() {
-      await (await loaded)?.stop();
+      await (await load.made())?.stop();
     },
   };
 }

@@ -30,7 +30,7 @@ export interface DeliveryOptions {
   readonly metrics: Metrics;
   /** undefined while there is no agent */
   readonly runs: () => RunSupervisor | undefined;
-  /** Loaded when the first reply is sent */
+  /** The same at each attempt, made at the first */
   readonly fetch: () => Promise<GuardedFetch>;
   /** The channel as the configuration has it now; undefined for one that is not there or has no `reply_url` */
   readonly targetOf: (channel: string) => ReplyTarget | undefined;
@@ -70,7 +70,6 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
   const stopping = new AbortController();
   /** Those under way are broken off */
   const breaking = new AbortController();
-  let fetching: Promise<GuardedFetch> | undefined;
 
   const write = async (record: DeliveryRecord) => {
     await store.batch(changeOf(record));
@@ -90,7 +89,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     if (target === undefined) {
       return void await end(record, "failed", `[channels.${record.channel}] has no reply_url any more`);
     }
-    const fetch = await (fetching ??= options.fetch());
+    const fetch = await options.fetch();
     const outcome = await turnstile.pass(
       record.channel,
       stopping.signal,

@@ -1,3 +1,4 @@
+import { lazily } from "../../base/lazily.ts";
 import type { Cron } from "./cron.ts";
 import type { CronOptions } from "./cron_service.ts";
 import { SCHEDULES } from "./schedule_record.ts";
@@ -8,15 +9,13 @@ import { SCHEDULES } from "./schedule_record.ts";
  * Call `start()` once runs are recovered, and `stop()` before they are drained.
  */
 export function createCron(options: CronOptions): Cron {
-  let loaded: Promise<Cron> | undefined;
   let running = false;
-  const load = () => loaded ??= loadService();
-  const loadService = async () => {
+  const load = lazily(async () => {
     const { createCronService } = await import("./cron_service.ts");
     const service = createCronService(options);
     if (running) await service.start();
     return service;
-  };
+  });
   return {
     add: async (...given) => await (await load()).add(...given),
     update: async (...given) => await (await load()).update(...given),
@@ -31,12 +30,13 @@ export function createCron(options: CronOptions): Cron {
     async start() {
       running = true;
       if (!options.settings().enabled) return;
+      const loaded = load.made();
       if (loaded !== undefined) await (await loaded).start();
       else if (await options.store.count(SCHEDULES) > 0) await load();
     },
     async stop() {
       running = false;
-      await (await loaded)?.stop();
+      await (await load.made())?.stop();
     },
   };
 }

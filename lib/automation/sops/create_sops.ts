@@ -8,16 +8,13 @@ import type { SopService, SopsOptions } from "./sop_service.ts";
  * Call `stopCancelled()` before runs are recovered, `start()` after it, and `close()` before they are drained.
  */
 export function createSops(options: SopsOptions): SopService {
-  let loaded: Promise<SopService> | undefined;
   let isStarted = false;
-  const load = lazily(() =>
-    loaded = (async () => {
-      const { createSopService } = await import("./sop_service.ts");
-      const service = createSopService(options);
-      if (isStarted) await service.start();
-      return service;
-    })()
-  );
+  const load = lazily(async () => {
+    const { createSopService } = await import("./sop_service.ts");
+    const service = createSopService(options);
+    if (isStarted) await service.start();
+    return service;
+  });
   return {
     list: async () => await (await load()).list(),
     execute: async (request) => await (await load()).execute(request),
@@ -30,11 +27,12 @@ export function createSops(options: SopsOptions): SopService {
     },
     async start() {
       isStarted = true;
+      const loaded = load.made();
       if (loaded !== undefined) await (await loaded).start();
       else if (await options.store.count(OPEN_SOPS) > 0) await load();
     },
     async close() {
-      await (await loaded)?.close();
+      await (await load.made())?.close();
     },
   };
 }

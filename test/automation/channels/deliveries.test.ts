@@ -27,6 +27,8 @@ interface SetUp {
   readonly store?: Store;
   readonly clock?: FakeClock;
   readonly secretEnv?: string;
+  /** What sends cannot be loaded the first time */
+  readonly loadsLate?: boolean;
   readonly retentionDays?: number;
   /** Ends at once; undefined: the run is unknown */
   readonly runs?: Readonly<Record<string, Partial<Run> | undefined>>;
@@ -42,6 +44,7 @@ function setUp(options: SetUp = {}) {
     readonly at: number;
   }[] = [];
   const channels = new Map([["alerts", { url: "http://127.0.0.1:9/in", secretEnv: options.secretEnv ?? "" }]]);
+  let tries = 0;
   let inside = 0;
   let most = 0;
   const answers = options.answers ?? [204];
@@ -74,7 +77,8 @@ function setUp(options: SetUp = {}) {
     // Nothing but the end of a run is asked for
     runs: () =>
       ({ ended: (id: string) => Promise.resolve(toRun(id, runs.get(id), clock)) }) as unknown as RunSupervisor,
-    fetch: () => Promise.resolve(fetch),
+    fetch: () =>
+      tries++ === 0 && options.loadsLate === true ? Promise.reject(new Error("No file")) : Promise.resolve(fetch),
     targetOf: (name) => channels.get(name),
     rules: () => ({
       block_private_ip: true,
@@ -162,6 +166,15 @@ describe("a promised reply", () => {
     await unset.clock.advance(0);
     assert.equal(unset.sent.length, 0);
     assert.match((await unset.find())?.last_error ?? "", /MISSING is not set/);
+  });
+
+  test("is sent also when what sends could not be loaded for the one before", async () => {
+    const { accept, sent, clock } = setUp({ loadsLate: true, runs: { run_1: {}, run_2: {} } });
+    for (const id of ["run_1", "run_2"]) {
+      await accept(id);
+      await clock.advance(0);
+    }
+    assert.deepEqual(sent.map(({ request }) => JSON.parse(String(request.body)).run_id), ["run_2"]);
   });
 
   test("tells of a run that failed", async () => {

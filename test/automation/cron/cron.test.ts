@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HttpError, ToolError } from "../../../lib/base/errors.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
 import type { NewSchedule } from "../../../lib/tools/schedule/schedules.ts";
 import { createCronFixture, MAKER } from "../../support/cron_fixture.ts";
 import { answer } from "../../support/scripted_runs.ts";
@@ -199,6 +200,23 @@ test("what nothing helps fails at once, and the next firing comes", async () => 
   broken = false;
   await clock.advance(HOUR);
   assert.deepEqual(await fired("a"), ["2026-01-01T02:00:00 started run_1", "2026-01-01T01:00:00 failed"]);
+  await cron.stop();
+});
+
+test("schedules that could not be read when they were first asked for are read at the next use", async () => {
+  const store = createMemoryStore();
+  let broken = true;
+  const flaky: Store = {
+    ...store,
+    scan: (...given) => (broken ? Promise.reject(new Error("The disk is gone")) : store.scan(...given)),
+  };
+  const { cron, clock, fired } = createCronFixture({ store: flaky });
+  await cron.start();
+  await assert.rejects(cron.list(), /The disk is gone/);
+  broken = false;
+  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, MAKER);
+  await clock.advance(HOUR);
+  assert.deepEqual(await fired("a"), ["2026-01-01T01:00:00 started run_1"]);
   await cron.stop();
 });
 
