@@ -79,7 +79,8 @@ const LONG_CHARACTERS = 6000;
 const NO_TOOLS: readonly Tool[] = [];
 const NO_NAMES: readonly string[] = [];
 
-function toDeclaration(tool: Tool): ToolDeclaration {
+/** A tool of the agent as the model is told of it. */
+export function toDeclaration(tool: Tool): ToolDeclaration {
   return { name: tool.name, description: tool.description, parameters: tool.inputSchema };
 }
 

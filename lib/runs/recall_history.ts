@@ -1,7 +1,9 @@
 import type { AgentLimits } from "../agent/agent_run.ts";
-import { inputBytes, messageTokens, toTokens } from "../agent/estimate_tokens.ts";
+import { messageTokens } from "../agent/estimate_tokens.ts";
+import { tokensAround } from "../agent/fit_request.ts";
+import { toDeclaration } from "../agent/model_request.ts";
 import { summarize } from "../agent/summarize.ts";
-import { createTokenAccount, outputLimit } from "../agent/token_account.ts";
+import { createTokenAccount } from "../agent/token_account.ts";
 import type { TokenBudget } from "../agent/token_budget.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
@@ -53,16 +55,16 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
   const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
   const history = await conversations.history(id);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
-  const isShort = messageTokens(history.messages) + messageTokens(own) < SHORT_TOKENS;
+  const ownTokens = messageTokens(own);
+  const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;
   const windowTokens = isShort ? 0 : await options.findWindow?.() ?? 0;
   const declared = tools.map((tool) => ("parameters" in tool ? tool : toDeclaration(tool)));
-  const output = Math.min(outputLimit(parameters, windowTokens), Math.ceil(windowTokens / 4));
   const account = budget === undefined
     ? undefined
     : createTokenAccount({ budget, contextWindowTokens: windowTokens, signal });
   const fitted = await fitHistory(history, {
     windowTokens,
-    reservedTokens: output + messageTokens(own) + (windowTokens === 0 ? 0 : toTokens(inputBytes([], declared))),
+    reservedTokens: windowTokens === 0 ? 0 : ownTokens + tokensAround({ parameters, tools: declared }, windowTokens),
     summarize: provider.name === "offline"
       ? undefined
       : (old, earlier) => summarize(old, { provider, model, windowTokens, earlier, account, requestId, signal }),
@@ -82,8 +84,4 @@ export function windowFinder(options: {
   const { limits, windows, provider, model } = options;
   if (limits.contextWindowTokens > 0) return () => Promise.resolve(limits.contextWindowTokens);
   return provider.name === "offline" ? undefined : () => windows.of(provider, model);
-}
-
-function toDeclaration({ name, description, inputSchema }: Tool): ToolDeclaration {
-  return { name, description, parameters: inputSchema };
 }
