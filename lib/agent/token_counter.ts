@@ -1,3 +1,5 @@
+import { lazily } from "../base/lazily.ts";
+
 /** Tokens of a text, by a vocabulary; close to what the model counts, and bounded in time. */
 export type TokenCounter = (text: string) => number;
 
@@ -8,8 +10,8 @@ const MAX_COUNTED_CHARS = 32_768;
 /** Models of the older vocabulary; every other name gets the newer one, which is nearer to most models than bytes are. */
 const OLDER_MODELS = /^(?:.*\/)?(?:gpt-4(?!o|\.[1-9])|gpt-3\.5|text-embedding-)/;
 
-let older: Promise<TokenCounter | undefined> | undefined;
-let newer: Promise<TokenCounter | undefined> | undefined;
+const older = lazily(() => load(() => import("gpt-tokenizer/encoding/cl100k_base")));
+const newer = lazily(() => load(() => import("gpt-tokenizer/encoding/o200k_base")));
 
 /**
  * The counter for a model, loaded when it is first needed; undefined where the optional package `gpt-tokenizer` is not installed.
@@ -17,9 +19,7 @@ let newer: Promise<TokenCounter | undefined> | undefined;
  * Vocabulary `cl100k_base` for gpt-4 and gpt-3.5, `o200k_base` for all others. Text that looks like a special token counts as text.
  */
 export function loadTokenCounter(model: string): Promise<TokenCounter | undefined> {
-  return OLDER_MODELS.test(model)
-    ? older ??= load(() => import("gpt-tokenizer/encoding/cl100k_base"))
-    : newer ??= load(() => import("gpt-tokenizer/encoding/o200k_base"));
+  return OLDER_MODELS.test(model) ? older() : newer();
 }
 
 interface Encoding {

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { CancelError, cancelError, type CancelReason } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { lazily } from "../base/lazily.ts";
 import { isAtWork, type Run } from "../base/records/run.ts";
 import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
@@ -47,7 +48,6 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     runOf: async (id) => await runs()?.get(id),
     isWaitedFor: delegation.isWaitedFor,
   });
-  let working: Promise<Set<string>> | undefined;
   let starting = 0;
 
   /** The sub-agent that the caller is itself; undefined for every other caller. */
@@ -70,11 +70,11 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     );
   };
 
-  const loadWorking = async () => {
+  const working = lazily(async () => {
     const found = new Set<string>();
     for await (const record of records.all()) if (record.kind === "spawn") found.add(record.id);
     return found;
-  };
+  });
 
   const isWorking = async (id: string) => {
     const record = await records.find(id);
@@ -83,10 +83,7 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
 
   /** Holds a place among those that may work at once while `start` runs. */
   const withPlace = async <T>(id: string, start: () => Promise<T>): Promise<T> => {
-    const known = await (working ??= loadWorking().catch((error) => {
-      working = undefined;
-      throw error;
-    }));
+    const known = await working();
     for (const other of known) if (other !== id && !await isWorking(other)) known.delete(other);
     if (!known.has(id) && known.size + starting >= SUB_AGENT_LIMITS.active) {
       const most = `${SUB_AGENT_LIMITS.active} work in the background already`;
