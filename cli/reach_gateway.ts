@@ -33,13 +33,22 @@ const PROBE_TIMEOUT_MS = 2_000;
 
 /**
  * Reaches the gateway of the data directory (DESIGN.md section 5).
- * @throws {CommandError} it holds the directory but does not answer, or works in another folder than --workspace says
+ * @throws {CommandError} it holds the directory but does not answer or not here, or works in another folder than --workspace says
  */
 export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {
   const loaded = await context.loadConfig();
   const record = await readControlFile(loaded.dataDir);
   if (record !== undefined && await answers(record)) return reachRunning(record, { context, loaded });
   return await startHere(context, loaded, options);
+}
+
+/** @throws {CommandError} the gateway does not listen on the loopback interface, where alone its control token counts */
+export function requireControl({ address, token }: ControlRecord): void {
+  if (token !== "") return;
+  const reason = "commands reach a gateway over the loopback interface alone, where it does not listen";
+  throw new CommandError(
+    `Cannot work with the gateway at ${address}: ${reason}; set gateway.host to "0.0.0.0", or stop it first`,
+  );
 }
 
 /** The JSON of a reply, or its error as an exception. @throws {CommandError} */
@@ -61,6 +70,7 @@ function reachRunning(
   record: ControlRecord,
   { context, loaded }: { readonly context: CommandContext; readonly loaded: LoadedConfig },
 ): ReachedGateway {
+  requireControl(record);
   if (context.flags.workspace !== undefined && loaded.workspace !== record.workspace) {
     const wayOut = "stop it, leave --workspace out, or use another --data-dir";
     throw new CommandError(

@@ -14,6 +14,7 @@ import type { CommandContext } from "./command.ts";
 import { randomControlToken } from "./control_token.ts";
 import { EXIT } from "./exit_codes.ts";
 import { limitYoungGeneration } from "./limit_young_generation.ts";
+import { isOnLoopback, ownAddress } from "./own_address.ts";
 import { type RunningServer, serveGateway } from "./serve.ts";
 import { type StartOptions, startServices } from "./start_services.ts";
 
@@ -67,13 +68,14 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       stopFresh = await keepConfigFresh(context, { services, loaded, reload: options.reload });
       const wantsCode = options.banner && config.gateway.require_pairing && await services.tokens.count() === 0;
       const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
-      const address = loopbackAddress(server);
+      const address = ownAddress(server);
       await writeControlFile(loaded.dataDir, {
         address,
         pid: process.pid,
         identity: await processIdentity(process.pid),
         host: server.host,
-        token,
+        // It counts on the loopback interface alone, and must be sent nowhere else
+        token: isOnLoopback(address) ? token : "",
         started_at: new Date(services.startedAt).toISOString(),
         version: VERSION,
         workspace: loaded.workspace,
@@ -92,7 +94,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       warmUp.clear();
     } finally {
       stopFresh();
-      await removeControlFile(loaded.dataDir, token);
+      await removeControlFile(loaded.dataDir, process.pid);
       await services.close();
     }
   } finally {
@@ -145,10 +147,4 @@ function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatew
       return stopped;
     },
   };
-}
-
-/** Where this machine reaches a server that may listen on every address. */
-function loopbackAddress({ host, port }: RunningServer): string {
-  const name = host === "::1" ? "[::1]" : host === "localhost" || host.startsWith("127.") ? host : "127.0.0.1";
-  return `http://${name}:${port}/`;
 }

@@ -7,6 +7,7 @@ import { readServiceFile } from "../lib/host/service/service_file.ts";
 import type { InitSystem, ServiceManager, UnitState } from "../lib/host/service/service_manager.ts";
 import type { CommandContext } from "./command.ts";
 import { daemonLogPath } from "./daemon_log.ts";
+import { ownAddress } from "./own_address.ts";
 import { probeGateway } from "./probe_gateway.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 
@@ -91,8 +92,5 @@ async function findGateway(
     context.say(error.message);
   });
   if (loaded === undefined) return undefined;
-  const { host, port } = loaded.config.gateway;
-  const isHere = host === "localhost" || host.startsWith("127.") || host.includes("::1");
-  const name = isHere ? host : "127.0.0.1";
-  return { address: `http://${name === "::1" ? "[::1]" : name}:${port}/`, token: "" };
+  return { address: ownAddress(loaded.config.gateway), token: "" };
 }

@@ -1,5 +1,5 @@
 import { systemClock } from "../lib/base/clock.ts";
-import { forgetControlFile } from "../lib/host/control_file.ts";
+import { removeControlFile } from "../lib/host/control_file.ts";
 import { endProcess } from "../lib/host/daemon/end_process.ts";
 import { readPidFile, removePidFile } from "../lib/host/daemon/pid_file.ts";
 import { CommandError } from "./cli_error.ts";
@@ -52,7 +52,7 @@ async function cleanUp(dataDir: string, pid?: number): Promise<void> {
   if (lock === undefined) return;
   try {
     if ((await readPidFile(dataDir))?.kind === "stale") await removePidFile(dataDir);
-    if (pid !== undefined) await forgetControlFile(dataDir, pid);
+    if (pid !== undefined) await removeControlFile(dataDir, pid);
   } finally {
     lock.release();
   }

@@ -13,7 +13,7 @@ import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
 import { probeGateway } from "../probe_gateway.ts";
 import { readGatewayStatus } from "../read_gateway_status.ts";
-import { expectSuccess } from "../reach_gateway.ts";
+import { expectSuccess, requireControl } from "../reach_gateway.ts";
 
 /** `postern daemon start`: in the background, or with --foreground in this process, as service managers want it. */
 export const daemonStartCommand = defineCliCommand({
@@ -43,14 +43,16 @@ export const daemonStartCommand = defineCliCommand({
     const reply = await readGatewayStatus(state.record);
     const status = toDaemonStatus(state, { dataDir: loaded.dataDir, now: systemClock.now(), reply });
     const pairingCode = await pairingCodeOf(state.record, loaded).catch((error: Error) => {
-      context.say(`${error.message}; it runs all the same, and postern pair prints a pairing code`);
-      return null;
+      context.say(`The daemon runs, and there is no pairing code: ${error.message}`);
+      return undefined;
     });
-    const pairing = pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, {
-      requiresPairing: loaded.config.gateway.require_pairing,
-    });
+    const pairing = pairingCode === undefined
+      ? ""
+      : pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, {
+        requiresPairing: loaded.config.gateway.require_pairing,
+      });
     context.print(
-      { ...status, pairing_code: pairingCode },
+      { ...status, pairing_code: pairingCode ?? null },
       `${daemonStatusText(state, status)}\n\n${pairing}\nStop it with postern daemon stop`,
     );
     return EXIT.ok;
@@ -100,8 +102,10 @@ export const daemonStopCommand = defineCliCommand({
 });
 
 /** A code for the first client, made for this terminal: the daemon itself has nobody to tell it to. null: there are tokens. */
-async function pairingCodeOf({ address, token }: ControlRecord, { config }: LoadedConfig): Promise<string | null> {
+async function pairingCodeOf(record: ControlRecord, { config }: LoadedConfig): Promise<string | null> {
   if (!config.gateway.require_pairing) return null;
+  requireControl(record);
+  const { address, token } = record;
   const client = createGatewayClient({ address, token, clock: systemClock });
   const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens?limit=1" })) as {
     data: unknown[];

@@ -1,6 +1,7 @@
 import { ConfigError } from "../../lib/base/errors.ts";
 import { tryListen } from "../../lib/system/net/try_listen.ts";
 import { checkBind } from "../check_bind.ts";
+import { ownAddress } from "../own_address.ts";
 import { probeGateway } from "../probe_gateway.ts";
 import { type Check, failure, type Finding, fine } from "./finding.ts";
 
@@ -37,8 +38,7 @@ async function explain(
   const another = `postern config set gateway.port ${port < 65_535 ? port + 1 : port - 1}`;
   switch (code) {
     case "EADDRINUSE": {
-      const name = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host.includes(":") ? `[${host}]` : host;
-      const isGateway = await probeGateway({ address: `http://${name}:${port}/`, token: "" }) !== "silent";
+      const isGateway = await probeGateway({ address: ownAddress({ host, port }), token: "" }) !== "silent";
       const who = isGateway ? "a gateway with another data directory" : "another program";
       return failure(NAME, `${shown} is in use by ${who}`, another);
     }

@@ -5,22 +5,26 @@ import { writeAtomically } from "../base/write_atomically.ts";
 import { readPrivateFile } from "./private_file.ts";
 import { processIdentity } from "./process_identity.ts";
 
-const recordSchema = v.object({
-  /** Loopback address with a slash at the end, as `http://127.0.0.1:42617/` */
-  address: v.pipe(v.string(), v.regex(/^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/)),
+const LOOPBACK = /^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/;
+
+const entries = v.object({
+  /** With a slash at the end, as `http://127.0.0.1:42617/`; loopback where the gateway listens there */
+  address: v.pipe(v.string(), v.regex(/^http:\/\/(\[[\da-f:.]+\]|[\w.-]+):\d{1,5}\/$/)),
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
   /** As processIdentity gives it: another process may have the number later */
   identity: v.optional(v.string()),
   /** What the gateway listens on; the address is where this machine reaches it */
   host: v.optional(v.string()),
-  /** Admin token of this start, good from the loopback interface alone */
-  token: v.pipe(v.string(), v.nonEmpty()),
+  /** Admin token of this start, good from the loopback interface alone; "" where the address is no loopback one */
+  token: v.string(),
   /** ISO 8601 */
   started_at: v.string(),
   version: v.string(),
   /** The folder the agent works in */
   workspace: v.string(),
 });
+// Another machine must never be sent the token
+const recordSchema = v.pipe(entries, v.check(({ address, token }) => LOOPBACK.test(address) === (token !== "")));
 
 /** How the command line reaches the gateway that runs on a data directory (DESIGN.md section 5). */
 export type ControlRecord = Readonly<v.InferOutput<typeof recordSchema>>;
@@ -40,14 +44,8 @@ export async function readControlFile(dataDir: string): Promise<ControlRecord | 
   return record !== undefined && await isAlive(record) ? record : undefined;
 }
 
-/** Removes the record at the end of the gateway that wrote it; one of a later start stays. */
-export async function removeControlFile(dataDir: string, token: string): Promise<void> {
-  const current = await readControlFile(dataDir);
-  if (current?.token === token) await rm(controlPath(dataDir), { force: true });
-}
-
-/** Removes the record that a killed process left; one of any other stays. */
-export async function forgetControlFile(dataDir: string, pid: number): Promise<void> {
+/** Removes the record of a process, which may have been killed; one of any other stays. */
+export async function removeControlFile(dataDir: string, pid: number): Promise<void> {
   const text = await readPrivateFile(controlPath(dataDir));
   if (text !== undefined && parse(text)?.pid === pid) await rm(controlPath(dataDir), { force: true });
 }

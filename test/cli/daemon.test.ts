@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -341,6 +342,36 @@ test("a log that cannot be written makes the daemon degraded, not ended; what wa
     await healthIs("ok");
     assert.match(readFileSync(log, "utf8"), /error Log lines were lost dropped=\d+/);
   }));
+
+for (const family of ["IPv4", "IPv6"]) {
+  const host = addressOf(family);
+  test(`a daemon that listens on one ${family} address of the machine alone is found there, and its token stays here`, {
+    skip: host === undefined && `this machine has no ${family} address but loopback`,
+  }, () =>
+    withDaemon(async (machine) => {
+      const env = { POSTERN__GATEWAY__ALLOW_PUBLIC_BIND: "true" };
+      const started = await machine.run(["daemon", "start", "--host", host ?? "", "--port", "0", "--json"], { env });
+      assert.equal(started.code, 0, started.stderr);
+      assert.match(started.stderr, /there is no pairing code: .*over the loopback interface alone/);
+      const { address, port, health, pairing_code } = JSON.parse(started.stdout);
+      assert.equal(address, `http://${family === "IPv6" ? `[${host}]` : host}:${port}/`);
+      assert.deepEqual([health, pairing_code], ["ok", null]);
+      assert.equal((await readControlFile(machine.dataDir))?.token, "");
+      assert.equal((await statusOf(machine))["health"], "ok");
+      const listed = await machine.run(["runs", "list"]);
+      assert.equal(listed.code, 1);
+      assert.match(listed.stderr, /Cannot work with the gateway at .*; set gateway\.host to "0\.0\.0\.0", or stop it/);
+      assert.equal((await machine.run(["daemon", "stop"])).code, 0);
+      assert.equal(existsSync(join(machine.dataDir, "control.json")), false);
+    }));
+}
+
+/** One that other machines could reach; undefined where there is none. Link-local ones need an interface's name beside them. */
+function addressOf(family: string): string | undefined {
+  return Object.values(networkInterfaces()).flat().find((each) =>
+    each?.family === family && !each.internal && !each.address.startsWith("fe80:")
+  )?.address;
+}
 
 test("a configuration that was spoilt since the start does not keep the daemon from being found and stopped", () =>
   withDaemon(async (machine) => {

@@ -58,11 +58,21 @@ test("a record that another user wrote is not believed", {
     assert.equal(await readControlFile(folder), undefined);
   }));
 
-test("a gateway removes its own record and leaves that of a later start", () =>
+test("a record outside the loopback interface has no token, and no other one is believed", () =>
   withTemporaryFolder(async (folder) => {
-    await writeControlFile(folder, { ...RECORD, token: "later" });
-    await removeControlFile(folder, RECORD.token);
+    for (const address of ["http://192.0.2.5:42617/", "http://[2001:db8::1]:42617/", "http://gateway.lan:80/"]) {
+      await writeControlFile(folder, { ...RECORD, address, token: "" });
+      assert.equal((await readControlFile(folder))?.address, address);
+      await writeControlFile(folder, { ...RECORD, address });
+      assert.equal(await readControlFile(folder), undefined, address);
+    }
+  }));
+
+test("a gateway removes its own record and leaves that of another process", () =>
+  withTemporaryFolder(async (folder) => {
+    await writeControlFile(folder, RECORD);
+    await removeControlFile(folder, RECORD.pid + 1);
     assert.equal(existsSync(join(folder, "control.json")), true);
-    await removeControlFile(folder, "later");
+    await removeControlFile(folder, RECORD.pid);
     assert.equal(existsSync(join(folder, "control.json")), false);
   }));
