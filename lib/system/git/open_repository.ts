@@ -2,6 +2,7 @@ import { lstat, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { loadForbiddenBy } from "../files/forbidden_paths.ts";
+import { hostAndPort } from "../net/host_and_port.ts";
 import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, keyParts } from "./config_entries.ts";
@@ -114,8 +115,8 @@ function credentialsOf(userEntries: readonly ConfigEntry[]): readonly Override[]
 /** Connects a host name to the addresses that were checked and to no other, whatever it leads to a moment later. */
 function pin({ url, addresses }: RemoteAddress): readonly Override[] {
   const [first = ""] = addresses;
-  if (url.hostname === first || url.hostname === `[${first}]`) return [];
-  const port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
+  const { host, port } = hostAndPort(url);
+  if (host === first) return [];
   const list = addresses.map((address) => (address.includes(":") ? `[${address}]` : address)).join(",");
   return [["http.curloptresolve", ""], ["http.curloptresolve", `${url.hostname}:${port}:${list}`]];
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { addressKind } from "./address_kind.ts";
 import { basicCredentials } from "./basic_credentials.ts";
+import { hostAndPort } from "./host_and_port.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
@@ -146,8 +147,7 @@ function checkStep(
 }
 
 function refuseOwnGateway({ url, addresses }: AllowedUrl, method: GuardedMethod, own: OwnGateway | undefined): void {
-  const port = url.port === "" ? (url.protocol === "https:" ? 443 : 80) : Number(url.port);
-  if (own === undefined || port !== own.port || !addresses.some(isThisMachine)) return;
+  if (own === undefined || hostAndPort(url).port !== own.port || !addresses.some(isThisMachine)) return;
   if ((method === "GET" || method === "HEAD") && own.publicPaths.includes(url.pathname)) return;
   throw new ToolError(
     "url_own_gateway",

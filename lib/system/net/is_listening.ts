@@ -1,4 +1,5 @@
 import { connect } from "node:net";
+import { hostAndPort } from "./host_and_port.ts";
 
 /**
  * Whether anything takes TCP connections at an origin of this machine; nothing is sent. Cheap beside a request, which loads the
@@ -8,10 +9,8 @@ import { connect } from "node:net";
  */
 export function isListening(origin: string, signal: AbortSignal): Promise<boolean> {
   if (signal.aborted) return Promise.resolve(false);
-  const { hostname, port, protocol } = new URL(origin);
   const { promise, resolve } = Promise.withResolvers<boolean>();
-  const host = hostname.replace(/^\[|\]$/g, "");
-  const socket = connect({ host, port: Number(port) || (protocol === "https:" ? 443 : 80) });
+  const socket = connect(hostAndPort(new URL(origin)));
   const answer = (listening: boolean) => {
     signal.removeEventListener("abort", refuse);
     socket.destroy();

@@ -3,6 +3,7 @@ import { request as sendOverTls } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { hostAndPort } from "./host_and_port.ts";
 import { openTunnel } from "./proxy_tunnel.ts";
 
 /** One request to one of these addresses and no other. */
@@ -83,13 +84,13 @@ function exchange(
 
 function openDirect(request: PinnedRequest): ClientRequest {
   const { url, addresses } = request;
-  const host = hostOf(url);
+  const { host, port } = hostAndPort(url);
   const isTls = url.protocol === "https:";
   const connection = { lookup: lookupOf(addresses), autoSelectFamilyAttemptTimeout: ATTEMPT_MS };
   return (isTls ? sendOverTls : sendPlain)({
     ...partsOf(request),
     host,
-    ...(url.port === "" ? {} : { port: Number(url.port) }),
+    port,
     agent: false,
     ...connection,
     ...(isTls && isIP(host) === 0 ? { servername: host } : {}),
@@ -100,11 +101,11 @@ function openDirect(request: PinnedRequest): ClientRequest {
 async function openThrough(proxy: string, request: PinnedRequest): Promise<ClientRequest> {
   const { url, addresses, signal } = request;
   const isTls = url.protocol === "https:";
-  const port = url.port === "" ? (isTls ? 443 : 80) : Number(url.port);
+  const { host, port } = hostAndPort(url);
   let failure: unknown = new PinError("there is no address to connect to");
   for (const address of addresses) {
     try {
-      const socket = await openTunnel({ proxy, address, port, tlsName: isTls ? hostOf(url) : undefined, signal });
+      const socket = await openTunnel({ proxy, address, port, tlsName: isTls ? host : undefined, signal });
       // TLS is inside the socket already; without an agent the request takes it
       return sendPlain({ ...partsOf(request), setHost: false, createConnection: () => socket });
     } catch (error) {
@@ -118,10 +119,6 @@ async function openThrough(proxy: string, request: PinnedRequest): Promise<Clien
 function partsOf({ url, method, headers, body, signal }: PinnedRequest) {
   const length = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
   return { path: url.pathname + url.search, method, headers: { host: url.host, ...headers, ...length }, signal };
-}
-
-function hostOf(url: URL): string {
-  return url.hostname.replace(/^\[|\]$/g, "");
 }
 
 /** Whether a reply with this status may point elsewhere. */

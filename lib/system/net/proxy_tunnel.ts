@@ -3,6 +3,7 @@ import { request as sendOverTls } from "node:https";
 import { isIP, type Socket } from "node:net";
 import { connect as startTls } from "node:tls";
 import { basicCredentials } from "./basic_credentials.ts";
+import { hostAndPort } from "./host_and_port.ts";
 
 export interface TunnelOptions {
   /** As `http://user:password@proxy.example:3128` */
@@ -50,8 +51,7 @@ function connectThrough(proxy: URL, target: string, signal: AbortSignal): Promis
   return new Promise((resolve, reject) => {
     const isTls = proxy.protocol === "https:";
     const outgoing = (isTls ? sendOverTls : sendPlain)({
-      host: proxy.hostname.replace(/^\[|\]$/g, ""),
-      port: proxy.port === "" ? (isTls ? 443 : 80) : Number(proxy.port),
+      ...hostAndPort(proxy),
       method: "CONNECT",
       path: target,
       headers: { host: target, ...(credentials === undefined ? {} : { "proxy-authorization": credentials }) },

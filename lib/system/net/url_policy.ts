@@ -3,6 +3,7 @@ import { isIP } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { addressKind } from "./address_kind.ts";
+import { hostAndPort } from "./host_and_port.ts";
 
 /** `[url_access]`. */
 export interface UrlRules {
@@ -56,7 +57,7 @@ export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   return {
     async check(text, rules, { signal, allowed }) {
       const url = parse(text);
-      const host = plainHost(url.hostname);
+      const host = plainHost(hostAndPort(url).host);
       const blocked = rules.domain_blocklist.find((entry) => isWithinDomain(host, entry));
       if (blocked !== undefined) {
         throw refusal("url_blocked", url, `[url_access] domain_blocklist names "${blocked}"`);
@@ -130,9 +131,9 @@ function requireReachable(url: URL, address: string, rules: UrlRules): void {
   }
 }
 
-/** A host name as the lists have it: no brackets, no dot at the end, lower case. */
-function plainHost(hostname: string): string {
-  return hostname.toLowerCase().replace(/^\[|\]$/g, "").replace(/\.+$/, "");
+/** A host name as the lists have it: no dot at the end, lower case. */
+function plainHost(host: string): string {
+  return host.toLowerCase().replace(/\.+$/, "");
 }
 
 function matchesHost(host: string, entry: string): boolean {
@@ -148,8 +149,8 @@ function isWithinDomain(host: string, entry: string): boolean {
 /** Names beyond ASCII in the form that URLs have them. */
 function entryHost(entry: string): string {
   const name = entry.replace(/^\*\./, "");
-  const url = `http://${name}`;
-  return plainHost(URL.canParse(url) ? new URL(url).hostname : name);
+  const url = URL.parse(`http://${name}`);
+  return plainHost(url === null ? name : hostAndPort(url).host);
 }
 
 /** Names the host alone: user, password and query may be secret. */
