@@ -8,7 +8,8 @@ import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import type { AgentProfile } from "./agent_profile.ts";
-import type { NarrowerLimits, RunRequest } from "./run_request.ts";
+import { narrowLimits } from "./narrow_limits.ts";
+import type { RunRequest } from "./run_request.ts";
 
 /** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
 export interface AgentSettings extends AgentLimits {
@@ -55,7 +56,7 @@ export function runSettings(
 ): RunSettings {
   const { call } = request;
   const settings = profile === undefined ? configured : withProfile(configured, profile);
-  const limits = request.limits === undefined ? settings : narrow(settings, request.limits);
+  const limits = request.limits === undefined ? settings : narrowLimits(settings, request.limits);
   const none = request.agentTools === "none" || limits.maxToolCalls === 0;
   const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
   const { durable } = request;
@@ -110,17 +111,4 @@ function callModel(
   const missing = reason === undefined ? "there is no such tool" : "[agent] does not give it to this run";
   const refusal = isOffered ? undefined : `Cannot call ${JSON.stringify(call.tool)}: ${reason ?? missing}`;
   return { provider: createCallProvider(call, refusal), providerModel: call.tool, model: CALL_MODEL };
-}
-
-function narrow(settings: AgentSettings, limits: NarrowerLimits): AgentSettings {
-  const lower = (configured: number, own = configured) => Math.min(configured, own);
-  const { tokensPerRun = 0 } = limits;
-  return {
-    ...settings,
-    maxIterations: lower(settings.maxIterations, limits.maxIterations),
-    maxToolCalls: lower(settings.maxToolCalls, limits.maxToolCalls),
-    tokensPerRun: settings.tokensPerRun === 0
-      ? tokensPerRun
-      : lower(settings.tokensPerRun, tokensPerRun === 0 ? undefined : tokensPerRun),
-  };
 }

@@ -1,5 +1,6 @@
 import type { SubAgentCaller } from "../tools/agents/sub_agents.ts";
 import type { Inherited } from "../tools/runtime/tool.ts";
+import { narrowLimits } from "./narrow_limits.ts";
 import type { RunRequest } from "./run_request.ts";
 import type { SubAgentRecord } from "./sub_agent_record.ts";
 
@@ -34,7 +35,8 @@ export function nextTurn(
   record: SubAgentRecord,
   { held, by }: { readonly held: readonly string[]; readonly by: SubAgentCaller },
 ): SubAgentRecord {
-  const limits = lower(record.limits, by.inherited?.limits);
+  const given = by.inherited?.limits;
+  const limits = record.limits === undefined ? given && toLimits(given) : narrowLimits(record.limits, given ?? {});
   return {
     ...record,
     parent_id: by.direct ? null : by.runId,
@@ -46,17 +48,6 @@ export function nextTurn(
 /** The bounds of a run, as they are kept. */
 export function toLimits({ maxIterations, maxToolCalls, tokensPerRun }: Inherited["limits"]): Limits {
   return { maxIterations, maxToolCalls, tokensPerRun };
-}
-
-function lower(a: Limits | undefined, b: Inherited["limits"] | undefined): Limits | undefined {
-  if (b === undefined) return a;
-  if (a === undefined) return toLimits(b);
-  const tokens = [a.tokensPerRun, b.tokensPerRun].filter((limit) => limit > 0);
-  return {
-    maxIterations: Math.min(a.maxIterations, b.maxIterations),
-    maxToolCalls: Math.min(a.maxToolCalls, b.maxToolCalls),
-    tokensPerRun: tokens.length === 0 ? 0 : Math.min(...tokens),
-  };
 }
 
 function instructionsOf({ id, kind }: Pick<SubAgentRecord, "id" | "kind">): string {
