@@ -39,6 +39,6 @@ describe("a token counter", () => {
       const tokens = count(text);
       assert.ok(tokens > 1000 && tokens <= 1_100_000, String(tokens));
     }
-    assert.ok(performance.now() - start < 2000);
+    assert.ok(performance.now() - start < 10_000);
   });
 });

@@ -398,7 +398,7 @@ test("drain cancels what outlives the grace, with a final event, and comes to an
     const text = reply.text();
     const started = systemClock.monotonic();
     await drain(50);
-    assert.ok(systemClock.monotonic() - started < 3000);
+    assert.ok(systemClock.monotonic() - started < 10_000);
     assert.match(await text, /"code":"shutting_down"[\s\S]*\[DONE\]/);
     assert.equal(provider.active, 0);
   });

@@ -332,7 +332,9 @@ test("chunks that lie about their length are 400, with nothing smuggled behind t
     for (const bytes of requests) {
       const socket = await openRawSocket(gateway.port);
       socket.write(bytes);
-      const text = await Promise.race([socket.closed(), systemClock.sleep(2000).then(() => "open")]);
+      // Deno leaves some of them open
+      const open = ON_NODE ? [] : [systemClock.sleep(2000).then(() => "open")];
+      const text = await Promise.race([socket.closed(), ...open]);
       socket.destroy();
       assert.doesNotMatch(text, /"object":"list"/, bytes);
       if (ON_NODE) assert.equal(lastAnswer(text).status, 400, bytes);

@@ -292,7 +292,7 @@ test("a slow reader pauses the model, and what waits for it is bounded", async (
 });
 
 test("the gateway pings, and drops a peer that does not answer", nodeOnly, async () => {
-  const config = { gateway: { websocket: { heartbeat_secs: 1, pong_timeout_secs: 1 } } };
+  const config = { gateway: { websocket: { heartbeat_secs: 1, pong_timeout_secs: 3 } } };
   await withRunningGateway({ config, script: echo }, async (gateway) => {
     const answering = await open(gateway);
     let pings = 0;

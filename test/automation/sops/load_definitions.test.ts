@@ -383,7 +383,7 @@ describe("hostile files", () => {
     ) {
       const begun = performance.now();
       assert.ok((await problemsOf("bad.md", text)).length > 0);
-      assert.ok(performance.now() - begun < 2000);
+      assert.ok(performance.now() - begun < 10_000);
     }
   });
 

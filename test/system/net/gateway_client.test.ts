@@ -8,7 +8,7 @@ import { until } from "../../support/until.ts";
 async function withServer(
   listener: RequestListener,
   use: (client: GatewayClient) => Promise<void>,
-  timeoutMs = 5_000,
+  timeoutMs = 30_000,
 ): Promise<void> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

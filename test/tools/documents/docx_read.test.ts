@@ -258,7 +258,7 @@ test("nesting, many elements and many attributes end in time", () => {
   );
   const names = Array.from({ length: 200 }, (_, i) => ` xmlns:n${i}="http://purl.org/dc/elements/1.1/"`).join("");
   assert.match(refusal(makeDocx({ body: `<w:p${names}/>` })).message, /more than 100 namespaces/);
-  assert.ok(performance.now() - started < 4000);
+  assert.ok(performance.now() - started < 10_000);
 });
 
 test("any damage to a real document is a DocumentError or a reading, in time", () => {

@@ -349,7 +349,7 @@ test("work without end is stopped by its time", () => {
     limits: { ...LIMITS, timeMs: 100 },
   });
   assert.deepEqual([code, message], ["document_too_slow", "it takes longer than 0.1 s to read"]);
-  assert.ok(performance.now() - started < 2000);
+  assert.ok(performance.now() - started < 10_000);
 });
 
 test("a call that is cancelled ends at once", () =>

@@ -88,17 +88,20 @@ test("no pattern makes it hang, and the event loop goes on turning", () =>
     for (const pattern of ["(a+)+$x", "(a|aa)+!", "(.*)*(.*)*c", "(a?){200}a{200}c", "(a|b)*a(a|b){300}c"]) {
       await call("content_search", { pattern });
     }
-    assert.ok(systemClock.monotonic() - started < 5000);
+    assert.ok(systemClock.monotonic() - started < 10_000);
   }));
 
 test("hears a cancellation in the middle of a file", () =>
   withWorkspace({ "a.txt": "line of text\n".repeat(300_000) }, async ({ root }) => {
     const { call } = createToolBench({ root });
     const controller = new AbortController();
-    const started = systemClock.monotonic();
     const calling = call("content_search", "(x|y)+z", { signal: controller.signal });
-    systemClock.after(20, () => controller.abort(new CancelError("client_gone")));
+    let told = false;
+    systemClock.after(20, () => {
+      told = true;
+      controller.abort(new CancelError("client_gone"));
+    });
     // A fast machine may be done by then
-    const ended = await calling.then(() => "done", (error: unknown) => (error as CancelError).reason);
-    assert.ok(ended === "client_gone" || systemClock.monotonic() - started < 25, ended);
+    const wasTold = await calling.then(() => told, (error: unknown) => (error as CancelError).reason !== "client_gone");
+    assert.equal(wasTold, false);
   }));

@@ -81,6 +81,6 @@ test("hears a cancellation among names that a hostile .gitignore makes slow to m
     const calling = call("glob_search", "*", { signal: controller.signal });
     systemClock.after(20, () => controller.abort(new CancelError("client_gone")));
     await assert.rejects(calling, { reason: "client_gone" });
-    assert.ok(systemClock.monotonic() - started < 5000);
+    assert.ok(systemClock.monotonic() - started < 10_000);
   });
 });

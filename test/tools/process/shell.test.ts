@@ -145,7 +145,7 @@ test("a command that prints without end costs neither memory nor time", () =>
       /^status=signal:SIGKILL\nstdout:\n(0123456789\n){744}.*\n\[stdout cut .*\[Stopped: it wrote more than 67108864 bytes\]$/s,
     );
     assert.ok(output.length < 9000);
-    assert.ok(systemClock.monotonic() - started < 10_000);
+    assert.ok(systemClock.monotonic() - started < 50_000);
     assert.ok(process.memoryUsage().rss - rss < 200_000_000);
   }));
 
