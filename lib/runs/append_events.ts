@@ -1,7 +1,7 @@
 import { createEventStamp } from "../agent/event_stamp.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import { createEventPacker } from "./pack_events.ts";
-import { SEQ_WINDOW } from "./run_recorder.ts";
+import { shownUpTo } from "./run_recorder.ts";
 import type { AppendOptions, RunStore } from "./run_store.ts";
 
 /**
@@ -16,7 +16,7 @@ export async function appendEvents(
   bodies: readonly AgentEventBody[],
   { runs, time, ...append }: { readonly runs: RunStore; readonly time: () => string } & AppendOptions,
 ): Promise<void> {
-  const stamp = createEventStamp(time, expectedSeq === 0 ? 0 : expectedSeq + SEQ_WINDOW);
+  const stamp = createEventStamp(time, shownUpTo(expectedSeq));
   const packer = createEventPacker();
   packer.add(stamp.stamp(bodies));
   await runs.append(runId, expectedSeq, packer.take(), append);

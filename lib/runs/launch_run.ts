@@ -27,7 +27,7 @@ import type { InterruptedRun } from "./recover_runs.ts";
 import { resumedTools } from "./resumed_tools.ts";
 import { createRunJournal } from "./run_journal.ts";
 import type { RunQueue } from "./run_queue.ts";
-import { createRunRecorder, type RunRecorder, SEQ_WINDOW } from "./run_recorder.ts";
+import { createRunRecorder, type RunRecorder, shownUpTo } from "./run_recorder.ts";
 import type { RunRequest } from "./run_request.ts";
 import { type AgentSettings, runSettings } from "./run_settings.ts";
 import type { RunStore } from "./run_store.ts";
@@ -193,7 +193,7 @@ export function createLaunch(
       })();
     };
     const resume: RunResume | undefined = interrupted === undefined || resumed === undefined ? undefined : {
-      afterSeq: interrupted.seq === 0 ? 0 : interrupted.seq + SEQ_WINDOW,
+      afterSeq: shownUpTo(interrupted.seq),
       load: () => recallRun(runs, id),
       gone: resumed.gone,
     };

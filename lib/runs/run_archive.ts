@@ -1,6 +1,8 @@
+import { isAtWork } from "../base/records/run.ts";
 import { createWaiters } from "../base/waiters.ts";
 import type { Store } from "../storage/store.ts";
 import { followRun } from "./follow_run.ts";
+import { shownUpTo } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createRunStore } from "./run_store.ts";
 
@@ -19,9 +21,10 @@ export function createRunArchive({ store }: { readonly store: Store }): RunArchi
       return followRun(id, { ...options, runs, news, find: () => undefined });
     },
     async reach(id) {
-      if (await runs.get(id) === undefined) return undefined;
+      const run = await runs.get(id);
+      if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      return { recorded, furthest: recorded };
+      return { recorded, furthest: isAtWork(run.status) ? shownUpTo(recorded) : recorded };
     },
   };
 }

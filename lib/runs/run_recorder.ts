@@ -38,7 +38,7 @@ export interface RecorderOptions {
   readonly input: () => RunInput;
   /** Told after each write and each recorded array */
   readonly onChange: () => void;
-  /** Last seq in the journal of a run that goes on; its events are numbered from SEQ_WINDOW further on. undefined for a new run */
+  /** Last seq in the journal of a run that goes on; its events are numbered beyond `shownUpTo`. undefined for a new run */
   readonly resumedAt: number | undefined;
 }
 
@@ -46,11 +46,19 @@ export interface RecorderOptions {
  * How far what is shown may be ahead of the journal. A crash loses what was shown and not written; a run that goes on afterwards
  * leaves this many seqs out, so that none of them is ever used twice and a reader's position stays its own.
  */
-export const SEQ_WINDOW = 10_000;
+const SEQ_WINDOW = 10_000;
 /** Events of one turn that wait for its end; then they are written without it */
 const MAX_UNWRITTEN = SEQ_WINDOW / 2;
 /** The last events as they are, for readers who keep up */
 const RECENT = 512;
+
+/**
+ * The furthest seq that may have been shown of a run whose journal ends at `seq`: after a crash it goes on beyond it. 0 before its
+ * first record: until then nothing is shown, and a run that never was in the journal begins anew.
+ */
+export function shownUpTo(seq: number): number {
+  return seq === 0 ? 0 : seq + SEQ_WINDOW;
+}
 
 export function createRunRecorder(options: RecorderOptions): RunRecorder {
   const { runs } = options;
@@ -128,8 +136,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
         remember(ending);
       }),
     pending(afterSeq) {
-      // Before its first record nothing is shown: a run that never was in the journal begins anew after a crash
-      const shownTo = durableSeq === 0 ? 0 : durableSeq + SEQ_WINDOW;
+      const shownTo = shownUpTo(durableSeq);
       const first = recent[0]?.seq ?? Infinity;
       if (afterSeq + 1 >= first) {
         const from = afterSeq + 1 - first;
@@ -142,11 +149,7 @@ export function createRunRecorder(options: RecorderOptions): RunRecorder {
       }
       return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
     },
-    reached() {
-      // The first event after a crash is numbered beyond all that was shown before it
-      const before = options.resumedAt === undefined ? 0 : options.resumedAt + SEQ_WINDOW;
-      return recent.at(-1)?.seq ?? before;
-    },
+    reached: () => recent.at(-1)?.seq ?? shownUpTo(options.resumedAt ?? 0),
   };
 }
 

@@ -29,7 +29,7 @@ import { continueRun, type InterruptedRun, type PendingQuestion, recoverRuns } f
 import { resolveRun } from "./resolve_run.ts";
 import { resumedRequest } from "./resumed_request.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
-import { SEQ_WINDOW } from "./run_recorder.ts";
+import { shownUpTo } from "./run_recorder.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
@@ -193,7 +193,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      const reached = active.find(id)?.recorder?.reached() ?? (isAtWork(run.status) ? recorded + SEQ_WINDOW : 0);
+      const reached = active.find(id)?.recorder?.reached() ?? (isAtWork(run.status) ? shownUpTo(recorded) : 0);
       return { recorded, furthest: Math.max(recorded, reached) };
     },
     async ended(id, signal) {
