@@ -195,7 +195,7 @@ test("cancel stops its model at once, with what waits behind it", () =>
     await gateway.tool("subagent_manage", { op: "message", id, text: "More" });
     await until(() => gateway.provider.active === 1);
     const early = await gateway.tool("subagent_list", { status: "completed" });
-    assert.equal(early.output, "There are no sub-agents");
+    assert.equal(early.output, "There is no such sub-agent");
     assert.equal((await gateway.tool("subagent_manage", { op: "cancel", id })).output, `Cancelled "${id}"`);
     await until(() => gateway.runs.active() === 0);
     const { status, run_id: second } = await onlyOne(gateway);

@@ -14,9 +14,10 @@ export const subagentList = defineTool({
     status: v.optional(v.pipe(runStatusSchema, v.description("Only those in this state"))),
   }),
   async run(input, context) {
+    const none = input.status === undefined ? "There are no sub-agents" : "There is no such sub-agent";
     const views = await context.services.subAgents.list(input, context);
     return {
-      output: views.map(describeSubAgent).join("\n") || "There are no sub-agents",
+      output: views.map(describeSubAgent).join("\n") || none,
       isError: false,
       data: { subagents: views },
     };

@@ -15,7 +15,12 @@ export const subagentSpawn = defineTool({
   input: v.strictObject({
     task: v.pipe(v.string(), v.minLength(1), v.description("What it is to do, with all it must know")),
     agent: v.optional(
-      v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("A configured agent. Default: one like you")),
+      v.pipe(
+        v.string(),
+        v.minLength(1),
+        v.maxLength(64),
+        v.description("A configured agent. Default: the gateway's own"),
+      ),
     ),
     tools: v.optional(
       v.pipe(
