@@ -35,9 +35,9 @@ export const agentsIpc = defineTool({
     ),
   }),
   check: (input) => requireOpFields("agents_ipc", input, { send: ["from", "to", "payload"], recv: ["to"] }),
-  async run({ op, from = "", to = "", payload = "", limit, ...rest }, context) {
+  async run({ op, from = "", to = "", payload = "", limit }, context) {
     const { mailbox } = context.services;
-    const filter = { ...rest, ...(to === "" ? {} : { to }), ...(from === "" ? {} : { from }) };
+    const filter = { ...(to === "" ? {} : { to }), ...(from === "" ? {} : { from }) };
     switch (op) {
       case "send": {
         requireOwnName(from, context);

@@ -14,10 +14,10 @@ const MAX_SHOWN = 40;
 export function inputError(
   tool: string,
   issue: v.BaseIssue<unknown>,
-  { fields, given }: { readonly fields: readonly string[]; readonly given: unknown },
+  { fields, given }: { readonly fields: readonly string[]; readonly given: Readonly<Record<string, unknown>> },
 ): ToolError {
   const field = (v.getDotPath(issue) ?? "").slice(0, MAX_SHOWN);
-  const unknown = Object.keys(Object(given)).find((name) => !fields.includes(name));
+  const unknown = Object.keys(given).find((name) => !fields.includes(name));
   return new ToolError("invalid_input", `Cannot call "${tool}": ${sentence(issue, field, { fields, unknown })}`);
 }
 
