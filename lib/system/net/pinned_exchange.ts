@@ -34,7 +34,7 @@ export interface PinnedReply {
 /** For one address, before the next is tried beside it; the system's own is too short for far-off hosts. */
 const ATTEMPT_MS = 2_000;
 
-/** The connection did not lead to an address that was checked. */
+/** What failed here and has no code of the network; the message ends a sentence. */
 export class PinError extends Error {
   override readonly name = "PinError";
 }
@@ -182,7 +182,7 @@ function decode(incoming: IncomingMessage): Readable {
   incoming.on("error", (error) => decoder.destroy(error));
   // A connection that breaks off gives no error on every runtime
   incoming.on("close", () => {
-    if (!incoming.complete) decoder.destroy(new Error("the connection was closed"));
+    if (!incoming.complete) decoder.destroy(new PinError("the connection was closed"));
   });
   return incoming.pipe(decoder);
 }
