@@ -173,6 +173,31 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.getByRole("heading", { name: "Tools" }).waitFor();
   });
 
+  test("what the token may not see is not asked for every few seconds", async () => {
+    await page.clock.install();
+    gateway.forbid("/v1/status", "/v1/runs", "/v1/approvals");
+    await openPaired();
+    for (const view of ["runs", "runs/run_1", "status"]) {
+      await page.evaluate(`location.hash = "${view}"`);
+      for (let polls = 0; polls < 3; polls++) {
+        const polled = page.waitForResponse(/\/health$/);
+        await page.clock.runFor(3100);
+        await polled;
+      }
+    }
+    const refused = gateway.asked.filter((path) => /^\/v1\/(status|runs|approvals)/.test(path));
+    assert.deepEqual([...new Set(refused)].toSorted(), [
+      "/v1/approvals",
+      "/v1/runs",
+      "/v1/runs/run_1",
+      "/v1/runs/run_1/events",
+      "/v1/status",
+    ]);
+    // Once when the view is opened, once more by the first poll
+    for (const path of new Set(refused)) assert.ok(refused.filter((asked) => asked === path).length <= 2, path);
+    assert.match(await page.locator("#runs-lead").textContent() ?? "", /cannot be shown: Refused: insufficient_scope/);
+  });
+
   test("tools tell why they are off; the status draws its charts", async () => {
     await page.clock.install();
     await openPaired();

@@ -20,6 +20,8 @@ export interface FakeGateway {
   readonly schedules: FakeSchedules;
   /** Puts one more call that waits */
   ask(change?: Readonly<Record<string, unknown>>): void;
+  /** The token lacks the scope for these paths, and what lies under them */
+  forbid(...paths: readonly string[]): void;
   /** Makes every token invalid */
   revoke(): void;
   /** Ends the connections of all sockets */
@@ -91,6 +93,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   const answers: unknown[] = [];
   const runs = createFakeRuns();
   const schedules = createFakeSchedules();
+  const forbidden: string[] = [];
   let rules: { id: string; scope: string; text: string; created_at: string }[] = [];
   const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
@@ -122,6 +125,9 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     if (pairingRequired && !valid) return fail(response, 401, "auth_invalid");
     if (pairingRequired && request.headers.authorization !== `Bearer ${TOKEN}`) {
       return fail(response, 401, "auth_invalid");
+    }
+    if (forbidden.some((start) => path === start || path.startsWith(`${start}/`))) {
+      return fail(response, 403, "insufficient_scope");
     }
     if (path === "/v1/models") return send(response, 200, list([model("offline/assistant"), model("openai/gpt-5")]));
     if (path === "/v1/status") {
@@ -201,6 +207,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
         remember: null,
         ...change,
       }),
+    forbid: (...paths) => void forbidden.push(...paths),
     revoke: () => void (valid = false),
     dropSockets: () => sockets.clients.forEach((socket) => socket.terminate()),
     setGone: (next) => void (gone = next),

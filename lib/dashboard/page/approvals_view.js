@@ -2,6 +2,7 @@ import { createApprovalCard } from "./approval_card.js";
 import { byId, element } from "./dom.js";
 
 const RECENT = 20;
+const PENDING = "v1/approvals?status=pending&limit=100";
 const STATUS_WORDS = new Map([
   ["approved", "Approved"],
   ["denied", "Denied"],
@@ -32,11 +33,6 @@ export function createApprovalsView({ session }) {
   const count = byId("approvals-count", HTMLElement);
   /** @type {Map<string, ReturnType<typeof createApprovalCard>>} */
   const cards = new Map();
-  /** Whether the token lacks the scope: nothing is asked for then */
-  let refused = false;
-
-  /** @returns {Promise<readonly Approval[]>} */
-  const readPending = async () => (await session.json("v1/approvals?status=pending&limit=100")).data;
 
   /** Keeps the cards that stay, and the focus in them. @param {readonly Approval[]} waiting */
   function showPending(waiting) {
@@ -130,12 +126,11 @@ export function createApprovalsView({ session }) {
   async function load() {
     try {
       const [waiting, all, remembered] = await Promise.all([
-        readPending(),
+        session.json(PENDING),
         session.json(`v1/approvals?limit=${RECENT}`),
         session.json("v1/approval-rules"),
       ]);
-      refused = false;
-      showPending(waiting);
+      showPending(waiting.data);
       showRecent(all.data);
       showRules(remembered.data);
     } catch (error) {
@@ -147,16 +142,11 @@ export function createApprovalsView({ session }) {
     load,
     /** Shows what waits now. Does nothing for a token that may not see it. */
     async poll() {
-      if (refused) return;
-      try {
-        showPending(await readPending());
-      } catch (error) {
-        refused = /** @type {{ status?: number }} */ (error).status === 403;
-      }
+      const waiting = await session.poll(PENDING).catch(() => undefined);
+      if (waiting !== undefined) showPending(waiting.data);
     },
     /** Forgets everything, as on signing out. */
     reset() {
-      refused = false;
       showPending([]);
       lead.textContent = "";
       rules.replaceChildren();

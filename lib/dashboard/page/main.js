@@ -101,7 +101,7 @@ export function start() {
 
   /** What an administrator is told; undefined for everybody else. */
   async function readStatus() {
-    return await session.json("v1/status").catch(() => undefined);
+    return await session.poll("v1/status").catch(() => undefined);
   }
 
   async function showMetrics() {

@@ -75,9 +75,11 @@ export function createRunView({ session, id, announce }) {
     });
   }
 
-  async function refresh() {
+  /** @param {(path: string) => Promise<any>} [read] */
+  async function refresh(read = session.json) {
     try {
-      showRun(await session.json(path));
+      const run = await read(path);
+      if (run !== undefined) showRun(run);
     } catch (error) {
       problem.textContent = `The run cannot be shown: ${error instanceof Error ? error.message : error}`;
     }
@@ -139,7 +141,7 @@ export function createRunView({ session, id, announce }) {
   void follow();
   return {
     root,
-    refresh,
+    poll: () => refresh(session.poll),
     focus: () => title.focus(),
     /** Ends the reading; the run goes on. */
     close: () => reading.abort(),

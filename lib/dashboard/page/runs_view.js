@@ -18,7 +18,7 @@ export function createRunsView({ session }) {
   const place = byId("run", HTMLElement);
   const filter = byId("runs-filter", HTMLSelectElement);
   const announcer = byId("runs-announcer", HTMLElement);
-  /** @type {Map<string, { row: ReturnType<typeof createRow> }>} */
+  /** @type {Map<string, ReturnType<typeof createRow>>} */
   const rows = new Map();
   /** @type {{ id: string, view: ReturnType<typeof createRunView> } | undefined} */
   let open;
@@ -29,10 +29,13 @@ export function createRunsView({ session }) {
     if (announcer.childElementCount > SPOKEN) announcer.firstElementChild?.remove();
   };
 
-  async function load() {
+  /** @param {(path: string) => Promise<any>} [read] */
+  async function load(read = session.json) {
     try {
       const only = filter.value === "" ? "" : `&status=${filter.value}`;
-      const { data, has_more: more } = await session.json(`v1/runs?limit=${SHOWN}${only}`);
+      const found = await read(`v1/runs?limit=${SHOWN}${only}`);
+      if (found === undefined) return;
+      const { data, has_more: more } = found;
       show(data);
       const words = data.length === 1 ? "1 run." : `${data.length} runs.`;
       const text = data.length === 0
@@ -48,16 +51,15 @@ export function createRunsView({ session }) {
 
   /** Keeps the rows that stay, and the focus in them. @param {readonly Run[]} runs */
   function show(runs) {
-    for (const [id, { row }] of rows) {
+    for (const [id, row] of rows) {
       if (runs.some((run) => run.id === id)) continue;
       row.root.remove();
       rows.delete(id);
     }
     let before = list.firstElementChild;
     for (const run of runs) {
-      const known = rows.get(run.id)?.row;
-      const row = known ?? createRow(run);
-      rows.set(run.id, { row });
+      const row = rows.get(run.id) ?? createRow(run);
+      rows.set(run.id, row);
       row.update(run);
       if (before === row.root) before = before.nextElementSibling;
       else list.insertBefore(row.root, before);
@@ -89,8 +91,8 @@ export function createRunsView({ session }) {
       view.focus();
     },
     async poll() {
-      if (open !== undefined) await open.view.refresh();
-      else await load();
+      if (open !== undefined) await open.view.poll();
+      else await load(session.poll);
     },
     /** Forgets everything, as on signing out. */
     reset() {

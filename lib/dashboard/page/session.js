@@ -34,6 +34,8 @@ export function addressOf(path) {
  */
 export function createSession({ onRefused }) {
   let token = sessionStorage.getItem(TOKEN_KEY) ?? "";
+  /** Paths that the token may not read @type {Set<string>} */
+  const forbidden = new Set();
 
   /**
    * @param {string} next
@@ -41,6 +43,7 @@ export function createSession({ onRefused }) {
    */
   const setToken = (next, id = "") => {
     token = next;
+    forbidden.clear();
     keep(TOKEN_KEY, next);
     keep(TOKEN_ID_KEY, id);
   };
@@ -75,6 +78,13 @@ export function createSession({ onRefused }) {
     throw error;
   };
 
+  /**
+   * @param {string} path
+   * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
+   * @returns {Promise<any>} the reply's JSON; its shape is the route's contract
+   */
+  const json = async (path, options) => (await request(path, options)).json();
+
   return {
     hasToken: () => token !== "",
     setToken,
@@ -89,12 +99,23 @@ export function createSession({ onRefused }) {
       setToken("");
       return revoked === undefined || revoked.then(() => true, (error) => error.status === 401);
     },
+    json,
     /**
+     * As `json`, for what is read every few seconds: what the token's scopes do not allow is not asked for again with this token,
+     * for each refusal stands in the gateway's audit.
      * @param {string} path
-     * @param {{ method?: string, headers?: Record<string, string>, body?: unknown }} [options]
-     * @returns {Promise<any>} the reply's JSON; its shape is the route's contract
+     * @returns {Promise<any>} undefined for what was refused before
      */
-    json: async (path, options) => (await request(path, options)).json(),
+    async poll(path) {
+      if (forbidden.has(path)) return undefined;
+      const usedToken = token;
+      try {
+        return await json(path);
+      } catch (error) {
+        if (/** @type {{ status?: number }} */ (error).status === 403 && usedToken === token) forbidden.add(path);
+        throw error;
+      }
+    },
   };
 }
 
