@@ -25,6 +25,8 @@ const messageSchema = v.object({
   refusal: v.optional(v.nullable(v.string())),
   tool_calls: v.optional(v.array(toolCallSchema)),
   tool_call_id: v.optional(v.string()),
+  /** Only where the call failed */
+  is_error: v.optional(v.literal(true)),
 });
 
 /** GET /v1/conversations: those that are kept, the last one made first. */

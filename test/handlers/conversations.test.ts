@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as v from "valibot";
+import { conversationRoute } from "../../handlers/conversations.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createConversations } from "../../lib/runs/conversations.ts";
@@ -67,6 +69,15 @@ test("messages are read in their order, a page at a time, without the vendor's o
     false,
   ]);
   assert.deepEqual((await json("GET", "/v1/conversations/talk?after=3")).messages.data, []);
+});
+
+test("a failed call says so, and its schema too", async () => {
+  const { add, json } = setUp();
+  const failed: Message = { role: "tool", content: "No such file", tool_call_id: "call_1", is_error: true };
+  await add("talk", failed);
+  const { status: _, ...conversation } = await json("GET", "/v1/conversations/talk");
+  assert.deepEqual(conversation.messages.data, [{ seq: 1, run_id: "run_1", ...failed }]);
+  assert.deepEqual(v.parse(conversationRoute.reply.schema ?? v.never(), conversation), conversation);
 });
 
 test("a deleted conversation is gone with its messages, and its id is as new", async () => {
