@@ -1,17 +1,17 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import process from "node:process";
+import { isLoopbackName } from "../../handlers/loopback.ts";
 import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { randomControlToken } from "../control_token.ts";
 import { EXIT } from "../exit_codes.ts";
+import { NODE_TOKEN_VARIABLE } from "../node_token_variable.ts";
 import { startServices } from "../start_services.ts";
 
-const TOKEN_VARIABLE = "POSTERN_NODE_TOKEN";
 const MAX_TOKEN_BYTES = 65_536;
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
 
 /**
  * `postern node`: offers the tools of this machine to a gateway elsewhere, until SIGINT or SIGTERM. Each call goes through this
@@ -19,16 +19,16 @@ const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/;
  */
 export const nodeCommand = defineCliCommand({
   args: {
-    connect: { type: "string", valueHint: "url", description: "Address of the gateway" },
+    connect: { type: "string", valueHint: "url", description: "Address of the gateway (required)" },
     id: {
       type: "string",
       valueHint: "id",
-      description: "What the gateway's allowed_node_ids calls it",
+      description: "What the gateway's allowed_node_ids calls it (required)",
     },
     "token-file": {
       type: "string",
       valueHint: "path",
-      description: `File with the token of node control (default: the environment variable ${TOKEN_VARIABLE})`,
+      description: `File with the token of node control (default: the environment variable ${NODE_TOKEN_VARIABLE})`,
     },
     tools: {
       type: "string",
@@ -45,13 +45,13 @@ export const nodeCommand = defineCliCommand({
     }
     const url = toLinkUrl(connect, id);
     const token = await readToken(context, args["token-file"]);
-    if (url.protocol === "http:" && !LOOPBACK.test(url.hostname)) {
+    if (url.protocol === "http:" && !isLoopbackName(url.hostname)) {
       say("The token and all calls go unencrypted: use https, or a tunnel");
     }
     const loaded = await context.loadConfig();
     const patterns = args.tools?.split(",").map((pattern) => pattern.trim()) ?? loaded.config.agent.tools;
     // Under this name the redactor takes it for the secret it is, wherever it came from
-    const own = { ...context, io: { ...io, env: { ...io.env, [TOKEN_VARIABLE]: token } } };
+    const own = { ...context, io: { ...io, env: { ...io.env, [NODE_TOKEN_VARIABLE]: token } } };
     const services = await startServices(own, {
       loaded,
       agent: false,
@@ -110,7 +110,7 @@ function toLinkUrl(text: string, id: string): URL {
   }
   if (url.username !== "" || url.password !== "" || url.search !== "") {
     throw new UsageError(
-      `Cannot use --connect: it must hold no credentials and no query; the token comes from ${TOKEN_VARIABLE} or --token-file`,
+      `Cannot use --connect: it must hold no credentials and no query; the token comes from ${NODE_TOKEN_VARIABLE} or --token-file`,
     );
   }
   url.pathname = `${url.pathname.replace(/\/+$/, "")}/ws/node`;
@@ -121,12 +121,12 @@ function toLinkUrl(text: string, id: string): URL {
 
 /** Never from the command line, which other users of the machine can read. @throws {UsageError} {CommandError} */
 async function readToken({ io }: CommandContext, path: string | undefined): Promise<string> {
-  const token = path === undefined ? io.env[TOKEN_VARIABLE] ?? "" : await readTokenFile(resolve(io.cwd, path));
+  const token = path === undefined ? io.env[NODE_TOKEN_VARIABLE] ?? "" : await readTokenFile(resolve(io.cwd, path));
   if (/^[\x21-\x7e]+$/.test(token)) return token;
   if (path === undefined && token === "") {
-    throw new UsageError(`Cannot connect without a token: set ${TOKEN_VARIABLE}, or give --token-file`);
+    throw new UsageError(`Cannot connect without a token: set ${NODE_TOKEN_VARIABLE}, or give --token-file`);
   }
-  const where = path === undefined ? TOKEN_VARIABLE : `"${path}"`;
+  const where = path === undefined ? NODE_TOKEN_VARIABLE : `"${path}"`;
   throw new CommandError(`Cannot use the token of ${where}: it must be one word of visible ASCII`);
 }
 
@@ -146,7 +146,8 @@ function watchStop({ io, say }: CommandContext, graceMs: number) {
   const controller = new AbortController();
   const ignore = io.onInterrupt(() => {
     if (controller.signal.aborted) return io.exit(EXIT.failed);
-    say(`Stopping: calls have up to ${graceMs / 1000} s to finish; press Ctrl-C again to stop at once`);
+    const hint = io.isTerminal.stderr ? "; press Ctrl-C again to stop at once" : "";
+    say(`Stopping: calls have up to ${graceMs / 1000} s to finish${hint}`);
     controller.abort();
   });
   return { signal: controller.signal, ignore };

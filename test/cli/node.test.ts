@@ -42,7 +42,7 @@ test("node connects, is shown by nodes list and show, and ends with 0 at Ctrl-C"
       assert.deepEqual([told.event, told.id, told.tools], ["connected", "pi", ["glob_search", "read_file"]]);
       assert.match(seen[0] ?? "", /^ID +STATE +TOOLS +VERSION\npi +connected since \S+ from 127\.0\.0\.1 +2 /);
       assert.match(seen[1] ?? "", /node__pi__glob_search +read /);
-      assert.match(node.stderr, /Stopping: calls have up to 30 s/);
+      assert.match(node.stderr, /Stopping: calls have up to 30 s to finish\n/);
       const after = await machine.run(["nodes", "list"]);
       assert.match(after.stdout, /gone since/);
       assert.ok(!`${node.stdout}${node.stderr}`.includes(TOKEN));
