@@ -3,6 +3,7 @@ import { ConfigError } from "../lib/base/errors.ts";
 import type { LogSink } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
+import { missingVariables } from "../lib/config/secrets.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
 import { readControlFile, removeControlFile, writeControlFile } from "../lib/host/control_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
@@ -87,7 +88,10 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
       }
       await options.onStarted?.(address);
-      const { agent, clock } = services;
+      const { agent, clock, log } = services;
+      for (const { name, key } of missingVariables(config, context.io.env)) {
+        log.warn("A variable that the configuration names is not set", { variable: name, key });
+      }
       const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
       const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp }));
       await stopped;

@@ -1,12 +1,21 @@
 import { environmentLayer } from "../../lib/config/environment_layer.ts";
-import { toKeyText } from "../../lib/config/key_path.ts";
+import { hasKey, toKeyText } from "../../lib/config/key_path.ts";
 import { parseToml } from "../../lib/config/parse_toml.ts";
+import { missingVariables, namedVariables } from "../../lib/config/secrets.ts";
 import { HANDOVER_VARIABLE } from "../../lib/host/daemon/handover_variable.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
+import { NODE_TOKEN_VARIABLE } from "../node_token_variable.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "environment";
-const OWN = ["POSTERN_CONFIG", "POSTERN_DATA_DIR", "POSTERN_TOKEN", HANDOVER_VARIABLE, SERVICE_VARIABLE];
+const OWN = [
+  "POSTERN_CONFIG",
+  "POSTERN_DATA_DIR",
+  "POSTERN_TOKEN",
+  NODE_TOKEN_VARIABLE,
+  HANDOVER_VARIABLE,
+  SERVICE_VARIABLE,
+];
 
 /** Variables that decide something, and those that look as if they did. Names alone are shown. */
 export const environmentCheck: Check = {
@@ -15,10 +24,10 @@ export const environmentCheck: Check = {
     const { keys } = environmentLayer(io.env);
     const inFile = file === undefined ? {} : parseToml(file.text, file.path);
     const hidden = keys.filter(({ path }) => hasKey(inFile, path));
-    // A key of a provider may have any name the configuration gives it
-    const named = JSON.stringify(config);
+    // A secret may have any name the configuration gives it
+    const named = new Set(namedVariables(config).map(({ name }) => name));
     const idle = Object.keys(io.env).filter((name) =>
-      /^POSTERN_[A-Z]/.test(name) && !OWN.includes(name) && !named.includes(`"${name}"`)
+      /^POSTERN_[A-Z]/.test(name) && !OWN.includes(name) && !named.has(name)
     );
     const set = [...OWN.filter((name) => (io.env[name] ?? "") !== ""), ...keys.map(({ variable }) => variable)].sort();
     return [
@@ -35,15 +44,9 @@ export const environmentCheck: Check = {
           `unset ${name}`,
         )
       ),
+      ...missingVariables(config, io.env).map(({ name, key }): Finding =>
+        warning(NAME, `${name}, which ${key} names, is not set here`, `export ${name}=... where the gateway is started`)
+      ),
     ];
   },
 };
-
-function hasKey(table: Readonly<Record<string, unknown>>, path: readonly (string | number)[]): boolean {
-  let value: unknown = table;
-  for (const part of path) {
-    if (value === null || typeof value !== "object" || !Object.hasOwn(value, part)) return false;
-    value = (value as Record<string, unknown>)[String(part)];
-  }
-  return true;
-}

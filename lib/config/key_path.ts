@@ -20,3 +20,15 @@ export function parseKeyText(text: string): readonly string[] | undefined {
     if (match[4] === "") return parts;
   }
 }
+
+/** Whether a key is written in these tables; items of lists are no keys. */
+export function hasKey(table: Readonly<Record<string, unknown>>, path: KeyPath): boolean {
+  let value: unknown = table;
+  for (const part of path) {
+    if (value === null || typeof value !== "object" || Array.isArray(value) || !Object.hasOwn(value, part)) {
+      return false;
+    }
+    value = (value as Readonly<Record<string, unknown>>)[part];
+  }
+  return true;
+}

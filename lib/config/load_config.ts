@@ -5,7 +5,7 @@ import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
 import { type Place, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
-import { type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
+import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import { type LocatedKeys, locateKeys } from "./locate_keys.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
 import { switches } from "./schema/security.ts";
@@ -188,15 +188,4 @@ function toProblem({ path, reason }: Finding, sources: Sources, located: Located
   if (sources.file === undefined) return problem("configuration");
   const line = located?.lineOf(ways.find((way) => located.lineOf(way.slice(0, 1)) !== undefined) ?? path);
   return problem(line === undefined ? sources.file.path : `${sources.file.path}:${line}`, sources.file.path, line);
-}
-
-function hasKey(table: RawTable, path: KeyPath): boolean {
-  let value: unknown = table;
-  for (const part of path) {
-    if (value === null || typeof value !== "object" || Array.isArray(value) || !Object.hasOwn(value, part)) {
-      return false;
-    }
-    value = (value as RawTable)[String(part)];
-  }
-  return true;
 }

@@ -1,6 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import type { Config } from "./config.ts";
-import type { KeyPath } from "./key_path.ts";
+import { type KeyPath, toKeyText } from "./key_path.ts";
 
 const MASK = "***";
 const MAX_KEY_FILE_BYTES = 65_536;
@@ -18,8 +18,7 @@ const SECRET_NAME =
 
 /** Whether an error about this key may not repeat what was written there. */
 export function hidesValue(path: KeyPath): boolean {
-  const key = path.join(".");
-  return NEARLY_SECRET_KEYS.test(key) || SECRET_KEYS.some((pattern) => pattern.test(key));
+  return NEARLY_SECRET_KEYS.test(path.join(".")) || isSecret(path);
 }
 
 /** A copy to be shown: secret values and the credentials inside addresses are `***`. */
@@ -43,11 +42,35 @@ export function knownSecrets(config: Config, env: Readonly<Record<string, string
     server,
   ) => [...Object.values(server.env), ...Object.values(server.headers), ...secretArguments(server.args)]);
   const values = [config.gateway.node_control.auth_token, ...servers, ...addressSecrets(config)];
-  const named = environmentNames(config).flatMap((name) => env[name] ?? []);
+  const named = namedVariables(config).flatMap(({ name }) => env[name] ?? []);
   values.push(...named, ...environmentSecrets(env));
   // Of `Bearer ...` the last word is the secret
   const known = values.flatMap((value) => [value, value.trim(), value.trim().split(/\s/).at(-1) ?? ""]);
   return [...new Set(known)].filter((value) => value !== "");
+}
+
+/** An environment variable, and the key of the configuration that names it. */
+export interface NamedVariable {
+  readonly name: string;
+  readonly key: string;
+}
+
+/** Variables that the configuration names. */
+export function namedVariables(value: unknown, path: KeyPath = []): readonly NamedVariable[] {
+  if (value === null || typeof value !== "object") return [];
+  return Object.entries(value).flatMap(([key, item]) => {
+    const here = [...path, key];
+    if (!key.endsWith("_env") || typeof item !== "string") return namedVariables(item, here);
+    return item === "" || isSecret(here) ? [] : [{ name: item, key: toKeyText(here) }];
+  });
+}
+
+/** Those of them that are not set. Providers are left out: each says so itself where its key is needed. */
+export function missingVariables(
+  { provider: _, providers: __, ...config }: Config,
+  env: Readonly<Record<string, string | undefined>>,
+): readonly NamedVariable[] {
+  return namedVariables(config).filter(({ name }) => (env[name] ?? "") === "");
 }
 
 /** What the environment holds under names that say themselves that it is secret, and the credentials in its addresses. */
@@ -70,6 +93,11 @@ export async function secretsOfFiles(config: Config): Promise<readonly string[]>
   return texts.map((text) => text.trim()).filter((text) => text !== "");
 }
 
+function isSecret(path: KeyPath): boolean {
+  const key = path.join(".");
+  return SECRET_KEYS.some((pattern) => pattern.test(key));
+}
+
 function maskArguments(values: readonly unknown[]): readonly unknown[] {
   return values.map((item, index) => {
     const [before, text] = [String(values[index - 1] ?? ""), String(item)];
@@ -80,15 +108,8 @@ function maskArguments(values: readonly unknown[]): readonly unknown[] {
 }
 
 function maskText(text: string, path: KeyPath): string {
-  if (text !== "" && SECRET_KEYS.some((pattern) => pattern.test(path.join(".")))) return MASK;
+  if (text !== "" && isSecret(path)) return MASK;
   return text.replace(URL_PASSWORD, `$1${MASK}@`).replace(QUERY_SECRET, `$1${MASK}`);
-}
-
-function environmentNames(value: unknown): string[] {
-  if (value === null || typeof value !== "object") return [];
-  return Object.entries(value).flatMap(([key, item]) =>
-    key.endsWith("_env") && typeof item === "string" && item !== "" ? [item] : environmentNames(item)
-  );
 }
 
 /** What follows `--api-key` or stands in `--api-key=`. */

@@ -75,6 +75,45 @@ test("warnings are a failure with --strict alone", () =>
     assert.equal((await examine(machine, { env, flags: ["--strict"] })).code, 1);
   }));
 
+test("a variable that the configuration names and nobody set is a warning, there and in the log of a start", () =>
+  onMachine(async (machine) => {
+    const path = join(machine.home, "named.toml");
+    writeFileSync(
+      path,
+      `[gateway.node_control]
+enabled = true
+auth_token_env = "POSTERN_OF_NODES"
+[channels.ci]
+secret_env = "CI_SIGNATURE"
+[mcp.servers.a]
+command = "true"
+env = { my_env = "canary-7f3a" }
+`,
+    );
+    const flags = ["--config", path];
+    const env = { ...ANY_PORT, POSTERN_NODE_TOKEN: "canary-51c2" };
+    const missing = await examine(machine, { flags, env });
+    const warnings = missing.all.filter(({ name, state }) => name === "environment" && state === "warning");
+    assert.deepEqual(warnings.map(({ message, fix }) => [message, fix]), [
+      [
+        "POSTERN_OF_NODES, which gateway.node_control.auth_token_env names, is not set here",
+        "export POSTERN_OF_NODES=... where the gateway is started",
+      ],
+      [
+        "CI_SIGNATURE, which channels.ci.secret_env names, is not set here",
+        "export CI_SIGNATURE=... where the gateway is started",
+      ],
+    ]);
+    assert.ok(!JSON.stringify(missing.all).includes("canary"));
+    const set = { POSTERN_OF_NODES: "a-token", CI_SIGNATURE: "a-secret" };
+    const whole = await examine(machine, { flags, env: { ...env, ...set } });
+    assert.doesNotMatch(whole.of("environment").join(), /warning/);
+    const one = { POSTERN_OF_NODES: "a-token" };
+    const { stderr } = await machine.withGateway(flags, () => Promise.resolve(), { env: one });
+    assert.match(stderr, /warn.* not set.*variable=CI_SIGNATURE key=channels\.ci\.secret_env/);
+    assert.doesNotMatch(stderr, /POSTERN_OF_NODES/);
+  }));
+
 test("a ./postern.toml that nobody accepted, and one that is wrong, fail and say what mends it", () =>
   onMachine(async (machine) => {
     const path = join(machine.cwd, "postern.toml");
