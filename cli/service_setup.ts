@@ -1,9 +1,11 @@
 import { prepareDataDir } from "../lib/config/folders.ts";
 import { readText } from "../lib/config/find_config.ts";
 import { loadConfig, type LoadedConfig } from "../lib/config/load_config.ts";
+import { namedVariables } from "../lib/config/secrets.ts";
 import { OPENRC_PATHS } from "../lib/host/service/openrc_service.ts";
 import type { ServiceDescription } from "../lib/host/service/service_description.ts";
 import { ServiceError, type ServiceManager } from "../lib/host/service/service_manager.ts";
+import { VENDORS } from "../lib/providers/provider_settings.ts";
 import { checkBind } from "./check_bind.ts";
 import type { CommandContext } from "./command.ts";
 import { ownCommand } from "./own_command.ts";
@@ -60,13 +62,10 @@ async function loadForMachine({ flags, loadOptions }: CommandContext): Promise<L
   });
 }
 
-const VENDOR_KEYS = ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"];
-
 function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readonly string[] {
   const keys = [
-    ...VENDOR_KEYS,
-    config.provider.api_key_env,
-    ...Object.values(config.providers).map((each) => each.api_key_env),
+    ...Object.values(VENDORS).flatMap(({ keyEnv }) => keyEnv ?? []),
+    ...namedVariables(config).map(({ name }) => name),
   ];
   const settings = Object.keys(io.env).filter((name) => name.startsWith("POSTERN__") || name === "POSTERN_TOKEN");
   const seenHereAlone = [...new Set([...keys, ...settings])].filter((name) => (io.env[name] ?? "") !== "").sort();

@@ -93,9 +93,10 @@ test("OpenRC's service is refused to anyone but root", {
 test("the service runs this program by the configuration in use here, named by its absolute path", () =>
   withServices(async ({ service, unit, cwd, dataDir }) => {
     const config = join(cwd, "my own.toml");
-    writeFileSync(config, "[gateway]\nshutdown_grace_secs = 7\n");
+    writeFileSync(config, '[gateway]\nshutdown_grace_secs = 7\n[channels.ci]\nsecret_env = "CI_SIGNATURE"\n');
     const { code, stderr } = await service(["--service-init", "systemd", "install", "--config", "my own.toml"], {
       OPENAI_API_KEY: "sk-very-secret-key",
+      CI_SIGNATURE: "a-signature",
     });
     assert.equal(code, 0, stderr);
     const text = readFileSync(unit, "utf8");
@@ -112,7 +113,7 @@ test("the service runs this program by the configuration in use here, named by i
     assert.equal(described?.directory, dataDir);
     assert.match(text, /^TimeoutStopSec=22$/m);
     // What only this terminal has is told, and is in no file
-    assert.match(stderr, /does not see OPENAI_API_KEY, POSTERN__PROVIDER__KIND of this terminal/);
+    assert.match(stderr, /does not see CI_SIGNATURE, OPENAI_API_KEY, POSTERN__PROVIDER__KIND of this terminal/);
     assert.doesNotMatch(text, /sk-very-secret-key|OPENAI_API_KEY/);
   }));
 
