@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { freePort } from "../support/free_port.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { HELLO } from "../support/node_bench.ts";
 import { startPostern } from "../support/postern_process.ts";
@@ -64,14 +65,16 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
       ...["--config", join(folder, `${name}.toml`), "--data-dir", join(folder, `${name}-data`)],
       ...["--workspace", join(folder, name)],
     ];
-    const startGateway = (port: string) =>
+    // It stays the same over a restart
+    const port = String(await freePort());
+    const startGateway = () =>
       start(
         ["gateway", "--port", port, ...folders("gateway")],
         { POSTERN_TOKEN: TOKEN, NODE_TOKEN },
         /Address +(http:\/\/127\.0\.0\.1:\d+)\//,
       );
     try {
-      let gateway = await startGateway("0");
+      let gateway = await startGateway();
       const url = gateway.match[1] ?? "";
       await use({
         url,
@@ -84,7 +87,7 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
           ),
         async restartGateway() {
           await gateway.end("SIGKILL");
-          gateway = await startGateway(new URL(url).port);
+          gateway = await startGateway();
         },
         stopGateway: () => gateway.end("SIGTERM"),
         call: (path, body) =>
@@ -99,6 +102,17 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
     }
   });
 }
+
+/** What the node's commands have written; the file is there a moment before its line */
+function counterOf({ folder }: Machines): string {
+  try {
+    return readFileSync(join(folder, "node", "counter"), "utf8");
+  } catch {
+    return "";
+  }
+}
+
+const hasBegun = (machines: Machines) => counterOf(machines) === "begun\n";
 
 const audited = async (machines: Machines) => (await jsonOf(machines.call("/v1/audit?limit=100"))).data as Audited[];
 
@@ -184,7 +198,7 @@ test("a node that is killed in the middle of a call is an error at once that say
     const calling = jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
     await until(async () => {
       const { calls_in_flight } = await jsonOf(machines.call("/v1/nodes/pi"));
-      return calls_in_flight === 1 && existsSync(join(machines.folder, "node", "counter"));
+      return calls_in_flight === 1 && hasBegun(machines);
     });
     await node.end("SIGKILL");
     const reply = await calling;
@@ -197,7 +211,7 @@ test("a node that is killed in the middle of a call is an error at once that say
       machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command: "sh -c 'echo back'" } }),
     );
     assert.match(output, /back/);
-    assert.equal(readFileSync(join(machines.folder, "node", "counter"), "utf8"), "begun\n");
+    assert.equal(counterOf(machines), "begun\n");
   });
 });
 
@@ -219,7 +233,7 @@ test("a gateway that shuts down lets a node's call end first, and the node knows
     const node = await machines.startNode();
     const command = `sh -c "echo begun >> counter; sleep 0.5; echo ended"`;
     const calling = jsonOf(machines.call("/v1/nodes/pi/invoke", { tool: "shell", input: { command } }));
-    while (!existsSync(join(machines.folder, "node", "counter"))) await jsonOf(machines.call("/v1/nodes/pi"));
+    await until(() => hasBegun(machines));
     const stopping = machines.stopGateway();
     assert.match((await calling).output, /ended/);
     assert.equal(await stopping, 0);

@@ -16,6 +16,7 @@ import {
 import { createProviderMetrics } from "../../lib/providers/provider_metrics.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
+import { freePort } from "../support/free_port.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { collect, KEY, textOf } from "./support/provider_setup.ts";
 import { until } from "../support/until.ts";
@@ -68,15 +69,9 @@ async function live(
   return { providers, clock, logged, asked };
 }
 
-/** A port where nothing listens yet. */
-async function freePort(): Promise<number> {
-  const server = await startLocalServer("empty");
-  await server.close();
-  return Number(new URL(server.origin).port);
-}
-
+/** @param port default: one that stays free when the server is closed */
 const started = async (t: TestContext, name: LocalServerName, port?: number) => {
-  const server = await startLocalServer(name, port);
+  const server = await startLocalServer(name, port ?? await freePort());
   t.after(() => server.close());
   return server;
 };

@@ -22,7 +22,8 @@ async function readWhileSwapped(workspace: Workspace, variant: FilesVariant, pat
     allowSensitive: false,
   };
   const { signal } = new AbortController();
-  const end = systemClock.monotonic() + (variant === "handles" ? 600 : "Deno" in globalThis ? 3000 : 900);
+  const started = systemClock.monotonic();
+  const leastMs = variant === "handles" ? 600 : "Deno" in globalThis ? 3000 : 900;
   let read = 0;
   const take = async (open: () => ReturnType<typeof files.open>) => {
     try {
@@ -36,7 +37,7 @@ async function readWhileSwapped(workspace: Workspace, variant: FilesVariant, pat
       if (!(error instanceof ToolError)) throw error;
     }
   };
-  while (systemClock.monotonic() < end) {
+  while (systemClock.monotonic() < started + (read > 0 ? leastMs : 60_000)) {
     await take(() => files.open(path, scope));
     for await (const part of files.walk(".", scope, { respectGitignore: false, maxEntries: 100, signal })) {
       for (const file of part) if (file.path.endsWith("secret.txt")) await take(() => file.open());

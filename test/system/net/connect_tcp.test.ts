@@ -62,6 +62,8 @@ test("what nobody reads waits at the other side", () => {
     const connection = await connectTcp({ host: "127.0.0.1", port }, never);
     const socket = await sent.promise;
     await connection.read(never);
+    // Time to read the rest, which nobody has asked for
+    for (let turn = 0; turn < 2000; turn++) await new Promise((resolve) => setImmediate(resolve));
     assert.ok(socket.writableLength > 30_000_000, `${socket.writableLength} bytes wait`);
     connection.close();
   });
@@ -76,8 +78,6 @@ test("a closed connection ends the read that waits for it", () =>
   }));
 
 test("a refused connection is the system's error, and a cancelled one is not made", async () => {
-  let free = 0;
-  await withServer(() => {}, (port) => Promise.resolve(void (free = port)));
-  await assert.rejects(connectTcp({ host: "127.0.0.1", port: free }, never), { code: "ECONNREFUSED" });
-  await assert.rejects(connectTcp({ host: "127.0.0.1", port: free }, AbortSignal.abort()), CancelError);
+  await assert.rejects(connectTcp({ host: "127.0.0.1", port: 1 }, never), { code: "ECONNREFUSED" });
+  await assert.rejects(connectTcp({ host: "127.0.0.1", port: 1 }, AbortSignal.abort()), CancelError);
 });

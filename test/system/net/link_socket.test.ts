@@ -72,9 +72,7 @@ test("the token goes in the header and never into an error", async () => {
 });
 
 test("who is not there, and who says nothing, is an error within the time limit", async () => {
-  let free = new URL("http://127.0.0.1:1");
-  await withServer(() => {}, (url) => Promise.resolve(void (free = url)));
-  await assert.rejects(open(free), { name: "LinkError", status: undefined });
+  await assert.rejects(open(new URL("http://127.0.0.1:1/ws/node?id=pi")), { name: "LinkError", status: undefined });
   await withServer((server) => void server.on("upgrade", () => {}), async (url) => {
     await assert.rejects(open(url, { timeoutMs: 100 }), { name: "LinkError", message: /does not answer in time$/ });
   });
