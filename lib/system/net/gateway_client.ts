@@ -1,6 +1,6 @@
 import { type ClientRequest, type IncomingMessage, request as send } from "node:http";
 import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, TimeoutSignal } from "../../base/clock.ts";
 
 /** The reply of a gateway. `body` is its JSON, undefined where there was none. */
 export interface GatewayReply {
@@ -47,7 +47,7 @@ export interface GatewayClientOptions {
   readonly address: string;
   readonly token: string;
   readonly clock: Clock;
-  /** Milliseconds for one whole request. Default 600,000 */
+  /** Milliseconds for one whole request, and until the head of a stream. Default 600,000 */
   readonly timeoutMs?: number;
 }
 
@@ -70,8 +70,7 @@ export function createGatewayClient(options: GatewayClientOptions): GatewayClien
 }
 
 async function exchange(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayReply> {
-  const timeout = options.clock.timeoutSignal(options.timeoutMs ?? TIMEOUT_MS);
-  const signal = request.signal === undefined ? timeout.signal : AbortSignal.any([timeout.signal, request.signal]);
+  const { signal, clear } = limited(request, options);
   try {
     const { status, text } = await transfer(request, { ...options, signal });
     return { status, body: text === "" ? undefined : JSON.parse(text) };
@@ -80,14 +79,20 @@ async function exchange(request: GatewayRequest, options: GatewayClientOptions):
     const reason = cause instanceof SyntaxError ? "the answer is not JSON" : (cause as Error).message;
     throw new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   } finally {
-    timeout.clear();
+    clear();
   }
+}
+
+/** The caller's signal, which aborts at the time limit too. */
+function limited({ signal }: GatewayRequest, { clock, timeoutMs = TIMEOUT_MS }: GatewayClientOptions): TimeoutSignal {
+  const limit = clock.timeoutSignal(timeoutMs);
+  return signal === undefined ? limit : { ...limit, signal: AbortSignal.any([limit.signal, signal]) };
 }
 
 /** Sends a request; `read` gets the reply before its body. */
 function dispatch(
   { method, path, body }: GatewayRequest,
-  options: GatewayClientOptions & { readonly signal: AbortSignal | undefined },
+  options: GatewayClientOptions & { readonly signal: AbortSignal },
   read: (incoming: IncomingMessage) => void,
 ): ClientRequest {
   const payload = body === undefined ? undefined : JSON.stringify(body);
@@ -98,11 +103,7 @@ function dispatch(
       : { "content-type": "application/json", "content-length": Buffer.byteLength(payload) }),
   };
   const { signal } = options;
-  const outgoing = send(
-    new URL(path, options.address),
-    { method, headers, agent: false, ...(signal === undefined ? {} : { signal }) },
-    read,
-  );
+  const outgoing = send(new URL(path, options.address), { method, headers, agent: false, signal }, read);
   outgoing.end(payload);
   return outgoing;
 }
@@ -132,9 +133,9 @@ function transfer(
 }
 
 function openStream(request: GatewayRequest, options: GatewayClientOptions): Promise<GatewayStream> {
-  const { signal } = request;
+  const { signal, clear } = limited(request, options);
   const toError = (cause: unknown, hasBegun = false) => {
-    if (signal?.aborted) return cancelError(signal);
+    if (signal.aborted) return cancelError(signal);
     const reason = hasBegun ? "it broke off the connection" : (cause as Error).message;
     return new GatewayClientError(`Cannot reach the gateway at ${options.address}: ${reason}`, { cause });
   };
@@ -146,12 +147,14 @@ function openStream(request: GatewayRequest, options: GatewayClientOptions): Pro
     }
   }
   return new Promise((resolve, reject) => {
-    const outgoing = dispatch(
-      request,
-      { ...options, signal },
-      (incoming) => resolve({ status: incoming.statusCode ?? 0, body: read(incoming) }),
-    );
-    outgoing.on("error", (cause) => reject(toError(cause)));
+    const outgoing = dispatch(request, { ...options, signal }, (incoming) => {
+      clear();
+      resolve({ status: incoming.statusCode ?? 0, body: read(incoming) });
+    });
+    outgoing.on("error", (cause) => {
+      clear();
+      reject(toError(cause));
+    });
   });
 }
 

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import { test } from "node:test";
-import { systemClock } from "../../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import { createGatewayClient, type GatewayClient } from "../../../lib/system/net/gateway_client.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { until } from "../../support/until.ts";
 
 async function withServer(
   listener: RequestListener,
   use: (client: GatewayClient) => Promise<void>,
-  timeoutMs = 30_000,
+  { timeoutMs = 30_000, clock = systemClock }: { readonly timeoutMs?: number; readonly clock?: Clock } = {},
 ): Promise<void> {
   const server = createServer(listener);
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -16,7 +17,7 @@ async function withServer(
   const { port } = server.address() as { port: number };
   try {
     await use(
-      createGatewayClient({ address: `http://127.0.0.1:${port}/`, token: "secret", clock: systemClock, timeoutMs }),
+      createGatewayClient({ address: `http://127.0.0.1:${port}/`, token: "secret", clock, timeoutMs }),
     );
   } finally {
     server.closeAllConnections();
@@ -75,13 +76,27 @@ test("garbage, a reply cut short, and a refused connection are errors of the cli
 test("a server that does not answer is given up after the time limit, and at once on abort", () =>
   withServer(() => {}, async (client) => {
     await assert.rejects(client.request({ method: "GET", path: "/" }), { name: "CancelError", reason: "timeout" });
+    await assert.rejects(client.stream({ method: "GET", path: "/" }), { name: "CancelError", reason: "timeout" });
     const stop = new AbortController();
     stop.abort();
     await assert.rejects(client.request({ method: "GET", path: "/", signal: stop.signal }), {
       name: "CancelError",
       reason: "cancelled",
     });
-  }, 50));
+  }, { timeoutMs: 50 }));
+
+test("a stream that has begun has no time limit", async () => {
+  const clock = createFakeClock();
+  await withServer((_request, response) => void response.write("one"), async (client) => {
+    const { body } = await client.stream({ method: "GET", path: "/" });
+    assert.equal(clock.pending(), 0);
+    await clock.advance(1_000_000);
+    for await (const part of body) {
+      assert.equal(Buffer.from(part).toString(), "one");
+      break;
+    }
+  }, { clock });
+});
 
 test("a stream gives its reply piece by piece, is left by its reader, and breaks as an error", () => {
   let left = 0;
