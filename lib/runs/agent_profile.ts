@@ -50,8 +50,13 @@ export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
 /** For a gateway without agents. */
 export const noAgents: AgentOf = (name) => Promise.reject(unknownAgent(name, []));
 
-function unknownAgent(name: string, known: readonly string[]): HttpError {
+/** Why an agent cannot be used, with the names of those that can. */
+export function reasonUnknown(known: readonly string[]): string {
   const names = known.length === 0 ? "none is configured; add [agents.<name>]" : `the agents are ${known.join(", ")}`;
-  const message = `Cannot use the agent ${JSON.stringify(name.slice(0, 64))}: there is no such agent; ${names}`;
+  return `there is no such agent; ${names}`;
+}
+
+function unknownAgent(name: string, known: readonly string[]): HttpError {
+  const message = `Cannot use the agent ${JSON.stringify(name.slice(0, 64))}: ${reasonUnknown(known)}`;
   return new HttpError("invalid_request", message, { status: 400, type: "invalid_request_error", param: "agent" });
 }

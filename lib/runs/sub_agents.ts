@@ -14,6 +14,7 @@ import {
   type SubAgentView,
 } from "../tools/agents/sub_agents.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import { reasonUnknown } from "./agent_profile.ts";
 import { createDelegation } from "./delegation.ts";
 import type { RunRequest, RunSupervisor } from "./run_request.ts";
 import { startOnce } from "./start_sub_agent.ts";
@@ -103,8 +104,8 @@ export function createSubAgents({ store, clock, agents, tools, runs }: SubAgents
     const configured = agents();
     if (name === undefined) return undefined;
     if (Object.hasOwn(configured, name)) return configured[name];
-    const names = Object.keys(configured).join(", ") || "none is configured";
-    throw new ToolError("unknown_agent", `Cannot use the agent ${JSON.stringify(name)}: the agents are ${names}`);
+    const reason = reasonUnknown(Object.keys(configured));
+    throw new ToolError("unknown_agent", `Cannot use the agent ${JSON.stringify(name)}: ${reason}`);
   };
 
   /** @throws {ToolError} before anything is started */
@@ -263,7 +264,7 @@ function claimOf(planned: Omit<SubAgentRecord, "run_id">): NonNullable<RunReques
 function checkText(field: string, text: string): void {
   const bytes = Buffer.byteLength(text);
   if (bytes <= SUB_AGENT_LIMITS.textBytes && text.trim() !== "") return;
-  const reason = bytes === 0 || text.trim() === "" ? "it is blank" : `it has ${bytes} bytes`;
+  const reason = text.trim() === "" ? "it is blank" : `it has ${bytes} bytes`;
   throw new ToolError(
     "invalid_input",
     `Cannot use "${field}": it must be 1-${SUB_AGENT_LIMITS.textBytes} bytes of text, and ${reason}`,

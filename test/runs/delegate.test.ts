@@ -124,7 +124,10 @@ test("an unknown agent, and one whose provider fails, are error results that say
     ) => {
       upstream.script({ kind: "status", status: 400, body: { error: { message: "no such model" } } });
       const { outputs } = await outputsOf(runs, "Begin");
-      assert.match(outputs[0] ?? "", /^Cannot use the agent "nobody": the agents are helper, local, keyless$/);
+      assert.match(
+        outputs[0] ?? "",
+        /^Cannot use the agent "nobody": there is no such agent; the agents are helper, local, keyless$/,
+      );
       assert.match(outputs[1] ?? "", /^Cannot get the answer of the agent "helper": .*no such model/);
       assert.match(outputs[2] ?? "", /\[agents.keyless\]: the environment variable "NOT_SET" is not set/);
       assert.deepEqual((await delegations()).map(({ agent, status }) => [agent, status]), [["helper", "failed"]]);

@@ -277,6 +277,15 @@ test("texts are bounded", () =>
     }
   }));
 
+test("an agent where none is configured is refused with what adds one", () =>
+  withAgents({}, async (gateway) => {
+    const { output } = await gateway.tool("subagent_spawn", { task: "Look", agent: "nobody" });
+    assert.equal(
+      output,
+      'Cannot use the agent "nobody": there is no such agent; none is configured; add [agents.<name>]',
+    );
+  }));
+
 test("a sub-agent that fails says why", () =>
   withAgents({ "Fail": [{ text: "half", errorAfter: new Error("broken wire") }] }, async (gateway) => {
     const { data } = await gateway.tool("subagent_spawn", { task: "Fail" });
