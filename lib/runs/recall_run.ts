@@ -144,6 +144,6 @@ function createRecall() {
 }
 
 /** Calls of the agent that have not ended. */
-function openCallsOf({ calls, results }: RecordedTurn): readonly TurnCall[] {
+export function openCallsOf({ calls, results }: RecordedTurn): readonly TurnCall[] {
   return calls.filter((call) => call.owner === "agent" && !results.has(call.id));
 }

@@ -3,7 +3,7 @@ import type { Run, RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { appendEvents } from "./append_events.ts";
 import { endStatus } from "./apply_event.ts";
-import { type AskedQuestion, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
+import { type AskedQuestion, openCallsOf, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { RunInput } from "./run_records.ts";
 import type { RunStore } from "./run_store.ts";
 
@@ -108,7 +108,8 @@ async function settle(
   const end = endOf({ input, recalled, cancelled: cancelled || parent?.status === "cancelled" });
   if (end === undefined) {
     const { seq, questions } = recalled;
-    return { interrupted: { run, input, seq, questions }, openCalls: openCallsOf(recalled) };
+    const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);
+    return { interrupted: { run, input, seq, questions }, openCalls };
   }
   await endRun(id, recalled.seq, end, options);
   for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
@@ -132,11 +133,6 @@ function endOf(
     return { code: "interrupted", message: "The gateway stopped while the run was at work" };
   }
   return undefined;
-}
-
-function openCallsOf({ turns }: RecalledRun): readonly string[] {
-  const { calls, results } = turns.at(-1) ?? { calls: [], results: new Map() };
-  return calls.filter(({ id }) => !results.has(id)).map(({ id }) => id);
 }
 
 function unfinished(calls: readonly StartedCall[]): string {
