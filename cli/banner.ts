@@ -1,5 +1,6 @@
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import type { Services } from "../lib/gateway.ts";
+import { harmlessLine } from "./terminal_text.ts";
 
 /** What a started gateway tells, in `--json` as it is. */
 export interface BannerFacts {
@@ -60,7 +61,7 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
     ["Workspace", facts.workspace],
     ["Records", facts.data_dir],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${value}`);
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${harmlessLine(value)}`);
   return `Postern ${facts.version} is running
 
 ${rows.join("\n")}

@@ -1,6 +1,7 @@
 import type { StatusReply } from "../handlers/status.ts";
 import type { DaemonState } from "../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
+import { harmlessLine } from "./terminal_text.ts";
 
 /** What `daemon status` tells. Of a daemon that does not run, everything but `running` and `state` is null. */
 export interface DaemonStatus {
@@ -97,7 +98,7 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
       ["Workspace", record.workspace],
       ...configRows(status),
       ["Log", status.log_file ?? ""],
-    ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${value}`);
+    ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${harmlessLine(value)}`);
     return `The daemon is running: Postern ${record.version}, process ${pid}\n\n${rows.join("\n")}`;
   }
   if (state.kind === "starting") return `The daemon is starting: process ${state.process.pid} does not listen yet`;

@@ -10,6 +10,7 @@ import { daemonLogPath } from "./daemon_log.ts";
 import { ownAddress } from "./own_address.ts";
 import { probeGateway } from "./probe_gateway.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
+import { harmlessLine } from "./terminal_text.ts";
 
 /** What `service status` tells. */
 export interface ServiceStatus {
@@ -74,7 +75,7 @@ export function serviceStatusText(status: ServiceStatus): string {
     ["Address", status.address === null ? "unknown: see its configuration" : `${status.address}: ${health}`],
     ["File", status.file],
     ["Log", status.log_file ?? ""],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${value}`);
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${harmlessLine(value)}`);
   return `${heading}\n\n${rows.join("\n")}`;
 }
 

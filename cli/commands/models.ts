@@ -3,6 +3,7 @@ import type { ModelEntry } from "../../lib/base/records/model.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { reachGateway } from "../reach_gateway.ts";
+import { harmless } from "../terminal_text.ts";
 import { toTable } from "../to_table.ts";
 
 /** `postern models`: what the configured providers really serve. */
@@ -18,7 +19,7 @@ export const modelsCommand = defineCliCommand({
       const models = data.length === 0
         ? "No model can be used: no provider answers; see [provider] in postern.toml"
         : toTable(["MODEL", "PROVIDER"], data.map((model) => [model.id, model.owned_by]));
-      context.print(data, `${models}${inUse}`);
+      context.print(data, harmless(`${models}${inUse}`));
       return EXIT.ok;
     } finally {
       await gateway.close();

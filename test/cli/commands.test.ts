@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
@@ -114,6 +115,25 @@ for (const [way, within] of WAYS) {
       });
     }));
 }
+
+test("a model server cannot speak to the terminal through the name of its model", () =>
+  onMachine(async ({ run, withGateway }) => {
+    const server = await startFakeServer((_seen, response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ object: "list", data: [{ id: "m\u001b]0;owned\u0007", object: "model" }] }));
+    });
+    const env = { POSTERN__PROVIDER__KIND: "openai_compatible", POSTERN__PROVIDER__BASE_URL: `${server.origin}/v1` };
+    try {
+      const listed = await run(["models"], { env });
+      assert.match(listed.stdout, /In use: openai_compatible\/m\\x1b\]0;owned\\x07,/);
+      const gateway = await withGateway([], () => Promise.resolve(), { env });
+      assert.match(gateway.stdout, /Provider +openai_compatible\/m\\x1b\]0;owned\\x07,/);
+      // deno-lint-ignore no-control-regex -- these are the characters that must not come through
+      assert.doesNotMatch(`${listed.stdout}${gateway.stdout}`, /[\x07\x1b]/);
+    } finally {
+      await server.close();
+    }
+  }));
 
 test("pair prints another code while a gateway runs, and says how to start one when none does", () =>
   onMachine(async ({ run, withGateway }) => {
