@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { ConfigError, ToolError } from "../base/errors.ts";
+import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import { type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import { scanAll } from "../storage/scan_all.ts";
@@ -68,10 +69,10 @@ const MAX_ATTEMPTS = 50;
 
 /** The mailboxes over a store, one record per receiver. */
 export function createMailbox({ store, clock, random, cipher }: MailboxOptions): Mailbox {
-  let opened: RecordCipher | undefined;
+  const keptCipher = lazily(cipher);
   const openCipher = async (): Promise<RecordCipher> => {
     try {
-      return opened ??= await cipher();
+      return await keptCipher();
     } catch (cause) {
       if (cause instanceof ConfigError) throw new ToolError("mailbox_key", cause.message, { cause });
       throw cause;

@@ -43,6 +43,18 @@ test("what is sent is received once, in order, with its time and its sender", as
   assert.equal((await mailbox.receive("dan")).length, 1);
 });
 
+test("the key is opened once, however many come first", async () => {
+  const random = createSeededRandom(1);
+  let opened = 0;
+  const cipher = () => {
+    opened++;
+    return Promise.resolve(createRecordCipher(new Uint8Array(32), random));
+  };
+  const mailbox = createMailbox({ store: createMemoryStore(), clock: createFakeClock(), random, cipher });
+  await Promise.all([mailbox.receive("bob"), mailbox.list({})]);
+  assert.equal(opened, 1);
+});
+
 test("list() shows by receiver, sender and number, and removes nothing", async () => {
   const { mailbox, send } = setUp();
   for (const [from, to] of [["ann", "bob"], ["cid", "bob"], ["ann", "dan"]] as const) {
