@@ -148,7 +148,7 @@ async function askWhy(
 
 async function readRefusal(incoming: IncomingMessage): Promise<string> {
   let text = "";
-  for await (const part of incoming) {
+  for await (const part of incoming.setEncoding("utf8")) {
     text += part;
     if (text.length > MAX_REFUSAL_BYTES) break;
   }

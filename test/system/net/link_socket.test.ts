@@ -48,6 +48,19 @@ test("a refusal is told with its status and the gateway's own sentence, made har
   });
 });
 
+test("a letter of a refusal that comes in two pieces stays whole", async () => {
+  const body = Buffer.from(JSON.stringify({ error: { message: "Cannot connect: Zürich" } }));
+  const cut = body.indexOf("ü") + 1;
+  await withServer((server) =>
+    server.on("upgrade", (_request, socket) => {
+      socket.write(`HTTP/1.1 403 No\r\ncontent-length: ${body.length}\r\nconnection: close\r\n\r\n`);
+      socket.write(body.subarray(0, cut));
+      setTimeout(() => socket.end(body.subarray(cut)), 20);
+    }), async (url) => {
+    await assert.rejects(open(url), { message: /Zürich$/ });
+  });
+});
+
 test("a refusal without a sentence, or with too long a one, is told by what it is", async () => {
   await withServer(refuse("500 Oh", "<html>"), async (url) => {
     await assert.rejects(open(url), { status: 500, message: /it answers with status 500$/ });
