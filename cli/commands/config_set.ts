@@ -30,7 +30,11 @@ export const configSetCommand = defineCliCommand({
     // Whatever else is wrong with the environment, the value is set
     const loaded = await context.loadConfig().catch(() => undefined);
     const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
-    if (running !== undefined) context.say("The gateway that runs goes by it after a restart");
+    if (running !== undefined) {
+      context.say(
+        "A gateway is running: it takes the change over where it can; postern doctor says what waits for a restart",
+      );
+    }
     return EXIT.ok;
   },
 });

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parseToml } from "../../lib/config/parse_toml.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
+import { systemClock } from "../../lib/base/clock.ts";
 import { onMachine } from "./support/run_in.ts";
 
 function write(path: string, text: string): void {
@@ -62,11 +63,21 @@ test("config set without a file makes the user's own", () =>
     );
   }));
 
-test("config set says when a gateway runs that goes by the old value", () =>
+test("config set says that a running gateway may go by the old value, and doctor by which", () =>
   onMachine(async ({ run, withGateway }) => {
-    const set = async () => (await run(["config", "set", "enable_git", "true"])).stderr;
-    assert.equal(await set(), "");
-    await withGateway([], async () => assert.equal(await set(), "The gateway that runs goes by it after a restart\n"));
+    const set = async (key: string, value: string) => (await run(["config", "set", key, value])).stderr;
+    assert.equal(await set("enable_git", "true"), "");
+    await withGateway([], async () => {
+      const told = /^A gateway is running: it takes the change over where it can; postern doctor says what waits/;
+      assert.match(await set("enable_git", "false"), told);
+      assert.match(await set("gateway.shutdown_grace_secs", "9"), told);
+      const waits = /It goes by the old value of gateway\.shutdown_grace_secs/;
+      for (let turn = 0; turn < 200; turn++) {
+        if (waits.test((await run(["doctor"])).stdout)) return;
+        await systemClock.sleep(50);
+      }
+      assert.fail("Doctor did not say what waits for a restart");
+    });
   }));
 
 test("config check tells all problems with exit 78", () =>
