@@ -17,8 +17,9 @@ export const cronList = defineTool({
   async run({ state }, { services }) {
     const all = await services.schedules.list();
     const schedules = state === undefined ? all : all.filter((schedule) => schedule.state === state);
+    const none = state === undefined ? "There are no schedules" : "There is no such schedule";
     return {
-      output: schedules.length === 0 ? "There is no such schedule" : schedules.map(describeSchedule).join("\n"),
+      output: schedules.map(describeSchedule).join("\n") || none,
       isError: false,
       data: { schedules },
     };

@@ -19,7 +19,7 @@ function setUp() {
 
 test("a schedule is added, listed, changed, paused, resumed and removed", async () => {
   const { say, call } = setUp();
-  assert.equal(await say("cron_list", {}), "There is no such schedule");
+  assert.equal(await say("cron_list", {}), "There are no schedules");
   assert.equal(
     await say("cron_add", { id: "report", schedule: "weekdays at 9:00", prompt: "Write the report" }),
     'Added "report" (weekdays at 9:00 = 0 9 * * 1-5, Europe/Berlin): prompt "Write the report"; next at 2026-01-01T09:00:00+01:00',
