@@ -1,5 +1,6 @@
 import { CancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
+import { firstBytes } from "../base/first_bytes.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
@@ -136,7 +137,8 @@ async function ask(
   }
   const usage = isReported(reported) ? reported : await estimateUsage(request, (count) => count(text));
   account?.settle(usage.total_tokens);
-  return { text: firstBytes(text, maxBytes), usage };
+  const first = firstBytes(text, maxBytes);
+  return { text: first === text ? text : `${first} [...]`, usage };
 }
 
 /** One message as the summariser reads it. */
@@ -161,13 +163,6 @@ function line(message: Message, maxChars: number): string {
 
 function cut(text: string, maxChars: number): string {
   return text.length > maxChars + 100 ? shorten(text, Math.floor(maxChars)) : text;
-}
-
-function firstBytes(text: string, maxBytes: number): string {
-  const bytes = Buffer.from(text);
-  if (bytes.length <= maxBytes) return text;
-  // With `stream` an unfinished character at the end is held back instead of being replaced
-  return `${new TextDecoder().decode(bytes.subarray(0, maxBytes), { stream: true })} [...]`;
 }
 
 /** Lines joined to texts of at most `maxBytes`, as few as their order allows; a line that is longer stands alone. */

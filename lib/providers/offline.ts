@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import { cancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
+import { firstBytes } from "../base/first_bytes.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
@@ -86,20 +87,14 @@ function bounded(answer: string, parameters: ModelParameters): { text: string; r
   const json = parameters.response_format?.["type"] === "json_object";
   const text = cutAtStop(json ? JSON.stringify({ answer }) : answer, parameters.stop);
   const maxTokens = parameters.max_completion_tokens ?? parameters.max_tokens;
-  if (maxTokens === undefined || bytesOf(text) <= maxTokens * 4) return { text, reason: "stop" };
-  return { text: firstBytes(text, maxTokens * 4), reason: "length" };
+  const first = maxTokens === undefined ? text : firstBytes(text, maxTokens * 4);
+  return { text: first, reason: first === text ? "stop" : "length" };
 }
 
 function cutAtStop(text: string, stop: ModelParameters["stop"]): string {
   const sequences = (typeof stop === "string" ? [stop] : stop ?? []).filter((sequence) => sequence !== "");
   const found = sequences.map((sequence) => text.indexOf(sequence)).filter((at) => at >= 0);
   return found.length === 0 ? text : text.slice(0, Math.min(...found));
-}
-
-function firstBytes(text: string, maxBytes: number): string {
-  const bytes = new TextEncoder().encode(text).subarray(0, maxBytes);
-  // With `stream` an unfinished character at the end is held back instead of being replaced
-  return new TextDecoder().decode(bytes, { stream: true });
 }
 
 /** Small pieces that end after white space where they can, so that a reader sees the reply arrive. */

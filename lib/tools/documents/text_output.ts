@@ -1,3 +1,5 @@
+import { firstBytes } from "../../base/first_bytes.ts";
+
 /** Text of a document as it grows, up to a bound. */
 export interface TextOutput {
   /** @returns false when it did not fit whole: then nothing more is taken */
@@ -22,7 +24,7 @@ export function createTextOutput(maxBytes: number = MAX_TEXT_BYTES): TextOutput 
       if (full) return false;
       const bytes = Buffer.byteLength(text);
       full = bytes > room;
-      parts.push(full ? cut(text, room) : text);
+      parts.push(full ? firstBytes(text, room) : text);
       room -= bytes;
       return !full;
     },
@@ -32,9 +34,4 @@ export function createTextOutput(maxBytes: number = MAX_TEXT_BYTES): TextOutput 
     },
     text: () => parts.join(""),
   };
-}
-
-function cut(text: string, maxBytes: number): string {
-  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
-  return text.slice(0, read);
 }

@@ -1,3 +1,4 @@
+import { firstBytes } from "../../base/first_bytes.ts";
 import type { ToolResult } from "./tool.ts";
 
 /** The most a tool's output may have, in bytes of UTF-8. */
@@ -10,22 +11,13 @@ const SLACK_BYTES = 8192;
 /** Cuts output and data to their bounds, with a notice, and removes known secrets from both. */
 export function boundResult(result: ToolResult, redact: (text: string) => string): ToolResult {
   const size = Buffer.byteLength(result.output);
-  const redacted = redact(cut(result.output, MAX_OUTPUT_BYTES + SLACK_BYTES));
-  const output = cut(redacted, MAX_OUTPUT_BYTES);
+  const redacted = redact(firstBytes(result.output, MAX_OUTPUT_BYTES + SLACK_BYTES));
+  const output = firstBytes(redacted, MAX_OUTPUT_BYTES);
   const notice = size > MAX_OUTPUT_BYTES || output !== redacted
     ? `\n[Output cut at ${MAX_OUTPUT_BYTES} of ${size} bytes: ask for less at a time]`
     : "";
   const data = boundData(result.data, redact);
   return { output: output + notice, isError: result.isError, ...(data === undefined ? {} : { data }) };
-}
-
-/** `text` up to `maxBytes` of UTF-8, never through a character. */
-function cut(text: string, maxBytes: number): string {
-  // No text of this many units can be too long
-  if (text.length * 3 <= maxBytes) return text;
-  const bytes = new Uint8Array(maxBytes);
-  const { read } = new TextEncoder().encodeInto(text, bytes);
-  return read === text.length ? text : text.slice(0, read);
 }
 
 function boundData(data: unknown, redact: (text: string) => string): unknown {
