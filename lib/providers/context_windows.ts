@@ -75,7 +75,7 @@ export function createContextWindows(clock: Clock): ContextWindows {
       const window = named !== undefined && named < tokens ? named : Math.floor(tokens * NEXT_TRY);
       const windows = learnt.get(provider) ?? new Map<string, number>();
       const [oldest] = windows.keys();
-      if (windows.size >= MAX_LEARNT && oldest !== undefined) windows.delete(oldest);
+      if (!windows.has(model) && windows.size >= MAX_LEARNT && oldest !== undefined) windows.delete(oldest);
       learnt.set(provider, windows.set(model, window));
       return window;
     },
