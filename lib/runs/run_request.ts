@@ -131,7 +131,8 @@ export interface RunSupervisor {
   worksIn(conversationId: string): boolean;
   /**
    * Ends a run that is `needs_review`, or lets it go on; on disk and in the audit when it resolves.
-   * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on
+   * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on;
+   * 400 `invalid_request` for a note that is too long
    */
   resolve(id: string, review: RunReview): Promise<Run>;
   /**

@@ -237,7 +237,7 @@ export function createRunStore(store: Store): RunStore {
       const open = await store.get(OPEN_RUNS, runId);
       if (open === undefined) return false;
       const body = { v: 1, cancelled: true };
-      return await store.batch([{ op: "putIf", collection: OPEN_RUNS, key: runId, version: open.version, body }]);
+      return await store.putIfVersion(OPEN_RUNS, runId, open.version, body);
     },
   };
 }
