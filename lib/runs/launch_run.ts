@@ -233,7 +233,7 @@ export function createLaunch(
           canApprove: request.canApprove,
           place,
           asked: interrupted?.questions,
-          recorded: recorder?.active() === true ? recorder.commit : undefined,
+          recorded: request.durable ? recorder?.commit : undefined,
         }) ??
         denyUnattended,
       suspended,
