@@ -18,7 +18,7 @@ export interface CliIo {
    * SIGHUP is an interrupt
    */
   readonly onReload: (listener: () => void) => () => void;
-  /** Calls back with what ends the process in disorder, before it ends; must not wait */
+  /** Calls back with an error that nothing caught, and ends the process: what is told of the error is the listener's to say */
   readonly onCrash: (listener: (error: unknown) => void) => void;
   /** Ends the process at once */
   readonly exit: (code: number) => void;

@@ -18,16 +18,20 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
 // By namespace: an older Node has no such export, and a missing name would end it before the sentence above
 nodeModule.enableCompileCache?.();
 
-process.on("unhandledRejection", (reason) => {
-  process.stderr.write(`Internal error: ${reason instanceof Error ? reason.stack : String(reason)}\n`);
+const isHandedOver = process.env[HANDOVER_VARIABLE] === "stdin";
+const crash = (error: unknown) => {
+  // Of a launched process that is a file, and what is secret in the error is not known here
+  const told = isHandedOver ? "nothing caught it" : error instanceof Error ? error.stack : String(error);
+  process.stderr.write(`Internal error: ${told}\n`);
   process.exit(EXIT.internal);
-});
+};
+process.on("unhandledRejection", crash);
+process.on("uncaughtException", crash);
 // The reader has gone, as in `postern tools list | head -1`
 process.stdout.on("error", (error: { code?: string }) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.failed));
 
 const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), import("./process_io.ts")]);
 const io = processIo();
-const isHandedOver = process.env[HANDOVER_VARIABLE] === "stdin";
 const code = await runCli(
   process.argv.slice(2),
   isHandedOver ? await (await import("./handed_environment.ts")).withHandedEnvironment(io) : io,

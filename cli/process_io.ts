@@ -1,5 +1,6 @@
 import { homedir } from "node:os";
 import type { CliIo } from "./command.ts";
+import { EXIT } from "./exit_codes.ts";
 import { hasLostTerminal } from "./lost_terminal.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
@@ -35,9 +36,16 @@ export function processIo(): CliIo {
       };
     },
     onCrash(listener) {
-      // The listener of main.ts ends the process
-      process.prependListener("unhandledRejection", listener);
-      process.on("uncaughtExceptionMonitor", listener);
+      const crash = (error: unknown) => {
+        try {
+          listener(error);
+        } finally {
+          process.exit(EXIT.internal);
+        }
+      };
+      // Before those of main.ts, which show the error as it is
+      process.prependListener("unhandledRejection", crash);
+      process.prependListener("uncaughtException", crash);
     },
     exit: (code) => process.exit(code),
     env: process.env,

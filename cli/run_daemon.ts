@@ -7,7 +7,7 @@ import { createRedactor } from "../lib/base/redact.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
-import { environmentSecrets } from "../lib/config/secrets.ts";
+import { environmentSecrets, knownSecrets, secretsOfFiles } from "../lib/config/secrets.ts";
 import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
 import { createNotifier } from "../lib/host/service/create_notifier.ts";
@@ -36,8 +36,9 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   const lock = await takeDaemonLock(dataDir);
   if (lock === undefined) throw await alreadyRuns(dataDir);
   const log = openDaemonLog(io, { dataDir, format: config.logging.format });
+  const { redact } = createRedactor([...knownSecrets(config, io.env), ...await secretsOfFiles(config)]);
   io.onCrash((error) =>
-    log.say("error", "The process ends after an error that nothing caught", { error: textOf(error) })
+    log.say("error", "The process ends after an error that nothing caught", { error: redact(textOf(error)) })
   );
   const pidFile = await keepPidFile(loaded, { leadsGroup: io.isLaunched, service });
   let address = "";
