@@ -115,7 +115,8 @@ test("a run that a stop interrupted makes the call that is approved after the ne
         headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
         body: JSON.stringify({ message: `/write_file ${INPUT}` }),
       });
-      while (id === "") id = /^apr_\w+/m.exec((await run(["approvals", "list"])).stdout)?.[0] ?? "";
+      const asked = async () => /^apr_\w+/m.exec((await run(["approvals", "list"])).stdout)?.[0] ?? "";
+      await until(async () => (id = await asked()) !== "", "nothing is asked");
     });
     await withGateway([], async () => {
       assert.deepEqual(await run(["approvals", "approve", id]), { code: 0, stdout: `${id}: approved\n`, stderr: "" });

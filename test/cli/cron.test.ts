@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { until } from "../support/until.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
 const ON = { POSTERN__CRON__ENABLED: "true", POSTERN__CRON__TIMEZONE: '"Europe/Berlin"' };
@@ -44,12 +45,12 @@ test("a schedule is run now in the running gateway, and its run is in the histor
       const fired = await run("cron", "run", "list");
       assert.match(fired.stdout, /^run_\w+: started\n$/);
       const id = fired.stdout.split(":")[0];
-      for (let tries = 0; tries < 100; tries++) {
-        const { stdout } = await run("cron", "history", "list");
-        if (!/ completed/.test(stdout) && tries < 99) continue;
-        assert.match(stdout, new RegExp(`T\\d\\d:\\d\\d:\\d\\d\\+0[12]:00 +manual +started +${id} +completed`));
-        break;
-      }
+      let history = "";
+      await until(
+        async () => / completed/.test(history = (await run("cron", "history", "list")).stdout),
+        "it never ends",
+      );
+      assert.match(history, new RegExp(`T\\d\\d:\\d\\d:\\d\\d\\+0[12]:00 +manual +started +${id} +completed`));
     }, { env: ON });
   }));
 

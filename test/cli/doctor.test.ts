@@ -11,6 +11,7 @@ import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { until } from "../support/until.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
 const skip = process.platform === "win32" ? "there are no modes and no locks of this kind on Windows" : false;
@@ -330,20 +331,13 @@ test("what the running gateway did not take from its file is a warning", { skip 
     writeFileSync(path, "[gateway]\nrequest_timeout_secs = 100\n");
     chmodSync(path, 0o600);
     await machine.withGateway(["--config", path], async () => {
-      const waiting = async (message: RegExp) => {
-        // The change is noticed in the background
-        for (let attempt = 0; attempt < 200; attempt++) {
-          const { of } = await examine(machine, {
-            flags: ["--config", path],
-            env: { POSTERN__PROVIDER__KIND: "none" },
-          });
-          if (message.test(of("gateway").join("\n"))) return;
-          await systemClock.sleep(25);
-        }
-        assert.fail(`Nothing said ${message}`);
-      };
       writeFileSync(path, "[gateway]\nrequest_timeout_secs = 200\n");
-      await waiting(/warning: It goes by the old value of gateway\.request_timeout_secs/);
+      const warning = /warning: It goes by the old value of gateway\.request_timeout_secs/;
+      // The change is noticed in the background
+      await until(async () => {
+        const { of } = await examine(machine, { flags: ["--config", path], env: { POSTERN__PROVIDER__KIND: "none" } });
+        return warning.test(of("gateway").join("\n"));
+      }, "nothing warns");
     });
   }));
 

@@ -8,6 +8,7 @@ import { type CliMachine, withCliMachine } from "../support/cli_process.ts";
 import { chaos } from "../support/daemon_chaos.ts";
 import { ROOT } from "../support/gateway_process.ts";
 import { isGone } from "../support/is_gone.ts";
+import { until } from "../support/until.ts";
 
 async function json({ run }: CliMachine, argv: readonly string[], program?: string) {
   const { code, stdout, stderr } = await run([...argv, "--json"], program);
@@ -32,7 +33,7 @@ test("a daemon is started, asked, killed, started again and stopped, and keeps w
     await reply.body?.cancel();
     assert.equal((await machine.run(["daemon", "stop"])).code, 0);
     assert.equal((await json(machine, ["daemon", "status"])).state, "stopped");
-    assert.deepEqual(machine.processes(), []);
+    await until(() => machine.processes().length === 0, () => `processes ${machine.processes()} are left`);
   }));
 
 test("an upgrade in place takes effect with the next start, from the same path", () =>

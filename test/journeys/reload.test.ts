@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 const BASE = { provider: { kind: "offline" } };
 
@@ -140,7 +141,7 @@ test("a run keeps the prompt and the tools of its start, while what is allowed a
   await withRunningGateway({ config: { ...BASE, ...before }, script }, async (gateway) => {
     const { provider, services } = gateway;
     const reply = ask(gateway);
-    while (provider.requests.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    await until(() => provider.requests.length > 0);
     await reload(gateway, after);
     held.resolve();
     assert.match((await reply).text, /done/);

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
-import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
 import { type CliMachine, withCliMachine } from "./cli_process.ts";
+import { killIfThere } from "./kill_if_there.ts";
 import { createSeededRandom } from "./seeded_random.ts";
+import { until } from "./until.ts";
 
 /** What a data directory holds while no daemon runs: records, the log, and locks that nobody has. */
 const LEFT = /^(daemon\.lock|daemon\.log(\.[1-5])?|gateway\.lock|postern\.db)$/;
@@ -34,7 +35,7 @@ export async function chaos({ cycles, seed }: { readonly cycles: number; readonl
     const last = await machine.run(START);
     assert.equal(last.code, 0, last.stderr);
     assert.equal((await machine.run(["daemon", "stop"])).code, 0);
-    assert.deepEqual(machine.processes(), []);
+    await until(() => machine.processes().length === 0, () => `processes ${machine.processes()} are left`);
     assert.deepEqual(readdirSync(machine.dataDir).filter((name) => !LEFT.test(name)), []);
     // Node keeps compiled code there, for every program
     assert.deepEqual(readdirSync(machine.temporary).filter((name) => name !== "node-compile-cache"), []);
@@ -45,7 +46,7 @@ type Act = (machine: CliMachine, below: (limit: number) => number) => Promise<vo
 
 const killDaemon = async ({ dataDir }: CliMachine) => {
   const file = await readPidFile(dataDir);
-  if (file?.kind === "alive") process.kill(file.process.pid, "SIGKILL");
+  if (file?.kind === "alive") killIfThere(file.process.pid);
 };
 
 /** Has a tool start a process that would run on. */

@@ -2,6 +2,7 @@ import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../lib/system/process/create_processes.ts";
+import { until } from "./until.ts";
 
 /** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
 const [workspaceRoot = "", marker = ""] = process.argv.slice(2);
@@ -15,6 +16,6 @@ const { id } = await processes.start({
   maxOutputBytes: 100,
   signal: new AbortController().signal,
 });
-while (processes.output(id, { offset: 0, maxBytes: 100 }).total === 0) await systemClock.sleep(10);
+await until(() => processes.output(id, { offset: 0, maxBytes: 100 }).total > 0);
 console.log("started");
 await systemClock.sleep(60_000);
