@@ -8,8 +8,7 @@ import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
 import type { AgentProfile } from "./agent_profile.ts";
-import { narrowLimits } from "./narrow_limits.ts";
-import type { RunRequest } from "./run_request.ts";
+import type { NarrowerLimits, RunRequest } from "./run_request.ts";
 
 /** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
 export interface AgentSettings extends AgentLimits {
@@ -111,4 +110,16 @@ function callModel(
   const missing = reason === undefined ? "there is no such tool" : "[agent] does not give it to this run";
   const refusal = isOffered ? undefined : `Cannot call ${JSON.stringify(call.tool)}: ${reason ?? missing}`;
   return { provider: createCallProvider(call, refusal), providerModel: call.tool, model: CALL_MODEL };
+}
+
+/** The same with each bound the lower of two. 0 tokens are no bound. */
+export function narrowLimits<T extends Required<NarrowerLimits>>(limits: T, by: NarrowerLimits): T {
+  const { maxIterations = Infinity, maxToolCalls = Infinity, tokensPerRun = 0 } = by;
+  const tokens = [limits.tokensPerRun, tokensPerRun].filter((bound) => bound > 0);
+  return {
+    ...limits,
+    maxIterations: Math.min(limits.maxIterations, maxIterations),
+    maxToolCalls: Math.min(limits.maxToolCalls, maxToolCalls),
+    tokensPerRun: tokens.length === 0 ? 0 : Math.min(...tokens),
+  };
 }

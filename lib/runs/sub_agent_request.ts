@@ -1,7 +1,7 @@
 import type { SubAgentCaller } from "../tools/agents/sub_agents.ts";
 import type { Inherited } from "../tools/runtime/tool.ts";
-import { narrowLimits } from "./narrow_limits.ts";
 import type { RunRequest } from "./run_request.ts";
+import { narrowLimits } from "./run_settings.ts";
 import type { SubAgentRecord } from "./sub_agent_record.ts";
 
 type Limits = NonNullable<SubAgentRecord["limits"]>;
