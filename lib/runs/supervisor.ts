@@ -26,7 +26,6 @@ import { followRun } from "./follow_run.ts";
 import { createLaunch, type Launched } from "./launch_run.ts";
 import { pruneRuns } from "./prune_runs.ts";
 import { continueRun, type InterruptedRun, type PendingQuestion, recoverRuns } from "./recover_runs.ts";
-import { resolveRun } from "./resolve_run.ts";
 import { resumedRequest } from "./resumed_request.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import { shownUpTo } from "./run_recorder.ts";
@@ -220,13 +219,15 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     },
     active: active.size,
     worksIn: (conversationId) => active.all().some((entry) => entry.conversationId === conversationId),
-    resolve: (id, review) =>
-      resolveRun(id, review, {
+    async resolve(id, review) {
+      const { resolveRun } = await import("./resolve_run.ts");
+      return await resolveRun(id, review, {
         runs,
         time,
         audit: options.audit,
         resume: (interrupted) => continueRun(interrupted, recovery),
-      }),
+      });
+    },
     async recover() {
       await recoverRuns(recovery);
       await prune();
