@@ -1,6 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
+import { readProcessStat } from "../../lib/host/process_identity.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "clock";
@@ -10,7 +11,7 @@ const LATEST = Date.UTC(2100, 0, 1);
 /** File systems and records are not exact to the second */
 const TOLERATED_MS = 120_000;
 const WRITTEN = ["postern.db", "postern.db-wal", "control.json", "daemon.log"];
-/** Of the times in /proc, on every architecture. Source: proc(5), sysconf(3) */
+/** Of the times in /proc. Source: proc(5), sysconf(3) */
 const TICKS_PER_SECOND = 100;
 const FIX = "timedatectl set-ntp true";
 
@@ -58,11 +59,11 @@ async function movedSince(
 
 /** Seconds since a process was started, sleep of the machine included; NaN where that cannot be read. */
 async function ageOf(pid: number): Promise<number> {
-  const paths = ["/proc/uptime", `/proc/${pid}/stat`];
-  const [uptime = "", stat = ""] = await Promise.all(paths.map((path) => readFile(path, "utf8").catch(() => "")));
-  // The name is in parentheses and may hold any character; the start is the 22nd field
-  const startTicks = Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19]);
-  return Number(uptime.split(" ")[0]) - startTicks / TICKS_PER_SECOND;
+  const reading = Promise.all([readFile("/proc/uptime", "utf8"), readProcessStat(pid)]);
+  return await reading.then(
+    ([uptime, { startTicks }]) => Number(uptime.split(" ")[0]) - Number(startTicks) / TICKS_PER_SECOND,
+    () => NaN,
+  );
 }
 
 function shown(time: number): string {

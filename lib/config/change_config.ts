@@ -4,6 +4,8 @@ import { type Config, freeze } from "./config.ts";
 import { crossChecks } from "./cross_checks.ts";
 import { KEY_CHANGES } from "./key_changes.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
+import { isTable } from "./normalize_layer.ts";
+import type { RawTable } from "./parse_toml.ts";
 
 /** What becomes of a running configuration by a newly loaded one. Keys are texts, as `gateway.port`. */
 export interface ConfigChange {
@@ -59,13 +61,7 @@ function withValueAt<T>(table: T, [key = "", ...rest]: KeyPath, value: unknown):
 function differences(before: unknown, after: unknown, path: KeyPath): readonly string[] {
   if (isDeepStrictEqual(before, after)) return [];
   if (!isTable(before) && !isTable(after)) return [toKeyText(path)];
-  const [old, now] = [before, after].map((table) => (isTable(table) ? table : {})) as [Table, Table]; // two in, two out
+  const [old, now] = [before, after].map((table) => (isTable(table) ? table : {})) as [RawTable, RawTable]; // two in, two out
   const keys = new Set([...Object.keys(old), ...Object.keys(now)]);
   return [...keys].flatMap((key) => differences(old[key], now[key], [...path, key]));
-}
-
-type Table = Readonly<Record<string, unknown>>;
-
-function isTable(value: unknown): value is Table {
-  return value !== null && typeof value === "object" && !Array.isArray(value);
 }

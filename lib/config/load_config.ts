@@ -7,6 +7,7 @@ import { findConfig, type FoundConfig } from "./find_config.ts";
 import { type Place, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import { type LocatedKeys, locateKeys } from "./locate_keys.ts";
+import { isTable } from "./normalize_layer.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
 import { switches } from "./schema/security.ts";
 import { type Finding, validateConfig } from "./validate_config.ts";
@@ -146,8 +147,7 @@ function flagLayer(flags: ConfigFlags): RawTable {
 function* sourcesOf(table: RawTable, source: GivenBy, path: KeyPath = []): Iterable<[string, GivenBy]> {
   for (const [key, value] of Object.entries(table)) {
     const here = [...path, key];
-    const isInner = value !== null && typeof value === "object" && !Array.isArray(value);
-    if (isInner) yield* sourcesOf(value as RawTable, source, here);
+    if (isTable(value)) yield* sourcesOf(value, source, here);
     else yield [toKeyText(here), source];
     // A switch stands in two places with one value
     if (path.length === 0 && Object.hasOwn(switches, key)) yield [toKeyText(["security", key]), source];
