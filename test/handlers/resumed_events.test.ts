@@ -7,7 +7,7 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";
 import { readSse } from "../support/sse.ts";
-import { ask, supervised } from "../support/supervised.ts";
+import { ask, supervised, textIn } from "../support/supervised.ts";
 import { createWireContext } from "../support/wire_context.ts";
 
 const LIMITS = { heartbeat_secs: 30, pong_timeout_secs: 60, idle_timeout_secs: 300, max_message_bytes: 2_097_152 };
@@ -71,8 +71,6 @@ function setUp(script: Script = SCRIPT) {
   return { ...made, clock, start, read, open };
 }
 
-const textIn = (events: readonly AgentEvent[]) =>
-  events.map((event) => (event.type === "text_delta" ? event.delta : "")).join("");
 const isOver = (events: readonly AgentEvent[]) => ["done", "error"].includes(events.at(-1)?.type ?? "");
 
 for (const state of ["at work", "ended"] as const) {

@@ -8,7 +8,7 @@ import { createFakeClock } from "../support/fake_clock.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { readSse } from "../support/sse.ts";
-import { ask, readAll, supervised, type SupervisedOptions } from "../support/supervised.ts";
+import { ask, readAll, supervised, type SupervisedOptions, textIn } from "../support/supervised.ts";
 import { createTestRouter, type SendInit } from "../support/test_router.ts";
 
 function setUp(script: Script, options: SupervisedOptions = {}) {
@@ -31,8 +31,6 @@ function setUp(script: Script, options: SupervisedOptions = {}) {
 }
 
 const eventsIn = (text: string) => readSse(text).data.map((data) => JSON.parse(data) as AgentEvent);
-const textIn = (events: readonly AgentEvent[]) =>
-  events.map((event) => (event.type === "text_delta" ? event.delta : "")).join("");
 
 test("a run is on disk before the reply, which tells where it is", async () => {
   const { json, runs, store } = setUp(["Hello"]);

@@ -6,6 +6,7 @@ import {
   type UpstreamReply,
 } from "../../fixtures/upstream/openai_upstream.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { appliedText } from "../support/applied_text.ts";
 import { openChat } from "../support/chat_client.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
@@ -171,16 +172,6 @@ test("a completions stream of which no text had been sent is whole after a kill 
     assert.equal(gateway.counted(), 1);
   }));
 
-/** What a reader has after these events: the text of a turn that is asked again is taken back. */
-function textAfter(events: readonly AgentEvent[]): string {
-  let kept: { readonly seq: number; readonly delta: string }[] = [];
-  for (const event of events) {
-    if (event.type === "text_delta") kept.push(event);
-    if (event.type === "turn_restart") kept = kept.filter(({ seq }) => seq < event.from_seq);
-  }
-  return kept.map(({ delta }) => delta).join("");
-}
-
 test("a run's events go on after a kill -9: with turn_restart applied they are the stored result, over HTTP and WebSocket", () =>
   withUpstream([COUNT, { kind: "stall", chunks: ["half ", "an "] }], async (gateway, upstream) => {
     const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
@@ -203,7 +194,7 @@ test("a run's events go on after a kill -9: with turn_restart applied they are t
     const { result, status } = await jsonOf(gateway.call(`/v1/runs/${id}`));
     assert.deepEqual([status, result], ["completed", "the answer"]);
     assert.equal(later[0]?.type, "turn_restart");
-    assert.equal(textAfter(all), result);
+    assert.equal(appliedText(all), result);
     assert.ok(
       all.every(({ seq }, index) => index === 0 || seq > (all[index - 1]?.seq ?? 0)),
       "no position is used twice",

@@ -6,6 +6,7 @@ import type { Script } from "../../fixtures/scripted_provider.ts";
 import type { SopCatalogue, SopExecutionView } from "../../lib/tools/sops/sops.ts";
 import { git, gitTest, initRepository } from "../support/git_fixture.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { until } from "../support/until.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
 const PROCEDURES = fileURLToPath(new URL("../../fixtures/sops", import.meta.url));
@@ -30,18 +31,20 @@ async function call<T = SopExecutionView>({ call }: RunningGateway, tool: string
 }
 
 /** Looks until it is so; the gateway's work goes on in between. */
-async function until(
+async function untilSo(
   gateway: RunningGateway,
   id: string,
   isSo: (execution: SopExecutionView) => boolean,
 ): Promise<SopExecutionView> {
-  for (let i = 0; i < 2000; i++) {
-    const { data } = await call(gateway, "sop_status", { execution_id: id });
-    if (isSo(data)) return data;
-    if (data.status === "failed") break;
-  }
-  const { output } = await call(gateway, "sop_status", { execution_id: id });
-  throw new Error(`It never came to that: ${output}`);
+  let seen = await call(gateway, "sop_status", { execution_id: id });
+  const neverCame = () => `It never came to that: ${seen.output}`;
+  await until(async () => {
+    seen = await call(gateway, "sop_status", { execution_id: id });
+    if (isSo(seen.data)) return true;
+    assert.notEqual(seen.data.status, "failed", neverCame());
+    return false;
+  }, neverCame);
+  return seen.data;
 }
 
 const waitsAt = (step: string) => ({ steps, status }: SopExecutionView) =>
@@ -78,11 +81,11 @@ gitTest(
         sop: "release-checklist",
         inputs: { version: "1.0.0" },
       });
-      const byHand = await until(gateway, id, waitsAt("tests"));
+      const byHand = await untilSo(gateway, id, waitsAt("tests"));
       assert.match(byHand.waits_for, /Run the tests on a clean checkout.*main/s);
       await call(gateway, "sop_advance", { execution_id: id });
 
-      await until(gateway, id, waitsAt("commit"));
+      await untilSo(gateway, id, waitsAt("commit"));
       assert.equal(readFileSync(workspace.path("releases/1.0.0.md"), "utf8"), "# 1.0.0\n\n- A project was begun\n");
       assert.match(String(provider.requests[0]?.messages.at(-1)?.content), /The commits are:.*first/s);
       assert.equal(git(workspace.root, "log", "--oneline").trim().split("\n").length, 1);
@@ -94,7 +97,7 @@ gitTest(
       const approved = await call(gateway, "sop_approve", id);
       assert.match(approved.output, /^Approved\n/);
 
-      await until(gateway, id, waitsAt("announce"));
+      await untilSo(gateway, id, waitsAt("announce"));
       assert.match(git(workspace.root, "log", "--format=%s", "-1"), /^Release 1\.0\.0\n/);
       const done = await call(gateway, "sop_advance", { execution_id: id });
       assert.equal(done.data.status, "completed");
@@ -120,7 +123,7 @@ gitTest(
           sop: "incident-triage",
           inputs: { service: "gate" },
         });
-        const waiting = await until(gateway, id, ({ approval }) => approval !== null);
+        const waiting = await untilSo(gateway, id, ({ approval }) => approval !== null);
         const [system, asked] = gateway.provider.requests[0]?.messages ?? [];
         assert.match(
           String(system?.content),
@@ -133,7 +136,7 @@ gitTest(
         };
         assert.equal(shown.input.manual, "Call the people on call about gate: The gate lost its key.");
         await gateway.call(`/v1/approvals/${waiting.approval?.id}`, { body: { decision: "approve" } });
-        await until(gateway, id, isCompleted);
+        await untilSo(gateway, id, isCompleted);
         const kept = await call<unknown>(gateway, "memory_recall", { key: id, namespace: "incidents" });
         assert.match(kept.output, /gate \(high\): The gate lost its key\./);
       },
@@ -148,7 +151,7 @@ gitTest(
         sop: "weekly-report",
         inputs: { audience: "management" },
       });
-      const { created_at } = await until(gateway, id, isCompleted);
+      const { created_at } = await untilSo(gateway, id, isCompleted);
       assert.equal(
         readFileSync(gateway.workspace.path("reports", `${created_at.slice(0, 10)}.md`), "utf8"),
         "All is well.",
@@ -165,16 +168,12 @@ gitTest(
         sop: "release-checklist",
         inputs: { version: "1.0.0" },
       });
-      await until(gateway, id, waitsAt("tests"));
+      await untilSo(gateway, id, waitsAt("tests"));
       await call(gateway, "sop_advance", { execution_id: id });
-      const { approval } = await until(gateway, id, waitsAt("commit"));
+      const { approval } = await untilSo(gateway, id, waitsAt("commit"));
       await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "deny", note: "not on a Friday" } });
-      for (let tries = 0; tries < 2000; tries++) {
-        const { data } = await call(gateway, "sop_status", { execution_id: id });
-        if (data.status !== "failed") continue;
-        assert.deepEqual(data.error, { code: "approval_denied", message: "A person denied it: not on a Friday" });
-        break;
-      }
+      const { error } = await untilSo(gateway, id, ({ status }) => status === "failed");
+      assert.deepEqual(error, { code: "approval_denied", message: "A person denied it: not on a Friday" });
       assert.equal(git(gateway.workspace.root, "log", "--oneline").trim().split("\n").length, 1);
     }),
 );
@@ -195,7 +194,7 @@ test("a model's sop_approve grants nothing, though its run was started with an a
     await withRunningGateway({ config, workspace, script }, async (gateway) => {
       const { data: { id } } = await call(gateway, "sop_execute", { sop: "note" });
       ids.push(id);
-      await until(gateway, id, waitsAt("note"));
+      await untilSo(gateway, id, waitsAt("note"));
       const reply = await gateway.call("/v1/chat/completions", {
         body: { messages: [{ role: "user", content: "Approve it" }] },
       });
@@ -205,7 +204,7 @@ test("a model's sop_approve grants nothing, though its run was started with an a
       assert.match(String(said[1]?.content), /^Cannot advance/);
       assert.equal((await call(gateway, "sop_status", { execution_id: id })).data.status, "waiting_for_approval");
       assert.equal((await call(gateway, "sop_approve", { execution_id: id })).is_error, false);
-      await until(gateway, id, isCompleted);
+      await untilSo(gateway, id, isCompleted);
     });
   }));
 
@@ -218,15 +217,15 @@ test("an approval of a step counts for files as they were, and for the policy's 
     const config = { ...CONFIG, autonomy: { level: "supervised" }, sops: { dirs: [workspace.path("own")] } };
     await withRunningGateway({ config, workspace, script: [] }, async (gateway) => {
       const { data: { id } } = await call(gateway, "sop_execute", { sop: "write" });
-      const first = (await until(gateway, id, waitsAt("write"))).approval?.id ?? "";
+      const first = (await untilSo(gateway, id, waitsAt("write"))).approval?.id ?? "";
       const asked = await gateway.services.approvals.get(first);
       assert.deepEqual(asked?.files.map(({ path }) => path), ["a.txt"]);
       workspace.write("a.txt", "changed meanwhile");
       await gateway.call(`/v1/approvals/${first}`, { body: { decision: "approve" } });
-      const { approval } = await until(gateway, id, ({ approval }) => approval !== null && approval.id !== first);
+      const { approval } = await untilSo(gateway, id, ({ approval }) => approval !== null && approval.id !== first);
       assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "changed meanwhile");
       await gateway.call(`/v1/approvals/${approval?.id}`, { body: { decision: "approve" } });
-      await until(gateway, id, isCompleted);
+      await untilSo(gateway, id, isCompleted);
       assert.equal(readFileSync(workspace.path("a.txt"), "utf8"), "new");
       const { approvals } = await gateway.services.approvals.list({ limit: 10 });
       assert.deepEqual(approvals.map(({ tool, status }) => [tool, status]), [
@@ -248,13 +247,13 @@ test("an execution goes on after a restart of the gateway, with its question sti
     let question = "";
     await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
       id = (await call(gateway, "sop_execute", { sop: "note" })).data.id;
-      question = (await until(gateway, id, waitsAt("note"))).approval?.id ?? "";
+      question = (await untilSo(gateway, id, waitsAt("note"))).approval?.id ?? "";
     });
     assert.ok(existsSync(dataDir));
     await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
       const before = await call(gateway, "sop_status", { execution_id: id });
       assert.equal(before.data.approval?.id, question);
       await gateway.call(`/v1/approvals/${question}`, { body: { decision: "approve" } });
-      await until(gateway, id, isCompleted);
+      await untilSo(gateway, id, isCompleted);
     });
   }));
