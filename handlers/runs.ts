@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { reviewOutcomeSchema } from "../lib/base/records/agent_event.ts";
 import type { Message } from "../lib/base/records/message.ts";
 import { isEnded, type Run, runSchema, runStatusSchema } from "../lib/base/records/run.ts";
 import { createRunState } from "../lib/runs/apply_event.ts";
@@ -29,7 +30,7 @@ const resolveSchema = v.object({
   /** `resume`: it goes on; `close`: it ends here */
   action: v.picklist(["resume", "close"]),
   /** What became of the call that was cut off: `not_done` makes it again; the model is told. Default `unknown` */
-  outcome: v.optional(v.picklist(["done", "not_done", "unknown"])),
+  outcome: v.optional(reviewOutcomeSchema),
   note: v.optional(v.pipe(v.string(), v.maxLength(1000))),
 });
 

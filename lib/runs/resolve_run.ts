@@ -1,4 +1,4 @@
-import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentEventBody, ReviewOutcome } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import { HttpError } from "../base/errors.ts";
 import { isEnded, type Run } from "../base/records/run.ts";
@@ -9,9 +9,6 @@ import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
 import { OPEN_RUNS, RUN_INPUTS, type RunInput } from "./run_records.ts";
 import { JournalError, type RunStore } from "./run_store.ts";
-
-/** What a person says of the calls whose end nobody saw. */
-export type ReviewOutcome = "done" | "not_done" | "unknown";
 
 /** What a person decides about a run that a crash interrupted in the middle of an effect. */
 export interface RunReview {

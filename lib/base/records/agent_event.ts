@@ -10,6 +10,10 @@ const stamp = { seq: v.pipe(v.number(), v.integer(), v.minValue(1)), time: v.str
 export const finishReasonSchema = v.picklist(["stop", "length", "tool_calls", "content_filter"]);
 export type FinishReason = v.InferOutput<typeof finishReasonSchema>;
 
+/** What a person says became of a call whose end nobody saw. */
+export const reviewOutcomeSchema = v.picklist(["done", "not_done", "unknown"]);
+export type ReviewOutcome = v.InferOutput<typeof reviewOutcomeSchema>;
+
 const event = <const T extends string, E extends v.ObjectEntries>(type: T, entries: E) =>
   v.object({ ...stamp, type: v.literal(type), ...entries });
 
@@ -60,7 +64,7 @@ export const agentEventSchema = v.variant("type", [
   }),
   /** A person said of a run with status needs_review what became of the calls whose end nobody saw: it goes on */
   event("review_answered", {
-    outcome: v.picklist(["done", "not_done", "unknown"]),
+    outcome: reviewOutcomeSchema,
     by: v.nullable(v.string()),
     note: v.nullable(v.string()),
   }),

@@ -1,3 +1,4 @@
+import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Access, Decision, Effects } from "../decision.ts";
 
@@ -81,7 +82,7 @@ export interface ReviewEvent extends AuditPlace {
   readonly type: "review";
   readonly action: "resumed" | "closed";
   /** What is said of the calls whose end nobody saw; null for a close */
-  readonly outcome: "done" | "not_done" | "unknown" | null;
+  readonly outcome: ReviewOutcome | null;
   /** Tools of these calls */
   readonly tools: readonly string[];
   readonly by: AuditActor;
