@@ -38,7 +38,7 @@ export async function launchDaemon(context: CommandContext, options: LaunchDaemo
   refuseSecond(await readDaemonState(dataDir, probeGateway), dataDir);
   const logFile = daemonLogPath(dataDir);
   const from = await stat(logFile).then(({ size }) => size, () => 0);
-  const { config, dataDir: inDir, workspace, json: _ } = context.flags;
+  const { config, dataDir: inDir, workspace } = context.flags;
   const globals = Object.entries({ config, "data-dir": inDir, workspace })
     .flatMap(([name, value]) => (value === undefined ? [] : [`--${name}=${value}`]));
   const launched = await launchDetached({

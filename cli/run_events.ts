@@ -1,5 +1,6 @@
 import type { AgentEvent } from "../lib/base/records/agent_event.ts";
 import type { ReachedGateway } from "./reach_gateway.ts";
+import { runPath } from "./run_path.ts";
 
 export interface RunEventsOptions {
   /** Only events after this seq */
@@ -18,7 +19,7 @@ export async function* runEvents(
   id: string,
   { after, follow, signal }: RunEventsOptions,
 ): AsyncGenerator<AgentEvent, void, undefined> {
-  const path = `/v1/runs/${encodeURIComponent(id)}/events?after=${after}${follow ? "" : "&follow=0"}`;
+  const path = runPath(id, `/events?after=${after}${follow ? "" : "&follow=0"}`);
   const body = await gateway.stream({ method: "GET", path, signal });
   const decoder = new TextDecoder();
   let text = "";

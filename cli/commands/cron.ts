@@ -30,7 +30,7 @@ export const cronListCommand = defineCliCommand({
       context.print(
         data,
         data.length === 0
-          ? "There is no such schedule"
+          ? state === undefined ? "No schedule is active or paused" : "There is no such schedule"
           : toTable(["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "WHAT"], data.map(toRow)),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);

@@ -1,13 +1,12 @@
 import { type Run, runStatusSchema } from "../../lib/base/records/run.ts";
 import { UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import type { ReachedGateway } from "../reach_gateway.ts";
+import { RUN_ID, runPath } from "../run_path.ts";
 import { showRunEvents } from "../show_run_events.ts";
 import { harmless } from "../terminal_text.ts";
 import { toTable } from "../to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
-const ID = { type: "positional", required: true, description: "Id of the run, from postern runs list" } as const;
 const STATUSES = runStatusSchema.options;
 const MAX_SHOWN = 100;
 const MAX_SHOWN_RESULT = 60;
@@ -37,7 +36,7 @@ export const runsListCommand = defineCliCommand({
       context.print(
         data,
         rows.length === 0
-          ? "There is no such run"
+          ? status === undefined ? "There is no run yet" : "There is no such run"
           : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "OUTCOME"], rows),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
@@ -46,11 +45,11 @@ export const runsListCommand = defineCliCommand({
 
 /** `postern runs show <id>` */
 export const runsShowCommand = defineCliCommand({
-  args: { id: ID },
+  args: { id: RUN_ID },
   example: "postern runs show run_0123456789",
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
-      const run = await readRun(gateway, id);
+      const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
       context.print(run, harmless(describeRun(run)));
     }),
 });
@@ -58,7 +57,7 @@ export const runsShowCommand = defineCliCommand({
 /** `postern runs events <id>`: what the run said and did; the text goes to stdout, the rest to stderr. */
 export const runsEventsCommand = defineCliCommand({
   args: {
-    id: ID,
+    id: RUN_ID,
     follow: { type: "boolean", default: false, description: "Wait for events to come, to the run's end" },
     after: { type: "string", valueHint: "seq", description: "Only events after this one (default: 0, all)" },
   },
@@ -68,14 +67,6 @@ export const runsEventsCommand = defineCliCommand({
     return withGateway(context, (gateway) => showRunEvents(id, { context, gateway, after: Number(after), follow }));
   },
 });
-
-async function readRun(gateway: ReachedGateway, id: string): Promise<Run> {
-  return await gateway.request({ method: "GET", path: pathOf(id, "") }) as Run;
-}
-
-function pathOf(id: string, action: string): string {
-  return `/v1/runs/${encodeURIComponent(id)}${action}`;
-}
 
 function outcomeOf({ result, error }: Run): string {
   const text = error === null ? result ?? "" : `${error.code}: ${error.message}`;

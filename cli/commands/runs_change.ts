@@ -1,3 +1,4 @@
+import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import { answerQuestion } from "../answer_question.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
@@ -5,19 +6,17 @@ import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { runEvents } from "../run_events.ts";
+import { RUN_ID, runPath } from "../run_path.ts";
 import { showRunEvents } from "../show_run_events.ts";
 import { untilInterrupt } from "../until_interrupt.ts";
 
-const ID = { type: "positional", required: true, description: "Id of the run, from postern runs list" } as const;
-const OUTCOMES = ["done", "not_done", "unknown"] as const;
-
 /** `postern runs cancel <id>` */
 export const runsCancelCommand = defineCliCommand({
-  args: { id: ID },
+  args: { id: RUN_ID },
   example: "postern runs cancel run_0123456789",
   run: (context, { id }) =>
     withAgent(context, async (gateway) => {
-      const run = await gateway.request({ method: "POST", path: pathOf(id, "/cancel") }) as Run;
+      const run = await gateway.request({ method: "POST", path: runPath(id, "/cancel") }) as Run;
       context.print(run, `${run.id}: ${run.status}`);
     }),
 });
@@ -25,7 +24,7 @@ export const runsCancelCommand = defineCliCommand({
 /** `postern runs resolve <id> resume|close`: the decision about a run that a crash left with an effect in flight. */
 export const runsResolveCommand = defineCliCommand({
   args: {
-    id: ID,
+    id: RUN_ID,
     action: {
       type: "positional",
       required: true,
@@ -33,10 +32,10 @@ export const runsResolveCommand = defineCliCommand({
     },
     outcome: {
       type: "enum",
-      options: [...OUTCOMES],
-      valueHint: "what happened",
+      options: [...reviewOutcomeSchema.options],
+      valueHint: "outcome",
       description:
-        "of the call that was cut off: done, not_done makes it again, unknown does not; the model is told (default: unknown)",
+        "What became of the call that was cut off: done; not_done makes it again; unknown does not. The model is told (default: unknown)",
     },
     note: { type: "string", valueHint: "text", description: "Kept with the decision" },
   },
@@ -47,7 +46,7 @@ export const runsResolveCommand = defineCliCommand({
     }
     return withAgent(context, async (gateway) => {
       const body = { action, outcome, note };
-      const run = await gateway.request({ method: "POST", path: pathOf(id, "/resolve"), body }) as Run;
+      const run = await gateway.request({ method: "POST", path: runPath(id, "/resolve"), body }) as Run;
       context.print(run, `${run.id}: ${run.status}`);
       if (action === "resume") await stay(context, gateway, run.id);
     });
@@ -112,8 +111,4 @@ async function stay(context: CommandContext, gateway: ReachedGateway, id: string
   } finally {
     stop();
   }
-}
-
-function pathOf(id: string, action: string): string {
-  return `/v1/runs/${encodeURIComponent(id)}${action}`;
 }

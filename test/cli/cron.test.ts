@@ -15,7 +15,8 @@ for (const [name, way] of WAYS) {
     onMachine(async (machine) => {
       const run = (...argv: readonly string[]) => machine.run(argv, { env: ON });
       await way(machine, async () => {
-        assert.equal((await run("cron", "list")).stdout, "There is no such schedule\n");
+        assert.equal((await run("cron", "list")).stdout, "No schedule is active or paused\n");
+        assert.equal((await run("cron", "list", "--state", "paused")).stdout, "There is no such schedule\n");
         const added = await run("tools", "call", "cron_add", "--input", ADD);
         assert.deepEqual([added.code, added.stderr], [0, ""]);
         assert.match(added.stdout, /^Added "report" \(weekdays at 9:00 = 0 9 \* \* 1-5, Europe\/Berlin\): prompt/);

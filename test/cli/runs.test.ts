@@ -20,6 +20,7 @@ for (const [name, way] of WAYS) {
       writeFileSync(join(machine.cwd, "garden.md"), "Water the beans on Tuesday.\n");
       await way(machine, async () => {
         const { run } = machine;
+        assert.equal((await run(["runs", "list"])).stdout, "There is no run yet\n");
         const started = await run(["runs", "start", "/read_file", "garden.md"]);
         assert.equal(started.code, 0, started.stderr);
         const id = idIn(started.stdout);
