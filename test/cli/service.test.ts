@@ -1,16 +1,14 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { readServiceMark } from "../../lib/host/service/service_description.ts";
-import { RUN } from "../support/gateway_process.ts";
+import { startPostern } from "../support/postern_process.ts";
+import { until } from "../support/until.ts";
 import { type Finished, type Machine, onMachine } from "./support/run_in.ts";
 
 const MAIN = fileURLToPath(new URL("../../cli/main.ts", import.meta.url));
@@ -195,8 +193,7 @@ test("as a service the daemon tells systemd of itself, prints no pairing code, w
     const notify = `#!/bin/sh\necho "$NOTIFY_SOCKET $*" >> '${told}'\n`;
     writeFileSync(join(home, "bin/systemd-notify"), notify, { mode: 0o755 });
     const tells = () => (existsSync(told) ? readFileSync(told, "utf8") : "");
-    const [command = "", ...options] = RUN;
-    const child = spawn(command, [...options, MAIN, "daemon", "start", "--foreground", "--port", "0"], {
+    const daemon = await startPostern(["daemon", "start", "--foreground", "--port", "0"], {
       cwd,
       env: {
         PATH: `${join(home, "bin")}:/usr/bin:/bin`,
@@ -208,28 +205,28 @@ test("as a service the daemon tells systemd of itself, prints no pairing code, w
         POSTERN__SECURITY__ALLOWED_COMMANDS: '["env"]',
         POSTERN__SECURITY__SHELL__SANDBOX: "off",
       },
+      ready: /The daemon listens/,
     });
-    let output = "";
-    for (const stream of [child.stdout, child.stderr]) stream.on("data", (part) => (output += part));
-    const ended = once(child, "close");
-    while (!tells().includes("WATCHDOG=1")) {
-      assert.equal(child.exitCode, null, output);
-      await systemClock.sleep(20);
+    try {
+      await until(() => tells().includes("WATCHDOG=1"), () => daemon.output());
+      const record = await readControlFile(dataDir);
+      assert.equal(record?.workspace, join(dataDir, "workspace"));
+      const reply = await fetch(`${record?.address}v1/tools/shell/call`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${record?.token}`, "content-type": "application/json" },
+        body: JSON.stringify({ input: "env", approved: true }),
+      });
+      const text = await reply.text();
+      assert.match(text, /status=0/);
+      assert.doesNotMatch(text, /NOTIFY_SOCKET|WATCHDOG|POSTERN_SERVICE/);
+      const stopped = await run(["daemon", "stop"]);
+      assert.deepEqual([stopped.code, stopped.stdout], [0, `Stopped the daemon (process ${daemon.pid})\n`]);
+      assert.match(stopped.stderr, /runs under systemd, which may start it again: postern service stop/);
+      assert.equal(await daemon.ended, 0);
+    } finally {
+      await daemon.end("SIGKILL");
     }
-    const record = await readControlFile(dataDir);
-    assert.equal(record?.workspace, join(dataDir, "workspace"));
-    const reply = await fetch(`${record?.address}v1/tools/shell/call`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${record?.token}`, "content-type": "application/json" },
-      body: JSON.stringify({ input: "env", approved: true }),
-    });
-    const text = await reply.text();
-    assert.match(text, /status=0/);
-    assert.doesNotMatch(text, /NOTIFY_SOCKET|WATCHDOG|POSTERN_SERVICE/);
-    const stopped = await run(["daemon", "stop"]);
-    assert.deepEqual([stopped.code, stopped.stdout], [0, `Stopped the daemon (process ${child.pid})\n`]);
-    assert.match(stopped.stderr, /runs under systemd, which may start it again: postern service stop/);
-    assert.equal((await ended)[0], 0);
+    const output = daemon.output();
     assert.match(tells(), /^\/run\/user\/1\/notify READY=1 STATUS=Listening at http:\S+\n/);
     assert.match(tells(), /STOPPING=1\n/);
     assert.doesNotMatch(output, /Pairing code/);

@@ -249,28 +249,18 @@ async function connectRaw(url: string, id: string) {
   const options = { headers: { authorization: `Bearer ${NODE_TOKEN}` } } as unknown as string[];
   const socket = new WebSocket(target, options);
   const frames: { readonly type: string; readonly id?: string }[] = [];
-  const heard = new Set<() => void>();
-  socket.addEventListener("message", ({ data }) => {
-    frames.push(JSON.parse(String(data)));
-    for (const look of [...heard]) look();
-  });
+  socket.addEventListener("message", ({ data }) => void frames.push(JSON.parse(String(data))));
   const closed = new Promise<number>((resolve) => socket.addEventListener("close", ({ code }) => resolve(code)));
   await new Promise((resolve, reject) => {
     socket.addEventListener("open", resolve);
     socket.addEventListener("error", reject);
   });
   const say = (frame: unknown) => socket.send(typeof frame === "string" ? frame : JSON.stringify(frame));
-  const hears = (type: string) =>
-    new Promise<{ readonly id?: string }>((resolve) => {
-      const look = () => {
-        const found = frames.find((frame) => frame.type === type);
-        if (found === undefined) return;
-        heard.delete(look);
-        resolve(found);
-      };
-      heard.add(look);
-      look();
-    });
+  const hears = async (type: string): Promise<{ readonly id?: string }> => {
+    const found = () => frames.find((frame) => frame.type === type);
+    await until(() => found() !== undefined, `it heard no ${type}`);
+    return found() ?? {};
+  };
   say(HELLO);
   await hears("welcome");
   return { say, hears, closed, leave: () => socket.close() };

@@ -14,8 +14,8 @@ export interface StartedProcess {
   errors(): string;
   /** Resolves when its output has matched anew, after what has matched before. @throws {Error} it ends first, or 60 s pass */
   until(pattern: RegExp): Promise<RegExpExecArray>;
-  /** Ends it, unless it has ended. @returns its exit code, null after SIGKILL. @throws {AssertionError} it runs on for 60 s */
-  end(signal: "SIGTERM" | "SIGKILL"): Promise<number | null>;
+  /** Sends the signal, unless it has ended, and waits for its end. @returns its exit code, null after SIGKILL. @throws {AssertionError} it runs on for 60 s */
+  end(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
   /** Its exit code, once it ends */
   readonly ended: Promise<number | null>;
 }
@@ -62,7 +62,7 @@ export async function startProcess(
       seen += match.index + match[0].length;
       return match;
     },
-    async end(signal: "SIGTERM" | "SIGKILL") {
+    async end(signal: "SIGINT" | "SIGTERM" | "SIGKILL") {
       // On Deno, child.kill() reports the signal in place of the exit code
       if (!hasEnded) killIfThere(child.pid, signal);
       await until(() => hasEnded, () => `It did not end: ${output}`);
