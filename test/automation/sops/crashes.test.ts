@@ -89,48 +89,59 @@ async function workOn(bench: SopBench, id: string, world: World): Promise<string
   return `stuck: ${JSON.stringify(await bench.sops.status(id), null, 1)}`;
 }
 
+/**
+ * Does `work` in a new world with a kill at the first write, at the second, and so on until none comes any more.
+ * @param work told which write it is; says whether the kill came
+ * @returns how many writes there were
+ */
+async function atEachWrite(
+  files: Readonly<Record<string, string>>,
+  work: (world: World, at: number) => Promise<boolean>,
+): Promise<number> {
+  for (let at = 1;; at++) {
+    let wasKilled = false;
+    await withWorkspace(files, async (workspace) => {
+      const clock = createFakeClock();
+      const world = { workspace, store: createMemoryStore(), clock, effects: [], seed: 0, reviews: 0 };
+      wasKilled = await work(world, at);
+    });
+    if (!wasKilled) return at;
+  }
+}
+
 for (const when of ["before", "after"] as const) {
   test(`a kill ${when} any write leaves an execution that is finished after the next start, with each effect once`, async () => {
     let reviews = 0;
-    let at = 0;
-    for (let wasKilled = true; wasKilled;) {
-      at++;
-      await withWorkspace({ "own/p.toml": PROCEDURE }, async (workspace) => {
-        const world: World = {
-          workspace,
-          store: createMemoryStore(),
-          clock: createFakeClock(),
-          effects: [],
-          seed: 0,
-          reviews: 0,
-        };
-        const crashing = createCrashingStore(world.store, { crashAt: at, when });
-        const first = start(world, crashing);
-        let id: string | undefined;
-        const working = async () => {
-          id = await first.execute("p");
-          return await workOn(first, id, world);
-        };
-        const killed = crashing.crashed.then(() => "killed");
-        const ended = await Promise.race([working().catch(() => killed), killed]);
-        wasKilled = ended === "killed";
-        if (!wasKilled) return assert.equal(ended, "completed");
+    const at = await atEachWrite({ "own/p.toml": PROCEDURE }, async (world, at) => {
+      const crashing = createCrashingStore(world.store, { crashAt: at, when });
+      const first = start(world, crashing);
+      let id: string | undefined;
+      const working = async () => {
+        id = await first.execute("p");
+        return await workOn(first, id, world);
+      };
+      const killed = crashing.crashed.then(() => "killed");
+      const ended = await Promise.race([working().catch(() => killed), killed]);
+      if (ended !== "killed") {
+        assert.equal(ended, "completed");
+        return false;
+      }
 
-        const second = start(world, world.store);
-        await second.runs.recover();
-        await second.sops.start();
-        const [open] = (await second.sops.list()).open;
-        const known = id ?? open?.id;
-        // Accepted is not lost; what was not, was never begun
-        if (known !== undefined) assert.equal(await workOn(second, known, world), "completed", `write ${at}`);
-        assert.equal(world.effects.length, known === undefined ? 0 : 1, `write ${at}`);
-        const { approvals } = await second.approvals.list({ limit: 100 });
-        const aboutStep = approvals.filter(({ tool }) => tool === "sop_advance");
-        assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} questions about the step`);
-        await second.sops.close();
-        reviews += world.reviews;
-      });
-    }
+      const second = start(world, world.store);
+      await second.runs.recover();
+      await second.sops.start();
+      const [open] = (await second.sops.list()).open;
+      const known = id ?? open?.id;
+      // Accepted is not lost; what was not, was never begun
+      if (known !== undefined) assert.equal(await workOn(second, known, world), "completed", `write ${at}`);
+      assert.equal(world.effects.length, known === undefined ? 0 : 1, `write ${at}`);
+      const { approvals } = await second.approvals.list({ limit: 100 });
+      const aboutStep = approvals.filter(({ tool }) => tool === "sop_advance");
+      assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} questions about the step`);
+      await second.sops.close();
+      reviews += world.reviews;
+      return true;
+    });
     assert.ok(at > 15, `only ${at} writes`);
     assert.ok(reviews > 0, "no kill came in the middle of an effect");
   });
@@ -146,93 +157,72 @@ async function atWork({ sops, execute, until }: SopBench): Promise<string> {
 
 for (const when of ["before", "after"] as const) {
   test(`a kill ${when} any write of a cancelling keeps the run of a step that was at work from going on`, async () => {
-    let at = 0;
-    for (let wasKilled = true; wasKilled;) {
-      at++;
-      await withWorkspace({ "own/w.toml": '[[steps]]\nid = "work"\ninstructions = "Push"\n' }, async (workspace) => {
-        const world: World = {
-          workspace,
-          store: createMemoryStore(),
-          clock: createFakeClock(),
-          effects: [],
-          seed: 0,
-          reviews: 0,
-        };
-        const bench = (store: Store, script: Script) =>
-          createSopBench({
-            workspace,
-            clock: world.clock,
-            store,
-            seed: ++world.seed,
-            tools: [{ name: "push", access: "state", run: () => `pushed ${world.effects.push("push")}` }],
-            script,
-          });
-        const id = await atWork(bench(world.store, () => ({ hang: "before" })));
-        const pushing = (_request: unknown, turn: number) => turn === 0 ? { toolCalls: [{ name: "push" }] } : "Done";
-        const crashing = createCrashingStore(world.store, { crashAt: at, when });
-        const first = bench(crashing, pushing);
-        const cancelled = await Promise.race([
-          crashing.crashed,
-          first.sops.cancel(id, BY_PERSON).then(() => true, whenKilled),
-        ]) === true;
-        wasKilled = !crashing.healthy();
+    const definition = '[[steps]]\nid = "work"\ninstructions = "Push"\n';
+    const at = await atEachWrite({ "own/w.toml": definition }, async (world, at) => {
+      const bench = (store: Store, script: Script) =>
+        createSopBench({
+          workspace: world.workspace,
+          clock: world.clock,
+          store,
+          seed: ++world.seed,
+          tools: [{ name: "push", access: "state", run: () => `pushed ${world.effects.push("push")}` }],
+          script,
+        });
+      const id = await atWork(bench(world.store, () => ({ hang: "before" })));
+      const pushing = (_request: unknown, turn: number) => turn === 0 ? { toolCalls: [{ name: "push" }] } : "Done";
+      const crashing = createCrashingStore(world.store, { crashAt: at, when });
+      const first = bench(crashing, pushing);
+      const cancelled = await Promise.race([
+        crashing.crashed,
+        first.sops.cancel(id, BY_PERSON).then(() => true, whenKilled),
+      ]) === true;
+      const wasKilled = !crashing.healthy();
 
-        const second = bench(world.store, pushing);
-        await second.sops.stopCancelled();
-        await second.runs.recover();
-        await second.sops.start();
-        const ended = ({ status }: SopExecutionView) => status === "cancelled" || status === "completed";
-        const { status } = await second.until(id, ended);
-        // What was not written down was not accepted
-        if (cancelled || status === "cancelled") assert.deepEqual([status, world.effects], ["cancelled", []], `${at}`);
-        for (const { sops } of [first, second]) await sops.close();
-      });
-    }
+      const second = bench(world.store, pushing);
+      await second.sops.stopCancelled();
+      await second.runs.recover();
+      await second.sops.start();
+      const ended = ({ status }: SopExecutionView) => status === "cancelled" || status === "completed";
+      const { status } = await second.until(id, ended);
+      // What was not written down was not accepted
+      if (cancelled || status === "cancelled") assert.deepEqual([status, world.effects], ["cancelled", []], `${at}`);
+      for (const { sops } of [first, second]) await sops.close();
+      return wasKilled;
+    });
     assert.ok(at > 2, `only ${at} writes`);
   });
 
   test(`a kill ${when} any write of a cancelling leaves an execution that is cancelled, without an effect`, async () => {
-    let at = 0;
-    for (let wasKilled = true; wasKilled;) {
-      at++;
-      await withWorkspace({ "own/p.toml": PROCEDURE }, async (workspace) => {
-        const world: World = {
-          workspace,
-          store: createMemoryStore(),
-          clock: createFakeClock(),
-          effects: [],
-          seed: 0,
-          reviews: 0,
-        };
-        const early = start(world, world.store);
-        const id = await early.execute("p");
-        await early.until(id, ({ approval }) => approval !== null);
-        await early.sops.close();
-        const crashing = createCrashingStore(world.store, { crashAt: at, when });
-        const first = start(world, crashing);
-        const working = async () => {
-          await first.sops.start();
-          await first.sops.cancel(id, BY_PERSON);
-          await first.until(id, "cancelled");
-        };
-        await Promise.race([crashing.crashed, working().catch(whenKilled)]);
-        await first.sops.close();
-        wasKilled = !crashing.healthy();
+    const at = await atEachWrite({ "own/p.toml": PROCEDURE }, async (world, at) => {
+      const early = start(world, world.store);
+      const id = await early.execute("p");
+      await early.until(id, ({ approval }) => approval !== null);
+      await early.sops.close();
+      const crashing = createCrashingStore(world.store, { crashAt: at, when });
+      const first = start(world, crashing);
+      const working = async () => {
+        await first.sops.start();
+        await first.sops.cancel(id, BY_PERSON);
+        await first.until(id, "cancelled");
+      };
+      await Promise.race([crashing.crashed, working().catch(whenKilled)]);
+      await first.sops.close();
+      const wasKilled = !crashing.healthy();
 
-        const second = start(world, world.store);
-        await second.sops.stopCancelled();
-        await second.runs.recover();
-        await second.sops.start();
-        const { status, waits_for } = await second.sops.status(id);
-        // What was not written down was not accepted
-        if (status !== "cancelled" && waits_for !== "It is being cancelled") await second.sops.cancel(id, BY_PERSON);
-        await second.until(id, "cancelled");
-        assert.deepEqual(world.effects, []);
-        const { approvals } = await second.approvals.list({ limit: 100 });
-        assert.deepEqual(approvals.map(({ status }) => status), ["cancelled"], `write ${at}`);
-        await second.sops.close();
-      });
-    }
+      const second = start(world, world.store);
+      await second.sops.stopCancelled();
+      await second.runs.recover();
+      await second.sops.start();
+      const { status, waits_for } = await second.sops.status(id);
+      // What was not written down was not accepted
+      if (status !== "cancelled" && waits_for !== "It is being cancelled") await second.sops.cancel(id, BY_PERSON);
+      await second.until(id, "cancelled");
+      assert.deepEqual(world.effects, []);
+      const { approvals } = await second.approvals.list({ limit: 100 });
+      assert.deepEqual(approvals.map(({ status }) => status), ["cancelled"], `write ${at}`);
+      await second.sops.close();
+      return wasKilled;
+    });
     assert.ok(at > 3, `only ${at} writes`);
   });
 }
