@@ -6,7 +6,7 @@ import { type EnvironmentKey, environmentLayer, setAt } from "./environment_laye
 import { findConfig, type FoundConfig } from "./find_config.ts";
 import { type Place, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
-import { type LocatedKeys, locateKeys } from "./locate_keys.ts";
+import type { LocatedKeys } from "./locate_keys.ts";
 import { isTable } from "./normalize_layer.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
 import { switches } from "./schema/security.ts";
@@ -162,7 +162,9 @@ interface Sources {
 }
 
 async function toError(findings: readonly Finding[], sources: Sources): Promise<ConfigError> {
-  const located = sources.file === undefined ? undefined : await locateKeys(sources.file.text);
+  const located = sources.file === undefined
+    ? undefined
+    : await (await import("./locate_keys.ts")).locateKeys(sources.file.text);
   const problems = findings.map((finding) => toProblem(finding, sources, located)).sort((a, b) =>
     (a.line ?? 0) - (b.line ?? 0)
   );
