@@ -1,6 +1,7 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import type { NodeAdmission, NodeLink, Nodes } from "../lib/extensions/nodes/nodes.ts";
+import { bearerTokenOf } from "./bearer_token.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { createOutbox } from "./websocket/outbox.ts";
 import { httpError } from "./wire/error_codes.ts";
@@ -23,7 +24,7 @@ export const nodeSocketRoute: Route = {
   websocket(context) {
     const { services, remoteAddress } = context;
     const nodes = requireNodes(services);
-    const token = /^Bearer +([\x21-\x7e]+) *$/i.exec(context.authorization ?? "")?.[1];
+    const token = bearerTokenOf(context.authorization);
     const id = context.query.get("id") ?? undefined;
     const admission = nodes.admit({ token, id, address: remoteAddress });
     if (!admission.ok) throw refusalOf(admission);

@@ -1,6 +1,7 @@
 import type { Identity } from "../../lib/access/identity.ts";
 import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
+import { bearerTokenOf } from "../bearer_token.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import { isLoopbackAddress } from "../loopback.ts";
 import type { Route } from "../route.ts";
@@ -34,10 +35,8 @@ export function checkAccess(request: Request, route: Route, options: AccessOptio
   return identity;
 }
 
-const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
-
 function identify(request: Request, { services, settings, ticket, remoteAddress }: AccessOptions): Identity {
-  const token = BEARER.exec(request.headers.get("authorization") ?? "")?.[1];
+  const token = bearerTokenOf(request.headers.get("authorization"));
   const local = isLoopbackAddress(remoteAddress);
   if (token !== undefined) {
     const identity = services.tokens.verify(token, local ? "loopback" : "other");
