@@ -21,3 +21,13 @@ export function zonedTime(at: number, timezone: string): string {
   const offset = timeZoneName.replace("GMT", "") || "+00:00";
   return `${year}-${month}-${day}T${hour}:${minute}:${second}${offset}`;
 }
+
+/** Whether the runtime knows this zone: an IANA name, or an offset as `+02:00`. */
+export function isTimezone(name: string): boolean {
+  try {
+    new Intl.DateTimeFormat("en", { timeZone: name });
+    return true;
+  } catch {
+    return false;
+  }
+}

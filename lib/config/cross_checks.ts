@@ -1,4 +1,5 @@
 import { isNodeId } from "../base/records/node_id.ts";
+import { isTimezone } from "../base/zoned_time.ts";
 import type { Config } from "./config.ts";
 import type { KeyPath } from "./key_path.ts";
 import { PROVIDER_KINDS } from "./schema/provider.ts";
@@ -121,14 +122,5 @@ function* systemChecks(config: Config): Iterable<Contradiction> {
   }
   if (config.cron.timezone !== "" && !isTimezone(config.cron.timezone)) {
     yield { path: ["cron", "timezone"], reason: 'it must be an IANA time zone, as "Europe/Zurich"' };
-  }
-}
-
-function isTimezone(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: name });
-    return true;
-  } catch {
-    return false;
   }
 }

@@ -50,16 +50,6 @@ function cronTimes(expression: string, timezone: string): FiringTimes {
   };
 }
 
-/** Whether the runtime knows this zone: an IANA name, or an offset as `+02:00`. */
-export function isTimezone(name: string): boolean {
-  try {
-    new Intl.DateTimeFormat("en", { timeZone: name });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
 /**
  * Sets what a schedule says into its zone and the present.
  *
