@@ -1,6 +1,6 @@
 import { cancelError } from "../../base/cancel.ts";
 
-/** Lets a few at a time do something, by name; the others wait in their order. */
+/** Lets a few at a time do something, by name; the others wait in their order. Names are kept: they are meant to be few. */
 export interface Turnstile {
   /** @throws {CancelError} when the signal aborts before its turn; whatever `work` throws */
   pass<T>(name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
@@ -13,16 +13,16 @@ export function createTurnstile(max: number): Turnstile {
     async pass(name, signal, work) {
       const lane = lanes.get(name) ?? { inside: 0, waiting: new Set() };
       lanes.set(name, lane);
-      while (lane.inside >= max) await turn(lane.waiting, signal);
-      if (signal.aborted) throw cancelError(signal);
-      lane.inside++;
+      if (lane.inside >= max) await turn(lane.waiting, signal);
+      else lane.inside++;
       try {
+        if (signal.aborted) throw cancelError(signal);
         return await work();
       } finally {
-        lane.inside--;
+        // The place goes to whoever waits longest: nobody who comes between its waking and its entering gets it too
         const [next] = lane.waiting;
-        if (next !== undefined) next();
-        else if (lane.inside === 0) lanes.delete(name);
+        if (next === undefined) lane.inside--;
+        else next();
       }
     },
   };

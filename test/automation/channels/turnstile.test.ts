@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createTurnstile } from "../../../lib/automation/channels/turnstile.ts";
+import { CancelError } from "../../../lib/base/cancel.ts";
+
+/** Work that is under way until the test ends it, and who came in, in order. */
+function setUp(max: number) {
+  const turnstile = createTurnstile(max);
+  const entered: string[] = [];
+  const ends = new Map<string, () => void>();
+  let inside = 0;
+  let most = 0;
+  const pass = (who: string, signal = new AbortController().signal) =>
+    turnstile.pass("lane", signal, async () => {
+      entered.push(who);
+      most = Math.max(most, ++inside);
+      await new Promise<void>((resolve) => ends.set(who, resolve));
+      inside--;
+    });
+  return { pass, entered, end: (who: string) => ends.get(who)?.(), most: () => most };
+}
+
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
+test("no more than the bound are inside, though one was woken while the last one left and others came", async () => {
+  const { pass, entered, end, most } = setUp(2);
+  const passing = [pass("a"), pass("b"), pass("c")];
+  await settled();
+  end("a");
+  end("b");
+  // Somebody comes at every moment between the leaving of those two and the entering of the one who waited
+  for (let moment = 0; moment < 10; moment++) {
+    passing.push(pass(`d${moment}`));
+    await Promise.resolve();
+  }
+  await settled();
+  assert.equal(most(), 2);
+  assert.deepEqual(entered, ["a", "b", "c", "d0"]);
+  for (let done = 2; done < passing.length; done++) {
+    end(entered[done] ?? "");
+    await settled();
+  }
+  await Promise.all(passing);
+  assert.deepEqual([most(), entered.at(-1)], [2, "d9"]);
+});
+
+test("who leaves the queue, or comes cancelled, takes no place", async () => {
+  const { pass, entered, end } = setUp(1);
+  const gone = new AbortController();
+  const first = pass("a");
+  const refused = assert.rejects(pass("b", gone.signal), { name: "CancelError" });
+  const last = pass("c");
+  gone.abort(new CancelError("shutdown"));
+  await refused;
+  end("a");
+  await first;
+  assert.deepEqual(entered, ["a", "c"]);
+  end("c");
+  await last;
+  await assert.rejects(pass("d", gone.signal), { name: "CancelError" });
+  const next = pass("e");
+  end("e");
+  await next;
+  assert.deepEqual(entered, ["a", "c", "e"]);
+});
