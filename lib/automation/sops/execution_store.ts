@@ -1,3 +1,4 @@
+import { scanAll } from "../../storage/scan_all.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "./collections.ts";
 import {
@@ -39,7 +40,6 @@ export interface ExecutionStore {
 }
 
 const EXECUTION_ID = /^sop_[0-9a-z]{1,64}$/;
-const PAGE = 200;
 /** Well over what may be open at once */
 const MAX_OPEN = 1_000;
 
@@ -106,16 +106,7 @@ export function createExecutionStore(store: Store): ExecutionStore {
     },
     async prune({ before, keep }) {
       const all: Execution[] = [];
-      for (let page = PAGE; page === PAGE;) {
-        const after = all.at(-1)?.id;
-        const found = await store.scan(SOP_EXECUTIONS, {
-          order: "created",
-          limit: PAGE,
-          ...(after === undefined ? {} : { after }),
-        });
-        all.push(...found.map(({ body }) => parseExecution(body)));
-        page = found.length;
-      }
+      for await (const { body } of scanAll(store, SOP_EXECUTIONS, { order: "created" })) all.push(parseExecution(body));
       const over = all.length - keep;
       const ended = all.filter(hasEnded);
       const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);

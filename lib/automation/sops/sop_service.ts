@@ -6,7 +6,7 @@ import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Approvals } from "../../guard/approvals.ts";
+import { APPROVAL_LIMITS, type Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
@@ -107,7 +107,7 @@ export function createSopService(options: SopsOptions): SopService {
     if (hasEnded(execution) || execution.cancelling) return undefined;
     const state = execution.steps[currentStep(execution)];
     if (state?.status === "running") {
-      const { approvals: pending } = await approvals.list({ status: "pending", limit: 1000 });
+      const { approvals: pending } = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
       return pending.find(({ run_id }) => run_id === state.run_id);
     }
     const isGated = execution.gate !== null && !execution.gate.granted;

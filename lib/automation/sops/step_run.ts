@@ -16,7 +16,7 @@ export type StartedStep =
   | { readonly kind: "started" }
   | { readonly kind: "claimed" }
   | { readonly kind: "busy" }
-  | { readonly kind: "refused"; readonly code: string; readonly message: string };
+  | { readonly kind: "refused"; readonly message: string };
 
 export interface StepRunOptions {
   readonly tools: Pick<ToolDoor, "enabled">;
@@ -63,11 +63,11 @@ export async function startStepRun(
     await runs.start(request);
     return { kind: "started" };
   } catch (error) {
-    if (error instanceof ProviderError) return { kind: "refused", code: error.code, message: error.message };
+    if (error instanceof ProviderError) return { kind: "refused", message: error.message };
     if (!(error instanceof HttpError)) throw error;
     if (error.status === 409) return { kind: "claimed" };
     if (error.status === 503) return { kind: "busy" };
-    return { kind: "refused", code: error.code, message: error.message };
+    return { kind: "refused", message: error.message };
   }
 }
 
