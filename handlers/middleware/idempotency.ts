@@ -133,7 +133,7 @@ export function createIdempotency(services: Services): Idempotency {
     await (isKept(whole) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
   }
 
-  /** A stream that every reader left has no whole to keep: the run's claim stays, any other outcome is known to nobody. */
+  /** A stream that every reader left has no whole to keep: the run's claim stays; without a run the request may be made again. */
   async function giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
     if (runId === undefined) await store.forget(scope);
   }
