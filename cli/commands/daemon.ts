@@ -46,15 +46,15 @@ export const daemonStartCommand = defineCliCommand({
       context.say(`The daemon runs, and there is no pairing code: ${error.message}`);
       return undefined;
     });
-    const pairing = pairingCode === undefined
-      ? ""
-      : pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, {
-        requiresPairing: loaded.config.gateway.require_pairing,
-      });
-    context.print(
-      { ...status, pairing_code: pairingCode ?? null },
-      `${daemonStatusText(state, status)}\n\n${pairing}\nStop it with postern daemon stop`,
-    );
+    const parts = [`${daemonStatusText(state, status)}\n`];
+    if (pairingCode !== undefined) {
+      const requiresPairing = loaded.config.gateway.require_pairing;
+      parts.push(
+        pairingText({ pairing_code: pairingCode, dashboard: state.record.address }, { requiresPairing }),
+      );
+    }
+    parts.push("Stop it with postern daemon stop");
+    context.print({ ...status, pairing_code: pairingCode ?? null }, parts.join("\n"));
     return EXIT.ok;
   },
 });
