@@ -13,10 +13,13 @@ export interface NodeServerLimits {
 /** Bytes of a request's line and headers; Node's own parser answers 431 above. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const KEEP_ALIVE_MS = 75_000;
+/** Connections that wait to be taken in, one each turn of the event loop; the system drops more, and their clients ask again after a second. */
+const BACKLOG = 4096;
 
 /** Limits of Node's HTTP server; other runtimes have their own and take no notice. */
 export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeServerLimits) {
   return {
+    backlog: BACKLOG,
     maxHeaderSize: MAX_HEADER_BYTES,
     headersTimeout: Math.min(headersTimeoutMs, requestTimeoutMs),
     requestTimeout: requestTimeoutMs,

@@ -3,6 +3,7 @@ import { type CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { describeNetworkError } from "./network_error.ts";
+import { deliverInTurn, type PieceSource } from "./fair_turns.ts";
 import type { ProviderHttpRequest } from "./provider_client.ts";
 
 /** A reply whose head has arrived; its body is read in the pieces the network delivers. */
@@ -56,7 +57,7 @@ interface Waiter<T> {
   readonly reject: (error: Error) => void;
 }
 
-class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
+class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource {
   status = 0;
   #headers: Record<string, string | string[] | undefined> = {};
   #controller: Dispatcher.DispatchController | undefined;
@@ -64,6 +65,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
   #reader: Waiter<Uint8Array | undefined> | undefined;
   #queue: Uint8Array[] = [];
   #queuedBytes = 0;
+  /** Waits for its turn to hand on what has come */
+  #isDue = false;
   /** Longest body that is wanted in one piece; -1 while it is read in pieces */
   #maxWhole = -1;
   #failure: Error | undefined;
@@ -186,20 +189,27 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
       else this.#waitingSince = this.#context.clock.monotonic();
       return;
     }
-    if (reader !== undefined) {
-      this.#reader = undefined;
-      this.#waitingSince = undefined;
-      return reader.resolve(chunk);
-    }
     this.#queue.push(chunk);
     this.#queuedBytes += chunk.length;
+    if (reader !== undefined && !this.#isDue) this.#isDue = !deliverInTurn(this);
     if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
+  }
+
+  deliver(): void {
+    this.#isDue = false;
+    const reader = this.#reader;
+    // What ends meanwhile takes the reader with it, and the pieces too
+    if (reader === undefined || this.#queue.length === 0) return;
+    this.#reader = undefined;
+    this.#waitingSince = undefined;
+    reader.resolve(this.#take());
   }
 
   onResponseEnd(): void {
     if (this.#failure !== undefined) return;
     this.#ended = true;
     this.#settle();
+    if (this.#isDue) return;
     this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;
   }
@@ -265,6 +275,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
   /** Ends everything with this error; what waits is told first, then the socket goes. */
   #fail(error: ProviderError | CancelError): void {
     if (this.#failure !== undefined || this.#ended || this.#released) return;
+    // What came before it is given first
+    if (this.#isDue) this.deliver();
     this.#failure = error;
     this.#queue = [];
     this.#settle();
