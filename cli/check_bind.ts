@@ -1,6 +1,6 @@
-import { isLoopbackName } from "../handlers/loopback.ts";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { Config } from "../lib/config/config.ts";
+import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 
 /**
  * Refuses an address that other machines can reach unless the user allowed it and tokens are asked for (DESIGN.md section 5).

@@ -1,4 +1,4 @@
-import { isLoopbackName } from "../handlers/loopback.ts";
+import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 
 /**
  * Where this machine reaches a gateway that listens on `host`: over the loopback interface where it listens there too, else at that

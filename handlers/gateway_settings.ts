@@ -1,7 +1,7 @@
 import type { SlidingWindow } from "../lib/access/identity.ts";
 import { slidingWindow } from "../lib/access/sliding_window.ts";
 import type { Config } from "../lib/config/config.ts";
-import { isLoopbackName } from "./loopback.ts";
+import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 
 /** What the middleware needs of a configuration, worked out once per snapshot. */
 export interface GatewaySettings {

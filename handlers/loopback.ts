@@ -1,9 +1,4 @@
-/** Whether a host name or address, with or without brackets, can only mean this machine: `localhost`, 127.0.0.0/8, `::1`. */
-export function isLoopbackName(name: string): boolean {
-  return name === "127.0.0.1" || name === "localhost" || name === "[::1]" || name === "::1" || LOOPBACK_V4.test(name);
-}
-
-const LOOPBACK_V4 = /^127(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}$/;
+import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 
 /** Whether a peer's address is this machine's, IPv4 written as IPv6 (`::ffff:127.0.0.1`) included. */
 export function isLoopbackAddress(address: string | undefined): boolean {

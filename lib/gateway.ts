@@ -53,6 +53,7 @@ import { openSqliteStore } from "./storage/open_sqlite_store.ts";
 import { createRecordCipher } from "./storage/record_cipher.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
+import { isLoopbackName } from "./system/net/is_loopback_name.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createUrlPolicy } from "./system/net/url_policy.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
@@ -331,7 +332,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const tools: ToolDoor = calls.door;
     const isOwn = (origin: string) => {
       const { hostname, port } = new URL(origin);
-      return ownPort !== 0 && Number(port) === ownPort && /^(127\.|localhost$|\[::1\]$)/.test(hostname);
+      return ownPort !== 0 && Number(port) === ownPort && isLoopbackName(hostname);
     };
     const agent = options.agent === false || config().provider.kind === "none" ? undefined : await startAgent({
       ...options,

@@ -1,9 +1,9 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import process from "node:process";
-import { isLoopbackName } from "../../handlers/loopback.ts";
 import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
+import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { randomControlToken } from "../control_token.ts";

@@ -1,7 +1,7 @@
+import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
 import { hostNameOf, type RequestTarget, toAuthority } from "../request_target.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import { httpError } from "../wire/error_codes.ts";
-import { isLoopbackName } from "../loopback.ts";
 
 /**
  * On a loopback bind, the `Host` header and the target's authority agree and are loopback or in `allowed_hosts`: a page whose name

@@ -1,3 +1,5 @@
+import { isLoopbackName } from "./is_loopback_name.ts";
+
 /** `[proxy]` of the configuration; an empty string is no proxy. */
 export interface ProxySettings {
   /** Proxy for http: origins, as `http://proxy.example:3128` */
@@ -14,14 +16,11 @@ export function createProxyRules(settings: ProxySettings | undefined): (origin: 
   return (origin) => {
     const { protocol, hostname } = new URL(origin);
     const proxy = protocol === "https:" ? settings?.https : settings?.http;
-    if (proxy === undefined || proxy === "" || isLoopback(hostname)) return undefined;
+    if (proxy === undefined || proxy === "" || isLoopbackName(hostname) || hostname.endsWith(".localhost")) {
+      return undefined;
+    }
     return rules.some((rule) => matches(rule, hostname)) ? undefined : proxy;
   };
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" ||
-    hostname.startsWith("127.");
 }
 
 function matches(rule: string, hostname: string): boolean {

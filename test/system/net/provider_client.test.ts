@@ -105,6 +105,7 @@ test("the proxy is chosen by protocol, never for loopback, and not for hosts of 
   const chosen = (origin: string) => proxyFor(origin) ?? "direct";
   assert.equal(chosen("http://a.test"), "http://proxy:1");
   assert.equal(chosen("https://a.test"), "http://proxy:2");
+  assert.equal(chosen("http://127.example"), "http://proxy:1", "a name is no address of this machine");
   for (const origin of ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1", "https://x.localhost"]) {
     assert.equal(chosen(origin), "direct", origin);
   }
