@@ -141,7 +141,7 @@ test("git brings no other version of it back", () =>
     const git = (...args: string[]) =>
       execFileSync("git", ["-c", "user.name=a", "-c", "user.email=a@b.c", ...args], {
         cwd,
-        env: { ...process.env, HOME: home },
+        env: { PATH: process.env["PATH"] ?? "", HOME: home },
       });
     git("init", "-q");
     writeFileSync(join(cwd, "postern.toml"), EVIL);

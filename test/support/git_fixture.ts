@@ -12,11 +12,14 @@ export function gitTest(name: string, run: () => Promise<void>, alsoNeeds: reado
   test(name, { skip: missing === undefined ? false : `${missing} is not installed` }, run);
 }
 
+/** Nothing else of the environment: another test file of this process may just try what its variables do to git */
+const PATH = process.env["PATH"] ?? "";
+
 const known = new Map<string, boolean>();
 
 /** Whether a program is installed that knows `version`. */
 export function isThere(program: string): boolean {
-  const there = known.get(program) ?? spawnSync(program, ["version"]).status === 0;
+  const there = known.get(program) ?? spawnSync(program, ["version"], { env: { PATH } }).status === 0;
   known.set(program, there);
   return there;
 }
@@ -28,7 +31,7 @@ export function git(folder: string, ...args: readonly string[]): string {
     encoding: "utf8",
     stdio: ["ignore", "pipe", "pipe"],
     env: {
-      PATH: process.env["PATH"] ?? "",
+      PATH,
       HOME: "/nonexistent",
       GIT_CONFIG_NOSYSTEM: "1",
       GIT_CONFIG_GLOBAL: "/dev/null",

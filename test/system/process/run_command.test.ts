@@ -53,7 +53,8 @@ test("a command that writes without end is stopped, at no cost in memory", { ski
   const { ending, stdout } = await sh("cat /dev/zero");
   assert.deepEqual(ending, { kind: "flood" });
   assert.equal(stdout.text.length, 1000);
-  assert.ok(process.memoryUsage().rss - before < 200_000_000);
+  // On Deno other test files run in this process too
+  if (!("Deno" in globalThis)) assert.ok(process.memoryUsage().rss - before < 200_000_000);
 });
 
 test("the time limit kills the whole group, what ignores polite signals included", { skip }, async () => {

@@ -146,7 +146,8 @@ test("a command that prints without end costs neither memory nor time", () =>
     );
     assert.ok(output.length < 9000);
     assert.ok(systemClock.monotonic() - started < 50_000);
-    assert.ok(process.memoryUsage().rss - rss < 200_000_000);
+    // On Deno other test files run in this process too
+    if (!("Deno" in globalThis)) assert.ok(process.memoryUsage().rss - rss < 200_000_000);
   }));
 
 test("each stream is cut at its cap with a notice", () =>
