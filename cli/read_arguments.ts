@@ -62,7 +62,9 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
 export function unknownFlag(verb: string, token: string, known: readonly string[]): UsageError {
   const [name] = splitFlag(token);
   const meant = nearest(name, [...known, "config", "data-dir", "workspace", "json", "help", "version"]);
-  const hint = meant === undefined ? `see postern ${verb} --help` : `did you mean --${meant}?`;
+  const hint = meant === undefined
+    ? `see ${["postern", verb, "--help"].filter(Boolean).join(" ")}`
+    : `did you mean --${meant}?`;
   return new UsageError(`Cannot use "${token.split("=", 1)[0]}": there is no such flag; ${hint}`);
 }
 

@@ -3,6 +3,7 @@ import { readText } from "../lib/config/find_config.ts";
 import { loadConfig, type LoadedConfig } from "../lib/config/load_config.ts";
 import { namedVariables } from "../lib/config/secrets.ts";
 import { OPENRC_PATHS } from "../lib/host/service/openrc_service.ts";
+import { OPENRC_USER } from "../lib/host/service/to_openrc_script.ts";
 import type { ServiceDescription } from "../lib/host/service/service_description.ts";
 import { ServiceError, type ServiceManager } from "../lib/host/service/service_manager.ts";
 import { VENDORS } from "../lib/providers/provider_settings.ts";
@@ -43,23 +44,33 @@ export async function setUpService(
     throw new ServiceError(`Cannot install the service: ${JSON.stringify(broken)} has a control character in it`);
   }
   const graceSeconds = loaded.config.gateway.shutdown_grace_secs;
-  return { description: { command, directory: loaded.dataDir, graceSeconds }, notes: notesOn(context, loaded) };
+  const ofMachine = init === "openrc" && config !== undefined ? machineNotes(config, loaded.dataDir) : [];
+  return {
+    description: { command, directory: loaded.dataDir, graceSeconds },
+    notes: [...ofMachine, ...notesOn(context, loaded)],
+  };
 }
 
 /** What a service of the whole machine uses, whoever installs it; before its first installation all defaults. */
 async function loadForMachine({ flags, loadOptions }: CommandContext): Promise<LoadedConfig> {
-  const config = flags.config ?? OPENRC_PATHS.config;
-  const exists = await readText(config) !== undefined;
+  const exists = flags.config !== undefined || await readText(OPENRC_PATHS.config) !== undefined;
   return await loadConfig({
     ...loadOptions,
     env: {},
     cwd: "/",
     flags: {
       ...loadOptions.flags,
-      config: exists ? config : undefined,
+      config: exists ? flags.config ?? OPENRC_PATHS.config : undefined,
       dataDir: flags.dataDir ?? OPENRC_PATHS.dataDir,
     },
   });
+}
+
+function machineNotes(config: string, dataDir: string): readonly string[] {
+  return [
+    `It runs as the user ${OPENRC_USER}, by ${config}, with its records in ${dataDir}`,
+    `A pairing code: sudo -u ${OPENRC_USER} postern pair --data-dir "${dataDir}"`,
+  ];
 }
 
 function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readonly string[] {

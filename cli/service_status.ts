@@ -31,8 +31,10 @@ export interface ServiceStatus {
   readonly log_file: string | null;
 }
 
+type AskContext = Pick<CommandContext, "loadOptions" | "say">;
+
 /** Asks the service manager and the port. */
-export async function readServiceStatus(context: CommandContext, manager: ServiceManager): Promise<ServiceStatus> {
+export async function readServiceStatus(context: AskContext, manager: ServiceManager): Promise<ServiceStatus> {
   const state = await manager.state();
   const text = await readServiceFile(manager.file) ?? "";
   const description = readServiceMark(text);
@@ -81,7 +83,7 @@ export function serviceStatusText(status: ServiceStatus): string {
 
 /** Where the service listens: by its own record, or where another user keeps that closed, by its configuration, if it can be used. */
 async function findGateway(
-  context: CommandContext,
+  context: AskContext,
   { command, directory }: ServiceDescription,
 ): Promise<{ readonly address: string; readonly token: string } | undefined> {
   const record = await readControlFile(directory);

@@ -1,5 +1,6 @@
 import type { ArgsDef } from "citty";
 import { stat } from "node:fs/promises";
+import { systemClock } from "../../lib/base/clock.ts";
 import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
@@ -9,6 +10,7 @@ import { EXIT } from "../exit_codes.ts";
 import { readServiceStatus, serviceLogPath, serviceStatusText } from "../service_status.ts";
 import { serviceManagerOf } from "../service_manager_of.ts";
 import { setUpService } from "../service_setup.ts";
+import { untilServiceAnswers } from "../until_service_answers.ts";
 
 const args = {
   "service-init": {
@@ -43,14 +45,19 @@ export const serviceUninstallCommand = defineCliCommand({
   example: "postern service uninstall",
   async run(context, given) {
     const manager = managerOf(context, given["service-init"]);
+    manager.requireRights();
+    const isThere = await readServiceFile(manager.file) !== undefined;
     const notes = await manager.uninstall();
-    context.print({ uninstalled: manager.file, init: manager.init, notes }, `Removed ${manager.file}`);
+    context.print(
+      { uninstalled: isThere ? manager.file : null, init: manager.init, notes },
+      isThere ? `Removed ${manager.file}` : `Nothing to remove: there is no ${manager.file}`,
+    );
     if (!context.flags.json) { for (const note of notes) context.say(note); }
     return EXIT.ok;
   },
 });
 
-/** `postern service start`: returns when the service manager says it is started; with systemd that is when it answers. */
+/** `postern service start`: returns when it answers. */
 export const serviceStartCommand = lifecycle("start", "Started");
 /** `postern service restart`: starts it too where it did not run. */
 export const serviceRestartCommand = lifecycle("restart", "Restarted");
@@ -80,7 +87,10 @@ function lifecycle(verb: "start" | "restart" | "stop", done: string) {
           `Cannot ${verb} the service: it is not installed; install it with postern service install`,
         );
       }
-      await withLogEnd(manager, () => manager[verb]());
+      await withLogEnd(manager, async () => {
+        await manager[verb]();
+        if (verb !== "stop") await untilServiceAnswers(context, manager, { verb, clock: systemClock });
+      });
       context.print({ [verb]: "done", init: manager.init }, `${done} the service`);
       return EXIT.ok;
     },

@@ -43,7 +43,7 @@ for (
     [["config", "shwo"], /"config shwo": there is no such command; did you mean postern config show\?/],
     [["xyzzy"], /see postern --help/],
     [["xyzzy", "--help"], /there is no such command/],
-    [["--prot"], /there is no such flag/],
+    [["--prot"], /there is no such flag; see postern --help/],
     [["gateway", "--prot", "3"], /"--prot": there is no such flag; did you mean --port\?/],
     [["gateway", "--new-pairing=yes"], /takes no value/],
     [["gateway", "--port"], /"--port": it needs a value/],

@@ -13,5 +13,6 @@ export function detectInit(
 ): InitSystem | undefined {
   if (platform === "darwin") return "launchd";
   if (existsSync(join(root, "run/systemd/system"))) return "systemd";
-  return existsSync(join(root, "run/openrc")) ? "openrc" : undefined;
+  // Its folder alone is there too where its programs are merely installed
+  return existsSync(join(root, "run/openrc/softlevel")) ? "openrc" : undefined;
 }

@@ -30,6 +30,7 @@ export function createLaunchdService({ home, run, uid }: LaunchdOptions): Servic
   return {
     init: "launchd",
     file,
+    waits: false,
     requireRights: () => {},
     async install(description) {
       const changed = await writeServiceFile(file, toLaunchdPlist(description), MODE);

@@ -1,8 +1,8 @@
 import { existsSync } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, isAbsolute, join } from "node:path";
 import { runOrFail, type RunProgram } from "./run_program.ts";
-import { SERVICE_NAME } from "./service_description.ts";
+import { readServiceMark, SERVICE_NAME } from "./service_description.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
 import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
 import { OPENRC_USER, toOpenrcScript } from "./to_openrc_script.ts";
@@ -23,6 +23,7 @@ export interface OpenrcOptions {
   readonly root?: string;
 }
 
+const CONFIG_WORD = /^--config=(.+)$/s;
 const SCRIPT_MODE = 0o755;
 const CONFIG_MODE = 0o640;
 const CONFIG_FOLDER_MODE = 0o755;
@@ -46,37 +47,35 @@ export function createOpenrcService({ run, uid, starterConfig, root = "/" }: Ope
   return {
     init: "openrc",
     file,
+    waits: false,
     requireRights,
     async install(description) {
       requireRights();
-      await requireReadable(description.command.filter((word) => word.startsWith("/")), at);
-      await makeUser(run, at(OPENRC_PATHS.dataDir));
-      await mkdir(at(OPENRC_PATHS.dataDir), { recursive: true, mode: DATA_MODE });
-      await own(run, [at(OPENRC_PATHS.dataDir)]);
-      await makeConfig(run, at(OPENRC_PATHS.config), starterConfig);
+      const { command, directory } = description;
+      await requireReadable(command.flatMap((word) => CONFIG_WORD.exec(word)?.[1] ?? word), at);
+      await makeUser(run, at(directory));
+      await mkdir(at(directory), { recursive: true, mode: DATA_MODE });
+      await own(run, [at(directory)]);
+      if (command.includes(`--config=${OPENRC_PATHS.config}`)) {
+        await makeConfig(run, at(OPENRC_PATHS.config), starterConfig);
+      }
       const changed = await writeServiceFile(file, toOpenrcScript(description), SCRIPT_MODE);
       await runOrFail(run, "install the service", ["rc-update", "add", SERVICE_NAME, "default"]);
       const { code } = await run("rc-service", [SERVICE_NAME, "status"]);
-      return [
-        `It runs as the user ${OPENRC_USER}, by ${OPENRC_PATHS.config}, with its records in ${OPENRC_PATHS.dataDir}`,
-        `A pairing code: sudo -u ${OPENRC_USER} postern pair --data-dir ${OPENRC_PATHS.dataDir}`,
-        ...(changed && code === 0 ? ["It still runs as it was installed before: postern service restart"] : []),
-      ];
+      return changed && code === 0 ? ["It still runs as it was installed before: postern service restart"] : [];
     },
     async uninstall() {
       requireRights();
-      if (await readServiceFile(file) !== undefined) {
-        await runOrFail(run, "stop the service", ["rc-service", "--ifstarted", SERVICE_NAME, "stop"]);
-        if (existsSync(at(runlevel))) {
-          await runOrFail(run, "uninstall the service", ["rc-update", "del", SERVICE_NAME, "default"]);
-        }
-        await removeServiceFile(file);
+      const text = await readServiceFile(file);
+      if (text === undefined) return [];
+      await runOrFail(run, "stop the service", ["rc-service", "--ifstarted", SERVICE_NAME, "stop"]);
+      if (existsSync(at(runlevel))) {
+        await runOrFail(run, "uninstall the service", ["rc-update", "del", SERVICE_NAME, "default"]);
       }
-      return [
-        `${
-          dirname(OPENRC_PATHS.config)
-        }, ${OPENRC_PATHS.dataDir} and the user ${OPENRC_USER} are kept: they are yours to remove`,
-      ];
+      await removeServiceFile(file);
+      const { command = [], directory = OPENRC_PATHS.dataDir } = readServiceMark(text) ?? {};
+      const kept = [...command.flatMap((word) => CONFIG_WORD.exec(word)?.[1] ?? []), directory];
+      return [`${kept.join(", ")} and the user ${OPENRC_USER} are kept: they are yours to remove`];
     },
     start: () => command("start"),
     stop: () => command("stop"),
@@ -86,7 +85,9 @@ export function createOpenrcService({ run, uid, starterConfig, root = "/" }: Ope
       const enabled = existsSync(at(runlevel));
       if (!installed) return { installed, enabled, active: "stopped", detail: "not installed" };
       const { code, stdout, stderr } = await run("rc-service", [SERVICE_NAME, "status"]);
-      const detail = `${stdout} ${stderr}`.replaceAll(/\s+/g, " ").replaceAll("*", "").trim();
+      // Warnings about other services stand around it
+      const said = `${stdout} ${stderr}`;
+      const detail = /status: \w+/.exec(said)?.[0] ?? said.replaceAll(/\s+/g, " ").replaceAll("*", "").trim();
       return { installed, enabled, active: ACTIVE[code] ?? "stopped", detail };
     },
   };
@@ -128,11 +129,11 @@ async function own(run: RunProgram, paths: readonly string[]): Promise<void> {
   await runOrFail(run, "give the service its folder", ["chown", `${OPENRC_USER}:${OPENRC_USER}`, ...paths]);
 }
 
-/** A program below a closed home folder cannot be run by another user, who would only see it fail. */
+/** A program below a closed home folder cannot be run by another user, who would only see it fail. Folders yet to be made are open. */
 async function requireReadable(paths: readonly string[], at: (path: string) => string): Promise<void> {
-  for (const path of paths) {
+  for (const path of paths.filter(isAbsolute)) {
     for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) {
-      const { mode } = await stat(at(folder));
+      const mode = await stat(at(folder)).then((found) => found.mode, () => 0o001);
       if ((mode & 0o001) !== 0) continue;
       throw new ServiceError(
         `Cannot install the service: the user ${OPENRC_USER} cannot reach "${path}", since "${folder}" is closed to others; ` +

@@ -19,6 +19,8 @@ export interface ServiceManager {
   readonly init: InitSystem;
   /** Absolute path of the service's file */
   readonly file: string;
+  /** Whether `start` and `restart` return only once the service has told that it works */
+  readonly waits: boolean;
   /** @throws {ServiceError} this user may not change the service */
   requireRights(): void;
   /**

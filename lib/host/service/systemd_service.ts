@@ -42,6 +42,7 @@ export function createSystemdService({ env, home, run }: SystemdOptions): Servic
   return {
     init: "systemd",
     file,
+    waits: true,
     requireRights: () => {},
     async install(description) {
       const isNew = await readServiceFile(file) === undefined;

@@ -15,7 +15,10 @@ import { toSystemdUnit } from "../../../lib/host/service/to_systemd_unit.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const DESCRIPTION: ServiceDescription = {
-  command: ["/usr/bin/node", "/opt/postern/main.js", "daemon", "start", "--foreground"],
+  command: [
+    ...["/usr/bin/node", "/opt/postern/main.js", "daemon", "start", "--foreground"],
+    "--config=/etc/postern/postern.toml",
+  ],
   directory: "/var/lib/postern",
   graceSeconds: 30,
 };
@@ -141,8 +144,7 @@ test("openrc: install makes user, folders, configuration and script; a second ti
   withMachine(async (root) => {
     const { run, calls } = programs({ "id -u postern": { code: 1 }, "rc-service postern status": { code: 3 } });
     const manager = createOpenrcService({ run, uid: 0, starterConfig: "# hello\n", root });
-    const notes = await manager.install(DESCRIPTION);
-    assert.match(notes.join("\n"), /user postern.*\/etc\/postern\/postern\.toml.*\/var\/lib\/postern/);
+    assert.deepEqual(await manager.install(DESCRIPTION), []);
     assert.equal(readFileSync(manager.file, "utf8"), toOpenrcScript(DESCRIPTION));
     assert.equal(statSync(manager.file).mode & 0o777, 0o755);
     const config = join(root, "etc/postern/postern.toml");
@@ -163,6 +165,24 @@ test("openrc: install makes user, folders, configuration and script; a second ti
     assert.equal(readFileSync(config, "utf8"), "# mine\n");
   }));
 
+test("openrc: a folder and a configuration that were named are used in place of the usual ones", () =>
+  withMachine(async (root) => {
+    const { run, calls } = programs({ "id -u postern": { code: 1 }, "rc-service postern status": { code: 3 } });
+    const manager = createOpenrcService({ run, uid: 0, starterConfig: "# hello\n", root });
+    const command = ["/usr/bin/node", "--config=/opt/my own.toml"];
+    await manager.install({ ...DESCRIPTION, command, directory: "/srv/my records" });
+    const home = join(root, "srv/my records");
+    assert.ok(calls.includes(`chown postern:postern ${home}`));
+    assert.equal(statSync(home).mode & 0o777, 0o700);
+    assert.equal(existsSync(join(root, "etc/postern")), false);
+    assert.equal(existsSync(join(root, "var/lib/postern")), false);
+    assert.deepEqual(await manager.uninstall(), [
+      "/opt/my own.toml, /srv/my records and the user postern are kept: they are yours to remove",
+    ]);
+    chmodSync(join(root, "opt"), 0o700);
+    await assert.rejects(manager.install({ ...DESCRIPTION, command }), /cannot reach "\/opt\/my own\.toml"/);
+  }));
+
 test("openrc: where there is no useradd the user is made by BusyBox's programs", () =>
   withMachine(async (root) => {
     const { run, calls } = programs({ "id -u postern": { code: 1 } });
@@ -180,8 +200,11 @@ test("openrc: uninstall stops the service, takes it from the runlevel and keeps 
     await manager.install(DESCRIPTION);
     symlinkSync(manager.file, join(root, "etc/runlevels/default/postern"));
     calls.length = 0;
-    assert.match((await manager.uninstall()).join(), /\/etc\/postern.*are kept/);
-    await manager.uninstall();
+    assert.match(
+      (await manager.uninstall()).join(),
+      /^\/etc\/postern\/postern\.toml, \/var\/lib\/postern and .*are kept/,
+    );
+    assert.deepEqual(await manager.uninstall(), []);
     assert.deepEqual(calls, ["rc-service --ifstarted postern stop", "rc-update del postern default"]);
     assert.equal(existsSync(manager.file), false);
     assert.equal(existsSync(join(root, "etc/postern/postern.toml")), true);
@@ -221,7 +244,9 @@ test("openrc: its states", () =>
   withMachine(async (root) => {
     const stateOf = (code: number) =>
       createOpenrcService({
-        run: programs({ "rc-service postern status": { code, stdout: " * status: some\n" } }).run,
+        run: programs({
+          "rc-service postern status": { code, stdout: " * status: some\n", stderr: "udev needs mountkernfs\n" },
+        }).run,
         uid: 1000,
         starterConfig: "",
         root,
@@ -291,6 +316,8 @@ test("the service manager that runs is found, and none where none runs", () =>
   withTemporaryFolder((root) => {
     assert.equal(detectInit({ platform: "linux", root }), undefined);
     mkdirSync(join(root, "run/openrc"), { recursive: true });
+    assert.equal(detectInit({ platform: "linux", root }), undefined);
+    writeFileSync(join(root, "run/openrc/softlevel"), "default\n");
     assert.equal(detectInit({ platform: "linux", root }), "openrc");
     mkdirSync(join(root, "run/systemd/system"), { recursive: true });
     assert.equal(detectInit({ platform: "linux", root }), "systemd");
