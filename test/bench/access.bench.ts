@@ -4,6 +4,7 @@ import { slidingWindow } from "../../lib/access/sliding_window.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
+import { median } from "../support/median.ts";
 
 const ROUNDS = 7;
 const OPERATIONS = 200_000;
@@ -14,8 +15,8 @@ function measure(name: string, operation: (index: number) => void): void {
     const start = performance.now();
     for (let index = 0; index < OPERATIONS; index++) operation(index);
     return ((performance.now() - start) * 1e6) / OPERATIONS;
-  }).sort((a, b) => a - b);
-  console.log(`${name.padEnd(44)} ${(rounds[Math.floor(ROUNDS / 2)] ?? 0).toFixed(0).padStart(6)} ns/op`);
+  });
+  console.log(`${name.padEnd(44)} ${median(rounds).toFixed(0).padStart(6)} ns/op`);
 }
 
 const tokens = await createTokens({ store: createMemoryStore(), clock: systemClock, random: createSystemRandom() });

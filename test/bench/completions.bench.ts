@@ -19,6 +19,7 @@ import type { Providers } from "../../lib/providers/provider.ts";
 import { withRetries } from "../../lib/providers/retry.ts";
 import type { HttpExchange } from "../../lib/system/net/http_exchange.ts";
 import type { ProviderClient } from "../../lib/system/net/provider_client.ts";
+import { median } from "../support/median.ts";
 
 const ROUNDS = 6;
 const REQUESTS = 16_000;
@@ -145,10 +146,9 @@ async function measure(name: string, fields: object): Promise<void> {
     rounds.push((user + system) / REQUESTS);
   }
   // The first rounds warm up
-  const warm = rounds.slice(2);
-  const median = warm.sort((a, b) => a - b)[warm.length >> 1] ?? Number.NaN;
+  const warm = median(rounds.slice(2));
   const all = rounds.map((us) => us.toFixed(1)).join(" ");
-  console.log(`${name.padEnd(20)} ${median.toFixed(1)} us (from the first round on: ${all})`);
+  console.log(`${name.padEnd(20)} ${warm.toFixed(1)} us (from the first round on: ${all})`);
 }
 
 await measure("completion, JSON", {});

@@ -8,6 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { performance } from "node:perf_hooks";
+import { median } from "../support/median.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { createToolBench } from "../support/tool_bench.ts";
 
@@ -73,10 +74,6 @@ async function timed<T>(work: () => T | Promise<T>): Promise<{ readonly ms: numb
   const start = performance.now();
   const value = await work();
   return { ms: performance.now() - start, value };
-}
-
-function median(times: number[]): number {
-  return times.sort((a, b) => a - b)[Math.floor(times.length / 2)] ?? 0;
 }
 
 /** Files of very different sizes; one in 5,000 has the needle in its last line. @returns their bytes */

@@ -5,6 +5,7 @@
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { createOpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
 import { createSseDecoder } from "../../lib/providers/sse_decoder.ts";
+import { median } from "../support/median.ts";
 
 const CHUNKS = 100;
 const ROUNDS = 7;
@@ -57,7 +58,7 @@ function medianMicroseconds(run: () => void): number {
     for (let i = 0; i < STREAMS; i++) run();
     times.push(((performance.now() - start) * 1000) / (STREAMS * CHUNKS));
   }
-  return times.sort((a, b) => a - b)[ROUNDS >> 1] ?? Number.NaN;
+  return median(times);
 }
 
 for (const [name, text] of Object.entries(TEXTS)) {

@@ -10,6 +10,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createFakeServices } from "../support/fake_services.ts";
+import { median } from "../support/median.ts";
 
 const ROUNDS = 7;
 const OPERATIONS = 50_000;
@@ -50,8 +51,7 @@ async function measure(name: string, request: Request): Promise<void> {
     }
     rounds.push(((performance.now() - start) * 1e6) / OPERATIONS);
   }
-  const median = rounds.sort((a, b) => a - b)[Math.floor(ROUNDS / 2)] ?? 0;
-  console.log(`${name.padEnd(44)} ${median.toFixed(0).padStart(6)} ns/op`);
+  console.log(`${name.padEnd(44)} ${median(rounds).toFixed(0).padStart(6)} ns/op`);
 }
 
 const client = {

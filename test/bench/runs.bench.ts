@@ -21,6 +21,7 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+import { median } from "../support/median.ts";
 
 const CHUNKS = 20;
 const RUNS = 4_000;
@@ -124,10 +125,6 @@ async function loopDelay(name: string, run: () => Promise<void>): Promise<void> 
         of(waits, 0.99).toFixed(1)
       } ms`,
   );
-}
-
-function median(values: number[]): number {
-  return values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 }
 
 /** Runs this file with every sync of the disk made slow, below SQLite and Node. */

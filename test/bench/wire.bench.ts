@@ -14,6 +14,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle, RunSupervisor } from "../../lib/runs/run_request.ts";
+import { median } from "../support/median.ts";
 import { createWireContext } from "../support/wire_context.ts";
 
 const ROUNDS = 6;
@@ -28,8 +29,7 @@ async function measure(name: string, times: number, work: () => unknown): Promis
     for (let i = 0; i < times; i++) await work();
     if (round > 0) rounds.push(((performance.now() - started) * 1000) / times);
   }
-  rounds.sort((a, b) => a - b);
-  console.log(`${name.padEnd(64)}${(rounds[Math.floor(rounds.length / 2)] ?? 0).toFixed(2).padStart(10)} us`);
+  console.log(`${name.padEnd(64)}${median(rounds).toFixed(2).padStart(10)} us`);
 }
 
 /** `count` deltas in arrays of `each`, then the end. */

@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync } from "node:fs";
 import { watch } from "node:fs/promises";
-import { delimiter, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
+import { buildPackage } from "../support/build_package.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
-import { ROOT, RUN } from "../support/gateway_process.ts";
+import { RUN } from "../support/gateway_process.ts";
 import { loadsUntilHealth, RECORD_LOADS } from "../support/loads_until_health.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { withWorkspace } from "../support/workspace.ts";
@@ -19,18 +20,7 @@ const TOKEN = "test-token-of-the-environment-0123456789";
 let built = "";
 
 before(() => {
-  // A place from where it finds the packages
-  const cache = join(realpathSync(join(ROOT, "node_modules")), ".cache");
-  mkdirSync(cache, { recursive: true });
-  built = mkdtempSync(join(cache, "postern-test-"));
-  const [command = "", ...options] = RUN;
-  const PATH = [join(ROOT, "node_modules/.bin"), process.env["PATH"]].join(delimiter);
-  const { status, stdout, stderr } = spawnSync(command, [...options, "scripts/build.ts", built], {
-    cwd: ROOT,
-    encoding: "utf8",
-    env: { ...process.env, PATH },
-  });
-  assert.equal(status, 0, stdout + stderr);
+  built = buildPackage();
 });
 
 after(() => rmSync(built, { recursive: true, force: true }));

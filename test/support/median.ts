@@ -1,0 +1,4 @@
+/** The value in the middle, of two the larger one; NaN of none. */
+export function median(values: readonly number[]): number {
+  return values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+}
