@@ -16,6 +16,7 @@ const LATER = [
   "lib/providers/openai",
   "lib/providers/upstream_http.ts",
   "lib/system/git/",
+  "lib/runs/sub_agent_service.ts",
   "lib/tools/documents/docx/",
   "lib/tools/documents/pdf/",
   "lib/tools/git/run_operation.ts",
