@@ -14,10 +14,8 @@ import {
   parseAuditHead,
 } from "./audit_chain.ts";
 import type { AuditEvent } from "./audit_event.ts";
-import { listAudit } from "./list_audit.ts";
 import { plainEvent } from "./plain_event.ts";
 import { pruneAudit } from "./prune_audit.ts";
-import { verifyAudit } from "./verify_audit.ts";
 
 export interface AuditOptions {
   readonly store: Store;
@@ -148,11 +146,16 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
 
   return {
     append,
-    list: (query) => listAudit(store, { ...query, before: query.before ?? head.seq + 1 }),
+    async list(query) {
+      const before = query.before ?? head.seq + 1;
+      const { listAudit } = await import("./list_audit.ts");
+      return await listAudit(store, { ...query, before });
+    },
     async verify({ head: given, signal } = {}) {
       verifying++;
       try {
         await pruning;
+        const { verifyAudit } = await import("./verify_audit.ts");
         return await verifyAudit({ store, given, signal });
       } finally {
         verifying--;
