@@ -21,6 +21,8 @@ const LATER = [
   "lib/system/git/",
   "lib/tools/documents/docx/",
   "lib/tools/documents/pdf/",
+  "lib/tools/files/edit_text.ts",
+  "lib/tools/files/patch/apply_hunks.ts",
   "lib/tools/git/run_operation.ts",
 ];
 

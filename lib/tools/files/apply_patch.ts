@@ -4,7 +4,6 @@ import type { FileChange, Inspected } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { editableText } from "./editable_text.ts";
-import { applyHunks } from "./patch/apply_hunks.ts";
 import { parsePatch, type PatchSection, pathsOf } from "./patch/parse_patch.ts";
 import { pathLine } from "./search_pattern.ts";
 import { maxEditedBytes, toWritable } from "./write_limit.ts";
@@ -88,6 +87,7 @@ async function plan(sections: readonly PatchSection[], context: ContextWith<"fil
       }
       case "update": {
         const { file } = await inspect(path, maxEditedBytes(context));
+        const { applyHunks } = await import("./patch/apply_hunks.ts");
         const { moveTo, hunks } = section;
         const to = moveTo ?? path;
         const content = toWritable(to, applyHunks(editableText(path, file), hunks, path), context);

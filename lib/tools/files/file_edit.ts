@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { editableText } from "./editable_text.ts";
-import { editText } from "./edit_text.ts";
 import { pathLine } from "./search_pattern.ts";
 import { maxEditedBytes, toWritable } from "./write_limit.ts";
 import { writeScope } from "./write_scope.ts";
@@ -40,6 +39,7 @@ export const fileEdit = defineTool({
   async run({ path, edits, dry_run: dryRun = false }, context) {
     const { files } = context.services;
     const { file } = await files.inspect(path, writeScope(context), { maxBytes: maxEditedBytes(context) });
+    const { editText } = await import("./edit_text.ts");
     const content = toWritable(path, editText(editableText(path, file), edits, path), context);
     if (!dryRun) {
       const change = { kind: "write", path, content, expected: file?.version } as const;
