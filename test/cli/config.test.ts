@@ -4,7 +4,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { parseToml } from "../../lib/config/parse_toml.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
-import { systemClock } from "../../lib/base/clock.ts";
+import { until } from "../support/until.ts";
 import { onMachine } from "./support/run_in.ts";
 
 function write(path: string, text: string): void {
@@ -72,11 +72,10 @@ test("config set says that a running gateway may go by the old value, and doctor
       assert.match(await set("enable_git", "false"), told);
       assert.match(await set("gateway.shutdown_grace_secs", "9"), told);
       const waits = /It goes by the old value of gateway\.shutdown_grace_secs/;
-      for (let turn = 0; turn < 200; turn++) {
-        if (waits.test((await run(["doctor"])).stdout)) return;
-        await systemClock.sleep(50);
-      }
-      assert.fail("Doctor did not say what waits for a restart");
+      await until(
+        async () => waits.test((await run(["doctor"])).stdout),
+        "doctor does not say what waits for a restart",
+      );
     });
   }));
 

@@ -153,7 +153,7 @@ test("a provider that cannot be reached, behind a proxy with a password, is told
   await withTemporaryFolder(async (folder) => {
     const keyFile = join(folder, "provider.key");
     writeFileSync(keyFile, FILE_KEY);
-    const provider = { kind: "openai_compatible", model: "m", max_retries: 1, timeout_secs: 5 };
+    const provider = { kind: "openai_compatible", model: "m", max_retries: 1 };
     const config = {
       provider: { ...provider, base_url: "https://upstream.invalid/v1", api_key_env: "PROVIDER_KEY" },
       providers: { file: { ...provider, base_url: "http://127.0.0.1:9/v1", api_key_file: keyFile } },

@@ -217,7 +217,7 @@ function withGatewayTo(baseUrl: string, use: (gateway: RunningGateway) => Promis
     base_url: baseUrl,
     model: "upstream-model",
     api_key_env: "CANARY_KEY",
-    timeout_secs: 1,
+    timeout_secs: 2,
     max_retries: 0,
   };
   return withRunningGateway({
