@@ -28,7 +28,6 @@ import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
 import { keepTidy } from "./guard/keep_tidy.ts";
-import { createMailbox } from "./memory/mailbox.ts";
 import { createMemory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createAgentProviders } from "./providers/agent_providers.ts";
@@ -50,7 +49,6 @@ import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { KEY_BYTES, loadKeyFile } from "./storage/key_file.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
-import { createRecordCipher } from "./storage/record_cipher.ts";
 import type { Store } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { isLoopbackName } from "./system/net/is_loopback_name.ts";
@@ -259,6 +257,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       const { createGit } = await import("./system/git/create_git.ts");
       return createGit({ processes, home, ownPaths });
     });
+    const mailbox = lazily(async () => {
+      const [{ createMailbox }, { createRecordCipher }] = await Promise.all([
+        import("./memory/mailbox.ts"),
+        import("./storage/record_cipher.ts"),
+      ]);
+      const cipher = async () => createRecordCipher(await mailboxKey({ ...options, random }), random);
+      return createMailbox({ store, clock, random, cipher });
+    });
     const boards = lazily(async () => {
       const { createBoards } = await import("./tools/hardware/create_boards.ts");
       return createBoards({ config, clock });
@@ -292,12 +298,12 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         files,
         memory: createMemory({ store, clock }),
         plans: createPlans({ store, clock }),
-        mailbox: createMailbox({
-          store,
-          clock,
-          random,
-          cipher: async () => createRecordCipher(await mailboxKey({ ...options, random }), random),
-        }),
+        mailbox: {
+          send: async (message) => await (await mailbox()).send(message),
+          receive: async (to) => await (await mailbox()).receive(to),
+          list: async (filter) => await (await mailbox()).list(filter),
+          clear: async (filter) => await (await mailbox()).clear(filter),
+        },
         commands,
         processes,
         workers,

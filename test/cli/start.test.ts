@@ -14,6 +14,7 @@ const LATER = [
   "lib/extensions/",
   "lib/guard/audit/list_audit.ts",
   "lib/guard/audit/verify_audit.ts",
+  "lib/memory/mailbox.ts",
   "lib/providers/anthropic",
   "lib/providers/openai",
   "lib/providers/upstream_http.ts",
