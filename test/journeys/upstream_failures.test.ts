@@ -202,22 +202,30 @@ const SILENCES: readonly Failure[] = [
 ];
 
 /** A gateway in front of a fake upstream, asked once, with a second of patience. */
-async function withUpstream(use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>): Promise<void> {
+async function withUpstream(
+  use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>,
+  timeoutSecs?: number,
+): Promise<void> {
   const upstream = await startOpenAiUpstream();
   try {
-    await withGatewayTo(upstream.baseUrl, (gateway) => use(gateway, upstream));
+    await withGatewayTo(upstream.baseUrl, (gateway) => use(gateway, upstream), timeoutSecs);
   } finally {
     await upstream.close();
   }
 }
 
-function withGatewayTo(baseUrl: string, use: (gateway: RunningGateway) => Promise<void>): Promise<void> {
+/** @param timeoutSecs default: longer than a slow machine takes */
+function withGatewayTo(
+  baseUrl: string,
+  use: (gateway: RunningGateway) => Promise<void>,
+  timeoutSecs = 30,
+): Promise<void> {
   const provider = {
     kind: "openai_compatible",
     base_url: baseUrl,
     model: "upstream-model",
     api_key_env: "CANARY_KEY",
-    timeout_secs: 2,
+    timeout_secs: timeoutSecs,
     max_retries: 0,
   };
   return withRunningGateway({
@@ -277,7 +285,7 @@ test("an upstream that falls silent is 504 after timeout_secs, by every door", a
       await Promise.all(Object.values(DOORS).map(async (ask) => check(ask, failure, await ask(gateway))));
     }
     await stillWorks(gateway, upstream);
-  });
+  }, 1);
 });
 
 test("a redirect of the upstream is refused, and the key goes nowhere else", async () => {
