@@ -9,10 +9,15 @@ import { harmless } from "./terminal_text.ts";
 /** Errors of other rooms whose message is meant for the person at the terminal. */
 const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
 
+/** What the disk says where no room has words of its own for it: the disk's state, not a mistake of this program. */
+const DISK_CODES = new Set(["EACCES", "EDQUOT", "EIO", "ENOSPC", "EPERM", "EROFS"]);
+
 /** Tells a failed command's reason on stderr and gives its exit code. With `json` it is one object. */
 export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo; readonly json: boolean }): number {
   const code = exitCodeOf(error);
-  const message = code === EXIT.internal ? `Internal error: ${stackOf(error)}` : (error as Error).message;
+  const message = code === EXIT.internal
+    ? `Internal error: ${stackOf(error)}`
+    : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${(error as Error).message}`;
   const problems = error instanceof ConfigError ? error.problems : undefined;
   // A secret in the wrong place of a configuration would be told as what is wrong with it
   const { redact } = createRedactor(environmentSecrets(io.env));
@@ -31,7 +36,12 @@ function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError) return EXIT.usage;
   if (error instanceof ConfigError) return EXIT.config;
   if (error instanceof CommandError || error instanceof HttpError) return EXIT.failed;
-  return error instanceof Error && FOR_PEOPLE.has(error.name) ? EXIT.failed : EXIT.internal;
+  return error instanceof Error && (FOR_PEOPLE.has(error.name) || isOfDisk(error)) ? EXIT.failed : EXIT.internal;
+}
+
+function isOfDisk(error: unknown): boolean {
+  const { code, syscall } = (error ?? {}) as { readonly code?: unknown; readonly syscall?: unknown };
+  return error instanceof Error && DISK_CODES.has(String(code)) && typeof syscall === "string";
 }
 
 function stackOf(error: unknown): string {

@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import type { DiskSync } from "../../lib/storage/sqlite/disk_sync.ts";
 import { createGroupCommit, ROLL_BACK } from "../../lib/storage/sqlite/group_commit.ts";
+import { until } from "../support/until.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 /** A disk that takes everything at once, and whose log never grows long. */
@@ -64,6 +65,24 @@ test("a full disk rejects the writes, makes it unhealthy, and it recovers when t
     await commits.write(() => insert.run());
     assert.equal(commits.healthy(), true);
     assert.equal(database.prepare("SELECT count(*) AS n FROM t").get()?.["n"], 1);
+  });
+});
+
+test("it is healthy again when a write would reach the disk, though nobody writes", async () => {
+  await withDatabase(async (database, path) => {
+    const commits = createGroupCommit(database, fakeDisk());
+    database.exec("PRAGMA user_version = 7");
+    const other = new DatabaseSync(path);
+    other.exec("BEGIN IMMEDIATE");
+    await assert.rejects(commits.write(() => "written"));
+    for (let look = 0; look < 3; look++) {
+      assert.equal(commits.healthy(), false);
+      await turn();
+    }
+    other.exec("ROLLBACK");
+    other.close();
+    await until(() => commits.healthy());
+    assert.equal(database.prepare("PRAGMA user_version").get()?.["user_version"], 7);
   });
 });
 

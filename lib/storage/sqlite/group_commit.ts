@@ -15,7 +15,7 @@ export interface GroupCommit {
   flush(): Promise<void>;
   /** Resolves when what is committed now is on the disk, or cannot be brought there; undefined when it is */
   settled(): Promise<void> | undefined;
-  /** Whether all writes of the last transaction reached the disk */
+  /** Whether all writes of the last transaction reached the disk; where they did not, each look tries whether one does now */
   healthy(): boolean;
 }
 
@@ -59,6 +59,7 @@ export function createGroupCommit(
   let failed: Error | undefined;
   /** The log is being emptied: what comes is queued */
   let paused = false;
+  let trying = false;
 
   /** @throws when the transaction itself is lost, as some errors of the disk do */
   function applyOne(pending: Pending): void {
@@ -146,19 +147,31 @@ export function createGroupCommit(
     return syncing ?? Promise.resolve();
   }
 
+  function write<T>(apply: () => T | typeof ROLL_BACK): Promise<T | typeof ROLL_BACK> {
+    if (failed !== undefined) return Promise.reject(failed);
+    return new Promise<T | typeof ROLL_BACK>((resolve, reject) => {
+      // The queue holds writes of every type; `apply` and `resolve` of one are of the same
+      queue.push({ apply, resolve: resolve as (result: unknown) => void, reject, outcome: undefined });
+      if (queue.length >= MAX_GROUP) void flush();
+      else if (!scheduled) {
+        scheduled = true;
+        setImmediate(() => void flush());
+      }
+    });
+  }
+
+  /** Writes the database's version over itself: without that, a gateway at rest would be unhealthy until somebody has work for it. */
+  function tryAgain(): void {
+    if (trying) return;
+    trying = true;
+    const version = "PRAGMA user_version";
+    write(() => database.exec(`${version} = ${database.prepare(version).get()?.["user_version"]}`))
+      .catch(() => {})
+      .finally(() => trying = false);
+  }
+
   return {
-    write<T>(apply: () => T | typeof ROLL_BACK) {
-      if (failed !== undefined) return Promise.reject(failed);
-      return new Promise<T | typeof ROLL_BACK>((resolve, reject) => {
-        // The queue holds writes of every type; `apply` and `resolve` of one are of the same
-        queue.push({ apply, resolve: resolve as (result: unknown) => void, reject, outcome: undefined });
-        if (queue.length >= MAX_GROUP) void flush();
-        else if (!scheduled) {
-          scheduled = true;
-          setImmediate(() => void flush());
-        }
-      });
-    },
+    write,
     flush,
     settled() {
       if (committed.length === 0) return current;
@@ -167,7 +180,10 @@ export function createGroupCommit(
         committed.push({ apply: () => undefined, resolve: heard, reject: heard, outcome: { result: undefined } });
       });
     },
-    healthy: () => healthy && failed === undefined,
+    healthy() {
+      if (!healthy && failed === undefined) tryAgain();
+      return healthy && failed === undefined;
+    },
   };
 }
 
