@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -8,6 +8,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { type FileTree, writeTree } from "./file_tree.ts";
 import { git, initBareRepository } from "./git_fixture.ts";
+import { removeFolder } from "./remove_folder.ts";
 
 /** A repository that git reaches over HTTP on 127.0.0.1. */
 export interface GitServer {
@@ -82,7 +83,7 @@ export async function withGitServer(
   } finally {
     server.closeAllConnections();
     await new Promise((resolve) => server.close(resolve));
-    rmSync(parent, { recursive: true, force: true });
+    await removeFolder(parent);
   }
 }
 
