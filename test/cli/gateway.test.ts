@@ -95,6 +95,14 @@ for (
     }));
 }
 
+test("an address with a zone, which no URL can name, is refused with exit 78 and a way out", () =>
+  onMachine(async ({ run }) => {
+    const env = { POSTERN__GATEWAY__ALLOW_PUBLIC_BIND: "true" };
+    const { code, stderr } = await run(["gateway", "--host", "fe80::1%lo", "--port", "0"], { env });
+    assert.equal(code, 78);
+    assert.match(stderr, /zone; use "::"/);
+  }));
+
 test("a second interrupt ends the process at once", () =>
   onMachine(async ({ run }) => {
     let interrupts = 0;
