@@ -1,11 +1,11 @@
 import { UsageError } from "./cli_error.ts";
 import type { GlobalFlags } from "./command.ts";
 
-const WITH_VALUE: Readonly<Record<string, "config" | "dataDir" | "workspace">> = {
-  "--config": "config",
-  "--data-dir": "dataDir",
-  "--workspace": "workspace",
-};
+const WITH_VALUE: ReadonlyMap<string, "config" | "dataDir" | "workspace"> = new Map([
+  ["--config", "config"],
+  ["--data-dir", "dataDir"],
+  ["--workspace", "workspace"],
+]);
 
 /** The flags that every command takes, and what is left for the command. */
 export interface GlobalArguments {
@@ -28,7 +28,7 @@ export function readGlobalFlags(argv: readonly string[]): GlobalArguments {
       break;
     }
     const name = token.split("=", 1)[0] ?? "";
-    const key = WITH_VALUE[name];
+    const key = WITH_VALUE.get(name);
     if (key !== undefined) {
       const value = token.length > name.length ? token.slice(name.length + 1) : argv[++index];
       if (value === undefined || value === "") throw new UsageError(`Cannot use "${name}": it needs a value`);

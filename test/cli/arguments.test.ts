@@ -69,6 +69,14 @@ for (
     }));
 }
 
+test("a word that every object has a property for is a word like any other", () =>
+  onMachine(async ({ run }) => {
+    for (const word of ["constructor", "toString", "__proto__"]) {
+      const { code, stderr } = await run(["tools", "call", "read_file", "--input", word]);
+      assert.deepEqual([code, stderr], [1, `Cannot open "${word}": it does not exist\n`]);
+    }
+  }));
+
 test("global flags stand before or after the verb, with a space or an equals sign", () =>
   onMachine(async ({ run, cwd }) => {
     for (
