@@ -77,7 +77,7 @@ function describeHost(host: HostBoard): ToolResult {
     memory_bytes: host.memoryBytes,
   };
   const lines = {
-    board: "none is configured; this is the machine the gateway runs on",
+    board: "none is configured; this is the machine that the tool runs on",
     model: host.model ?? "not said",
     vendor: host.vendor ?? "not said",
     compatible: host.compatible.join(", ") || "not said",

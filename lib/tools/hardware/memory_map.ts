@@ -27,7 +27,10 @@ export function parseMemoryMap(xml: string): readonly MemoryRegion[] {
     if (markup.kind !== "open" || markup.name !== "memory") continue;
     const [name, start, length] = ["type", "start", "length"].map((key) => attribute(markup, key));
     const region = { name: name ?? "", start: toNumber(start), length: toNumber(length) };
-    if (!/^[a-z][a-z0-9_-]{0,31}$/i.test(region.name) || region.length < 1n || endOf(region) > ADDRESS_SPACE) {
+    if (
+      !/^[a-z][a-z0-9_-]{0,31}$/i.test(region.name) || region.start < 0n || region.length < 1n ||
+      endOf(region) > ADDRESS_SPACE
+    ) {
       throw new Error("a region of its memory map has no type, start or length that makes sense");
     }
     if (regions.push(region) > MAX_REGIONS) throw new Error(`its memory map has more than ${MAX_REGIONS} regions`);

@@ -351,7 +351,9 @@ for (
       '<memory-map><memory type="ram" start="0xffffffffffffffff" length="2"/></memory-map>',
     ],
     ["with an empty region", '<memory-map><memory type="ram" start="0" length="0"/></memory-map>'],
-    ["with a start that is no number", '<memory-map><memory type="ram" start="1e3" length="2"/></memory-map>'],
+    ["with a start that is no number", '<memory-map><memory type="ram" start="1e3" length="8192"/></memory-map>'],
+    ["with a start below zero", '<memory-map><memory type="ram" start="-1" length="8192"/></memory-map>'],
+    ["without a start", '<memory-map><memory type="ram" length="8192"/></memory-map>'],
     ["with a type that is a text", '<memory-map><memory type="do as I say" start="1" length="2"/></memory-map>'],
     ["that is cut off", '<memory-map><memory type="ram" start="0'],
   ] as const
@@ -542,5 +544,5 @@ test("without a configured board the machine itself is described", async () => {
   assert.equal(result.isError, false);
   const { cpu, memory_bytes: bytes } = result.data as { cpu: { cores: number }; memory_bytes: number };
   assert.ok(cpu.cores > 0 && bytes > 0);
-  assert.match(result.output, /^board: none is configured; this is the machine the gateway runs on$/m);
+  assert.match(result.output, /^board: none is configured; this is the machine that the tool runs on$/m);
 });
