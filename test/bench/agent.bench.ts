@@ -5,30 +5,17 @@
 import { performance } from "node:perf_hooks";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
-import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import type { Provider } from "../../lib/providers/provider.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 import { createSupervisor } from "../../lib/runs/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
+import { chunkProvider } from "../support/chunk_provider.ts";
 import { createFakeToolDoor } from "../support/fake_tool_door.ts";
 
-const CHUNKS = 20;
 const RUNS = 20_000;
 const ROUNDS = 5;
-
-const provider: Provider = {
-  name: "bench",
-  async *stream(): AsyncGenerator<readonly ProviderEvent[]> {
-    for (let i = 0; i < CHUNKS; i++) yield [{ type: "text_delta", delta: "chunk of text " }];
-    const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
-    yield [{ type: "finish", finish_reason: "stop", usage }];
-  },
-  listModels: () => Promise.resolve([]),
-  close: () => Promise.resolve(),
-};
 
 const runs = createSupervisor({
   store: createMemoryStore(),
@@ -36,7 +23,7 @@ const runs = createSupervisor({
   random: createSystemRandom(),
   log: SILENT,
   metrics: createMetrics(),
-  providers: createScriptedProviders(provider),
+  providers: createScriptedProviders(chunkProvider),
   tools: createFakeToolDoor([{ name: "read_file" }]),
   agent: () => ({
     systemPrompt: "",
@@ -65,7 +52,7 @@ let events = 0;
 const direct = async () => {
   const asked = { model: "m", messages: request.messages, tools: [], parameters: {} };
   const controller = new AbortController();
-  for await (const batch of provider.stream(asked, { signal: controller.signal })) events += batch.length;
+  for await (const batch of chunkProvider.stream(asked, { signal: controller.signal })) events += batch.length;
 };
 const supervised = (asked: RunRequest) => async () => {
   const handle = await runs.start(asked);

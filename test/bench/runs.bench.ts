@@ -12,18 +12,16 @@ import process from "node:process";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
-import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import type { Provider } from "../../lib/providers/provider.ts";
 import { createSupervisor } from "../../lib/runs/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
+import { chunkProvider } from "../support/chunk_provider.ts";
 import { createFakeToolDoor } from "../support/fake_tool_door.ts";
 import { median } from "../support/median.ts";
 
-const CHUNKS = 20;
 const RUNS = 4_000;
 const AT_ONCE = 32;
 const ROUNDS = 5;
@@ -32,17 +30,6 @@ const PACED_SECONDS = 5;
 const SYNC_MS = 10;
 const SLOW = "--slow-disk";
 
-const provider: Provider = {
-  name: "bench",
-  async *stream(): AsyncGenerator<readonly ProviderEvent[]> {
-    for (let i = 0; i < CHUNKS; i++) yield [{ type: "text_delta", delta: "chunk of text " }];
-    const usage = { prompt_tokens: 10, completion_tokens: 20, total_tokens: 30 };
-    yield [{ type: "finish", finish_reason: "stop", usage }];
-  },
-  listModels: () => Promise.resolve([]),
-  close: () => Promise.resolve(),
-};
-
 function startRuns(store: Store, durable: boolean) {
   const runs = createSupervisor({
     store,
@@ -50,7 +37,7 @@ function startRuns(store: Store, durable: boolean) {
     random: createSystemRandom(),
     log: SILENT,
     metrics: createMetrics(),
-    providers: createScriptedProviders(provider),
+    providers: createScriptedProviders(chunkProvider),
     tools: createFakeToolDoor([]),
     agent: () => ({
       systemPrompt: "",
