@@ -3,11 +3,15 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { type FileTree, readTree, writeTree } from "./file_tree.ts";
 
 /** A test that needs git, and perhaps another program; where one is missing it is skipped. */
-export function gitTest(name: string, run: () => Promise<void>, alsoNeeds: readonly string[] = []): void {
+export function gitTest(
+  name: string,
+  run: (context: TestContext) => Promise<void>,
+  alsoNeeds: readonly string[] = [],
+): void {
   const missing = ["git", ...alsoNeeds].find((program) => !isThere(program));
   test(name, { skip: missing === undefined ? false : `${missing} is not installed` }, run);
 }
