@@ -128,12 +128,22 @@ export function createNodeEnd(options: NodeEndOptions): NodeEnd {
     if (calls.size >= MAX_IN_FLIGHT) return refuse(frame, `${MAX_IN_FLIGHT} calls are at work on the node`);
     const controller = new AbortController();
     calls.set(id, controller);
+    const begun = clock.monotonic();
+    const note = (outcome: "ok" | "error" | "not_run" | "stopped") =>
+      log.info("Call of the gateway", {
+        tool,
+        call_id: frame.call_id,
+        outcome,
+        duration_ms: clock.monotonic() - begun,
+      });
     try {
       const result = await work.call(frame, controller.signal);
+      note(controller.signal.aborted ? "stopped" : !result.ran ? "not_run" : result.is_error ? "error" : "ok");
       send(fitting({ type: "result", id, ...result }));
     } catch (error) {
       const stopped = error instanceof CancelError;
-      if (!stopped) log.error("A call of the gateway failed", { tool, call_id: frame.call_id, error });
+      if (stopped) note("stopped");
+      else log.error("A call of the gateway failed", { tool, call_id: frame.call_id, error });
       const why = stopped ? "it was stopped" : "an internal error, which the node's log has";
       send({ type: "result", id, output: `Cannot finish "${tool}": ${why}`, is_error: true, ran: true });
     } finally {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { CancelError } from "../../../lib/base/cancel.ts";
+import { type Logger, SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { NodeWork } from "../../../lib/extensions/nodes/node_end.ts";
 import { CLOSE, MAX_IN_FLIGHT } from "../../../lib/extensions/nodes/protocol.ts";
 import { runNode } from "../../../lib/extensions/nodes/run_node.ts";
@@ -29,9 +30,10 @@ interface RunOptions {
   readonly work?: Partial<NodeWork>;
   /** What each attempt comes to; the last one stands for all after it. Default: a link */
   readonly attempts?: readonly (Error | "link")[];
+  readonly log?: Logger;
 }
 
-function run({ work = {}, attempts = ["link"] }: RunOptions = {}) {
+function run({ work = {}, attempts = ["link"], log = SILENT }: RunOptions = {}) {
   const clock = createFakeClock();
   const audit = createFakeAudit();
   const links: FakeGateway[] = [];
@@ -69,7 +71,7 @@ function run({ work = {}, attempts = ["link"] }: RunOptions = {}) {
     platform: "linux x64",
     clock,
     random: createSeededRandom(),
-    log: SILENT,
+    log,
     audit: audit.append,
     onConnected: () => {},
     signal: stop.signal,
@@ -99,6 +101,43 @@ test("it says hello with its tools, answers calls, describes and pings", async (
     { type: "tools", id: "2", tools: [ECHO] },
     { type: "pong", n: 7 },
     { type: "result", id: "1", output: '{"text":"hi"}', is_error: false, ran: true },
+  ]);
+});
+
+test("its log has each call with the gateway's id, and what became of it", async () => {
+  const lines: unknown[] = [];
+  const log: Logger = { ...SILENT, info: (message, fields) => void lines.push([message, fields]) };
+  const outcomes = [
+    { output: "", is_error: false, ran: true },
+    { output: "", is_error: true, ran: true },
+    { output: "", is_error: true, ran: false },
+  ];
+  const { clock, linked } = run({
+    log,
+    work: {
+      async call(_frame, signal) {
+        const outcome = outcomes.shift();
+        if (outcome !== undefined) return outcome;
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        throw new CancelError("cancelled");
+      },
+    },
+  });
+  const link = await linked();
+  lines.length = 0;
+  for (const id of ["1", "2", "3", "4"]) link.say({ ...INVOKE, id, call_id: `call_${id}` });
+  await clock.advance(250);
+  link.say({ type: "cancel", id: "4" });
+  await clock.advance(0);
+  const noted = (call_id: string, outcome: string, duration_ms = 0) => [
+    "Call of the gateway",
+    { tool: "echo", call_id, outcome, duration_ms },
+  ];
+  assert.deepEqual(lines, [
+    noted("call_1", "ok"),
+    noted("call_2", "error"),
+    noted("call_3", "not_run"),
+    noted("call_4", "stopped", 250),
   ]);
 });
 
