@@ -37,7 +37,8 @@ function checkFile(dataDir: string): Finding {
   if (!existsSync(path)) return fine(NAME, "None yet: the first start makes it");
   const lock = takeGatewayLock(dataDir);
   if (lock === undefined) {
-    return failure(NAME, "A gateway holds it but cannot be reached", "postern daemon stop, or end it in its terminal");
+    const message = "Not looked at: a node runs on it, or a gateway that cannot be reached";
+    return warning(NAME, message, "postern daemon stop, or end it in its terminal");
   }
   try {
     return judge(path);

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
 /** Leaves two records of refused credentials, by two runs of the gateway. */
@@ -13,6 +14,17 @@ async function leaveRecords({ withGateway }: Machine): Promise<void> {
     assert.equal(code, 0);
   }
 }
+
+test("where a node holds the data directory, or a gateway that is silent, the audit says so and how to go on", async () => {
+  await onMachine(async (machine) => {
+    await leaveRecords(machine);
+    const lock = takeGatewayLock(machine.dataDir);
+    const { code, stderr } = await machine.run(["audit", "show"]);
+    lock?.release();
+    assert.equal(code, 1);
+    assert.match(stderr, /: a node runs on it, or a gateway that does not answer; stop it, or give --data-dir$/m);
+  });
+});
 
 test("audit verify and show read the database directly while no gateway runs", async () => {
   await onMachine(async (machine) => {
