@@ -8,14 +8,15 @@ import { commandNotes } from "../command_notes.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { INPUT_ARG, readInput } from "../read_input.ts";
+import { runningNodeTool } from "../running_node_tool.ts";
 import { harmless } from "../terminal_text.ts";
 import { toTable } from "../to_table.ts";
 import { findTool } from "./tools.ts";
 
 /**
  * `postern policy explain`: what the door would say to a call under the configuration as it is now, the rules that lead there
- * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory; the folder is the
- * running gateway's where there is one and --workspace does not name another.
+ * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory, except that the running
+ * gateway alone knows a node's tools; the folder is the running gateway's where there is one and --workspace does not name another.
  *
  * Exit 0 whatever the decision, 1 for an input that cannot be prepared.
  */
@@ -27,8 +28,10 @@ export const policyExplainCommand = defineCliCommand({
   example: `postern policy explain read_file --input '{"path": "README.md"}'`,
   async run(context, { tool: name, input }) {
     const { config, dataDir, workspace, ownPaths } = await context.loadConfig();
-    const tool = findTool(BUILTIN_TOOLS, name);
-    const running = context.flags.workspace === undefined ? await readControlFile(dataDir) : undefined;
+    const record = await readControlFile(dataDir);
+    const ofNode = record === undefined ? undefined : await runningNodeTool(name, { config, record });
+    const tool = ofNode ?? findTool(BUILTIN_TOOLS, name);
+    const running = context.flags.workspace === undefined ? record : undefined;
     const policy = createToolPolicy({
       config: () => config,
       workspaceRoot: running?.workspace ?? workspace,

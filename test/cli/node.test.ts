@@ -50,6 +50,37 @@ test("node connects, is shown by nodes list and show, and ends with 0 at Ctrl-C"
   });
 });
 
+test("policy explain judges a node's tool by the gateway's configuration, also while the node is away", async () => {
+  await onMachine(async (machine) => {
+    const explain = async (name: string, input: string) => {
+      const { stdout, stderr } = await machine.run(["policy", "explain", name, "--input", input]);
+      return stdout + stderr;
+    };
+    const told: string[] = [];
+    await machine.withGateway([], async ({ address }) => {
+      let asked: Promise<unknown> | undefined;
+      await runNode(machine, address, ["--tools", "read_file"], {
+        env: { POSTERN_NODE_TOKEN: TOKEN },
+        onOutput({ stdout, interrupt }) {
+          if (!stdout.includes("Connected")) return;
+          asked ??= (async () => {
+            told.push(await explain("node__pi__read_file", "a.txt"));
+            told.push(await explain("node__pi__read_file", '{"colour":1}'));
+            told.push(await explain("node__pi__shell", "ls"));
+            interrupt();
+          })();
+        },
+      });
+      await asked;
+      told.push(await explain("node__pi__read_file", "a.txt"));
+    }, { env: CONTROL });
+    assert.match(told[0] ?? "", /^ask\n.* it reaches the network, /);
+    assert.match(told[1] ?? "", /^Cannot call "node__pi__read_file": "path" is missing/);
+    assert.match(told[2] ?? "", /^Cannot find the tool "node__pi__shell": /);
+    assert.match(told[3] ?? "", /^deny\n.* it is off; set up the link of the node "pi"/);
+  });
+});
+
 test("a refused node says why and ends with 1", async () => {
   await onMachine(async (machine) => {
     await machine.withGateway([], async ({ address }) => {
