@@ -66,7 +66,10 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
         await notifier.ready(`Listening at ${address}`);
       },
       onStopping() {
-        void pidFile.tell("stopping");
+        // A full disk must not cut off the work that is to finish
+        pidFile.tell("stopping").catch((error) =>
+          log.say("warn", "The PID file does not tell that the daemon stops", { error: String(error) })
+        );
         void notifier.stopping();
       },
     });
@@ -127,7 +130,7 @@ async function keepPidFile(
   let written = Promise.resolve();
   return {
     tell(phase: DaemonProcess["phase"]): Promise<void> {
-      return written = written.then(() => writePidFile(dataDir, { ...own, phase }));
+      return written = written.catch(() => {}).then(() => writePidFile(dataDir, { ...own, phase }));
     },
     remove(): Promise<void> {
       return written.catch(() => {}).then(() => removePidFile(dataDir));

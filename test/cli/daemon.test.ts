@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, existsSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { networkInterfaces } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -12,6 +14,7 @@ import { readPidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { isGone } from "../support/is_gone.ts";
 import { killIfThere } from "../support/kill_if_there.ts";
+import { startPostern } from "../support/postern_process.ts";
 import { until } from "../support/until.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
@@ -333,6 +336,53 @@ test("a log that cannot be written makes the daemon degraded, not ended; what wa
     rmdirSync(log);
     await healthIs("ok");
     assert.match(readFileSync(log, "utf8"), /error Log lines were lost dropped=\d+/);
+  }));
+
+test("a disk that is full when the daemon is told to end does not cut off the work that finishes", (context) =>
+  withDaemon(async ({ home, dataDir }) => {
+    mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+    if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=2m,mode=700", "postern-test", dataDir]).status !== 0) {
+      return context.skip("this user cannot mount a small file system");
+    }
+    const asked = Promise.withResolvers<ServerResponse>();
+    const upstream = createServer((_request, reply) => asked.resolve(reply)).listen(0, "127.0.0.1");
+    await once(upstream, "listening");
+    try {
+      const { port } = upstream.address() as AddressInfo;
+      const daemon = await startPostern(["daemon", "start", "--foreground", "--port", "0"], {
+        env: {
+          HOME: home,
+          POSTERN__PROVIDER__KIND: "openai_compatible",
+          POSTERN__PROVIDER__BASE_URL: `http://127.0.0.1:${port}/v1`,
+          POSTERN__PROVIDER__MODEL: "m",
+        },
+        ready: /The daemon listens/,
+      });
+      try {
+        const record = await readControlFile(dataDir);
+        const answer = fetch(`${record?.address}v1/chat/completions`, {
+          method: "POST",
+          headers: { authorization: `Bearer ${record?.token}`, "content-type": "application/json" },
+          body: JSON.stringify({ model: "m", messages: [{ role: "user", content: "Hi" }] }),
+        });
+        const reply = await asked.promise;
+        assert.throws(() => writeFileSync(join(dataDir, "filler"), new Uint8Array(4_000_000)), /ENOSPC/);
+        const end = daemon.end("SIGTERM");
+        await daemon.until(/The PID file does not tell that the daemon stops/);
+        reply.setHeader("content-type", "application/json");
+        const message = { role: "assistant", content: "Whole" };
+        reply.end(JSON.stringify({ id: "x", model: "m", choices: [{ index: 0, message, finish_reason: "stop" }] }));
+        assert.match(await (await answer).text(), /Whole/);
+        assert.equal(await end, 0, daemon.output());
+      } finally {
+        await daemon.end("SIGKILL");
+      }
+      assert.deepEqual(["daemon.pid", "control.json"].filter((name) => existsSync(join(dataDir, name))), []);
+    } finally {
+      upstream.closeAllConnections();
+      upstream.close();
+      spawnSync("umount", ["-l", dataDir]);
+    }
   }));
 
 for (const family of ["IPv4", "IPv6"]) {
