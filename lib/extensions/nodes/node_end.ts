@@ -134,7 +134,7 @@ export function createNodeEnd(options: NodeEndOptions): NodeEnd {
         tool,
         call_id: frame.call_id,
         outcome,
-        duration_ms: clock.monotonic() - begun,
+        duration_ms: Math.round((clock.monotonic() - begun) * 1000) / 1000,
       });
     try {
       const result = await work.call(frame, controller.signal);

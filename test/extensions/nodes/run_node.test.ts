@@ -126,7 +126,7 @@ test("its log has each call with the gateway's id, and what became of it", async
   const link = await linked();
   lines.length = 0;
   for (const id of ["1", "2", "3", "4"]) link.say({ ...INVOKE, id, call_id: `call_${id}` });
-  await clock.advance(250);
+  await clock.advance(250.0004);
   link.say({ type: "cancel", id: "4" });
   await clock.advance(0);
   const noted = (call_id: string, outcome: string, duration_ms = 0) => [
