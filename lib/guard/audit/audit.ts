@@ -43,7 +43,7 @@ export interface Audit {
   verify(options?: { readonly head?: AuditHead | undefined; readonly signal?: AbortSignal }): Promise<AuditReport>;
   /** Position and hash of the newest record; `{seq: 0}` for an empty audit */
   head(): AuditHead;
-  /** Whether the last event reached the disk */
+  /** Whether the last event reached the disk; where it did not, each look tries whether one would now */
   healthy(): boolean;
   /** Counts refused credentials, written once a minute for each address. Cheap, and bounded whatever comes */
   accessFailed(address: string | undefined, code: string): void;

@@ -49,6 +49,12 @@ const DAY_MS = 24 * HOUR_MS;
 export async function createAudit(options: AuditOptions): Promise<Audit> {
   const { store, clock, log, redact } = options;
   let head = await loadHead(options);
+  const putHead = (at: AuditHead): Write => ({
+    op: "put",
+    collection: AUDIT_HEAD,
+    key: HEAD_KEY,
+    body: { v: 1, ...at },
+  });
   let queue: Pending[] = [];
   let working: Promise<void> | undefined;
   let pruning: Promise<void> = Promise.resolve();
@@ -67,7 +73,7 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       const written = await store.batch([
         ...group.flatMap(({ writes }) => writes),
         ...inserts,
-        { op: "put", collection: AUDIT_HEAD, key: HEAD_KEY, body: { v: 1, ...next } },
+        putHead(next),
       ]);
       if (written) {
         head = next;
@@ -103,6 +109,17 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       }
     }
     working = undefined;
+  }
+
+  /** Writes the head over itself: without that, a gateway at rest would be unhealthy until the next call of a tool. */
+  async function tryAgain(): Promise<void> {
+    try {
+      await store.batch([putHead(head)]);
+      healthy = true;
+    } catch {
+      // It is tried at the next look
+    }
+    await work();
   }
 
   const append: Audit["append"] = async (event, writes = []) => {
@@ -162,7 +179,11 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       }
     },
     head: () => head,
-    healthy: () => healthy,
+    healthy() {
+      // Before the first record there is no head to write
+      if (!healthy && !closed && head.seq > 0) working ??= tryAgain();
+      return healthy;
+    },
     accessFailed: failures.count,
     async close() {
       if (closed) return;

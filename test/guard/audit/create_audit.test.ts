@@ -7,6 +7,7 @@ import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { auditedCall } from "../../support/audited_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
+import { until } from "../../support/until.ts";
 
 const DAY_MS = 86_400_000;
 
@@ -84,6 +85,23 @@ test("append() goes on with the chain after a failed write, and says meanwhile t
   fail(undefined);
   await audit.append(auditedCall("c"));
   assert.equal(audit.healthy(), true);
+  assert.deepEqual((await audit.list({ limit: 10 })).records.map(({ seq }) => seq), [2, 1]);
+  assert.equal((await audit.verify()).ok, true);
+});
+
+test("it is healthy again when a record could be written, though nothing happens", async () => {
+  const { store, fail } = withFailure(createMemoryStore());
+  const { audit } = await setUp({ store });
+  await audit.append(auditedCall("a"));
+  fail(new Error("disk full"));
+  await assert.rejects(audit.append(auditedCall("b")), /disk full/);
+  for (let look = 0; look < 3; look++) {
+    assert.equal(audit.healthy(), false);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  fail(undefined);
+  await until(() => audit.healthy());
+  await audit.append(auditedCall("c"));
   assert.deepEqual((await audit.list({ limit: 10 })).records.map(({ seq }) => seq), [2, 1]);
   assert.equal((await audit.verify()).ok, true);
 });
