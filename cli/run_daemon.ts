@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { systemClock } from "../lib/base/clock.ts";
+import { systemClock, type Timer } from "../lib/base/clock.ts";
 import { createRedactor } from "../lib/base/redact.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
@@ -18,6 +18,9 @@ import { openDaemonLog } from "./daemon_log.ts";
 import { probeGateway } from "./probe_gateway.ts";
 import { runGateway } from "./run_gateway.ts";
 import { takeDaemonLock } from "./take_daemon_lock.ts";
+
+/** Between two looks whether the supervisor is there */
+const LOOK_MS = 1_000;
 
 /**
  * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
@@ -49,6 +52,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     answers: async () => await probeGateway({ address, token: "" }) !== "silent",
     onError: (message) => log.say("error", message),
   });
+  const supervised = service === "openrc" ? endWithoutParent() : undefined;
   try {
     await pidFile.tell("starting");
     log.say("info", "The daemon starts", { pid: process.pid, version: VERSION });
@@ -75,6 +79,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     });
     log.say("info", "The daemon has ended");
   } finally {
+    supervised?.clear();
     await notifier.close();
     await pidFile.remove();
     log.close();
@@ -105,6 +110,17 @@ function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
     log.close();
   }
   throw error;
+}
+
+/** OpenRC has lost track of a service whose supervisor was killed: it would neither stop it nor start another beside it. */
+function endWithoutParent(): Timer {
+  const { pid, ppid: parent } = process;
+  const timer = systemClock.every(LOOK_MS, () => {
+    if (process.ppid === parent) return;
+    timer.clear();
+    process.kill(pid, "SIGTERM");
+  });
+  return timer;
 }
 
 async function alreadyRuns(dataDir: string): Promise<CommandError> {

@@ -5,9 +5,13 @@ import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readControlFile } from "../../lib/host/control_file.ts";
+import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
 import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { readServiceMark } from "../../lib/host/service/service_description.ts";
+import { RUN, RUN_ENV } from "../support/gateway_process.ts";
+import { killIfThere } from "../support/kill_if_there.ts";
 import { startPostern } from "../support/postern_process.ts";
+import { startProcess } from "../support/started_process.ts";
 import { until } from "../support/until.ts";
 import { type Finished, type Machine, onMachine } from "./support/run_in.ts";
 
@@ -232,6 +236,37 @@ test("as a service the daemon tells systemd of itself, prints no pairing code, w
     assert.doesNotMatch(output, /Pairing code/);
     assert.match(output, /The daemon has ended/);
     assert.match(readFileSync(join(dataDir, "daemon.log"), "utf8"), /The daemon has ended/);
+  }));
+
+test("a daemon whose supervisor of OpenRC was killed ends in good order", () =>
+  withServices(async ({ home, cwd, dataDir }) => {
+    const supervisor = await startProcess([
+      "sh",
+      "-c",
+      '"$@" & wait',
+      "sh",
+      ...RUN,
+      MAIN,
+      "daemon",
+      "start",
+      "--foreground",
+    ], {
+      cwd,
+      env: {
+        ...RUN_ENV,
+        ...{ HOME: home, POSTERN_SERVICE: "openrc", POSTERN__PROVIDER__KIND: "offline", POSTERN__GATEWAY__PORT: "0" },
+      },
+      ready: /The daemon listens/,
+    });
+    try {
+      process.kill(supervisor.pid ?? 0, "SIGKILL");
+      await until(() => !existsSync(join(dataDir, "daemon.pid")), () => supervisor.output());
+      await supervisor.ended;
+      assert.match(supervisor.output(), /The daemon has ended/);
+    } finally {
+      const left = await readPidFile(dataDir);
+      if (left?.kind === "alive") killIfThere(left.process.pid);
+    }
   }));
 
 test("what keeps a service from starting is in its log", () =>
