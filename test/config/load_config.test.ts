@@ -395,3 +395,15 @@ test("a route of an unknown provider, two of one hint, and a rule without a rout
   await withConfig({ text: route("a") + route("b") + rule(true) }, (load) => load());
   await withConfig({ text: route("a") + rule(false) }, (load) => load());
 });
+
+test("the address of a board has a port that a server can have", async () => {
+  const board = (remote: string) => `[hardware.boards.bench]\ngdb_remote = "${remote}"\n`;
+  for (const remote of ["nowhere", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:99999", "127.0.0.1:", "a b:1"]) {
+    assert.match((await refusalOf({ text: board(remote) })).message, /it must be an address with a port/, remote);
+  }
+  for (const remote of ["127.0.0.1:1", "localhost:3333", "[::1]:65535", "board.local:59999"]) {
+    await withConfig({ text: board(remote) }, async (load) => {
+      assert.equal((await load()).config.hardware.boards["bench"]?.gdb_remote, remote);
+    });
+  }
+});

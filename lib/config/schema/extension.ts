@@ -48,13 +48,16 @@ const regionSchema = v.strictObject({
   length: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(Number.MAX_SAFE_INTEGER)),
 });
 
+/** With a port from 1 to 65535 */
+const HOST_AND_PORT = /^\S+:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|655[0-2]\d|6553[0-5])$/;
+
 /** `[hardware]`: boards reached over the GDB remote protocol. */
 export const hardwareSchema = v.strictObject({
   boards: named(
     v.strictObject({
       /** `host:port` of the GDB server */
       gdb_remote: v.optional(
-        v.pipe(v.string(), v.regex(/^\S+:\d{1,5}$/), v.description("an address with a port, as 127.0.0.1:3333")),
+        v.pipe(v.string(), v.regex(HOST_AND_PORT), v.description("an address with a port, as 127.0.0.1:3333")),
         "127.0.0.1:3333",
       ),
       memory_map: v.optional(v.pipe(v.array(regionSchema), v.maxLength(1000)), []),

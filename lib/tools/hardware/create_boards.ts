@@ -1,6 +1,5 @@
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { readHostBoard } from "../../system/machine/read_host_board.ts";
 import { connectTcp, type TcpAddress } from "../../system/net/connect_tcp.ts";
@@ -20,7 +19,7 @@ export function createBoards({ config, clock }: BoardsOptions): Boards {
   return {
     async attach(board, signal, work) {
       const { gdb_remote: remote } = configuredBoard(config(), board);
-      const address = toAddress(remote, board);
+      const address = toAddress(remote);
       const before = last.get(remote);
       const turn = Promise.withResolvers<void>();
       const mine = Promise.all([before, turn.promise]).then(() => {});
@@ -51,14 +50,8 @@ async function inTime(work: Promise<void>, signal: AbortSignal): Promise<void> {
   }
 }
 
-function toAddress(remote: string, board: string): TcpAddress {
+/** The configuration has taken it for a host and a port. */
+function toAddress(remote: string): TcpAddress {
   const colon = remote.lastIndexOf(":");
-  const port = Number(remote.slice(colon + 1));
-  if (port < 1 || port > 65_535) {
-    throw new ToolError(
-      "board_unreachable",
-      `Cannot use board "${board}": "${remote}" has no port from 1 to 65535; mend hardware.boards.${board}.gdb_remote`,
-    );
-  }
-  return { host: remote.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port };
+  return { host: remote.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port: Number(remote.slice(colon + 1)) };
 }

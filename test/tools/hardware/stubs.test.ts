@@ -518,13 +518,11 @@ test("a board that is not configured is refused by naming those that are", () =>
 test("a board whose GDB server is not there is named as such", async () => {
   let remote = "";
   await withFakeStub({}, async (stub) => void (remote = stub.remote));
-  for (const gdb_remote of [remote, "127.0.0.1:0", "127.0.0.1:70000"]) {
-    const boards = { bench: { gdb_remote, memory_map: [] } };
-    const { call } = createToolBench({ root: "/workspace", config: { hardware: { boards } } });
-    const { result } = await call("hardware_memory_map", "bench");
-    assert.equal(result.isError, true);
-    assert.match(result.output, /its GDB server is not there, the connection was refused|no port from 1 to 65535/);
-  }
+  const boards = { bench: { gdb_remote: remote, memory_map: [] } };
+  const { call } = createToolBench({ root: "/workspace", config: { hardware: { boards } } });
+  const { result } = await call("hardware_memory_map", "bench");
+  assert.equal(result.isError, true);
+  assert.match(result.output, /its GDB server is not there, the connection was refused/);
 });
 
 test("of several boards one must be named", async () => {
