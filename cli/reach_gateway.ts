@@ -105,7 +105,7 @@ async function startHere(
   const services = await startServices(context, { loaded, agent, controlToken: token, quiet: true }).catch((error) => {
     if (!(error instanceof ConfigError) || error.code !== "data_dir_locked") throw error;
     throw new CommandError(
-      `Cannot use "${loaded.dataDir}": a node runs on it, or a gateway that does not answer; stop it, or give --data-dir`,
+      `Cannot use "${loaded.dataDir}": a node or another command uses it, or a gateway that does not answer; end it, or give --data-dir`,
     );
   });
   const router = createRouter({ services, routes: ROUTES });

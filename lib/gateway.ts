@@ -506,7 +506,7 @@ async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Pro
   if (lock === undefined) {
     throw new ConfigError(
       "data_dir_locked",
-      `Cannot use the data directory "${dataDir}": another gateway or node runs on it; stop that one, or give --data-dir`,
+      `Cannot use the data directory "${dataDir}": another gateway, node or command uses it; end that one, or give --data-dir`,
     );
   }
   closing.push(() => lock.release());

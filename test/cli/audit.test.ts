@@ -22,7 +22,10 @@ test("where a node holds the data directory, or a gateway that is silent, the au
     const { code, stderr } = await machine.run(["audit", "show"]);
     lock?.release();
     assert.equal(code, 1);
-    assert.match(stderr, /: a node runs on it, or a gateway that does not answer; stop it, or give --data-dir$/m);
+    assert.match(
+      stderr,
+      /: a node or another command uses it, or a gateway that does not answer; end it, or give --data-dir$/m,
+    );
   });
 });
 
