@@ -37,7 +37,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   const { dataDir, config } = loaded;
   await prepareDataDir(dataDir);
   const lock = await takeDaemonLock(dataDir);
-  if (lock === undefined) throw await alreadyRuns(dataDir);
+  if (lock === undefined) return tellInLog(context, await alreadyRuns(dataDir));
   const log = openDaemonLog(io, { dataDir, format: config.logging.format });
   const { redact } = createRedactor([...knownSecrets(config, io.env), ...await secretsOfFiles(config)]);
   io.onCrash((error) =>
@@ -78,6 +78,12 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
       },
     });
     log.say("info", "The daemon has ended");
+  } catch (error) {
+    // Of a process that was launched in the background, stderr is the log
+    if (!io.isLaunched) {
+      log.say("error", redact(`The daemon ${address === "" ? "does not start" : "ends"}: ${reasonOf(error)}`));
+    }
+    throw error;
   } finally {
     supervised?.clear();
     await notifier.close();
@@ -106,7 +112,7 @@ function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
   if (!io.isLaunched && existsSync(dataDir)) {
     const log = openDaemonLog({ ...io, stderr: () => {} }, { dataDir, format: "pretty" });
     const { redact } = createRedactor(environmentSecrets(io.env));
-    log.say("error", redact(`The daemon does not start: ${error instanceof Error ? error.message : String(error)}`));
+    log.say("error", redact(`The daemon does not start: ${reasonOf(error)}`));
     log.close();
   }
   throw error;
@@ -152,6 +158,10 @@ async function keepPidFile(
       return written.catch(() => {}).then(() => removePidFile(dataDir));
     },
   };
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 function textOf(error: unknown): string {

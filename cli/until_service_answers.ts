@@ -25,7 +25,10 @@ export async function untilServiceAnswers(
     const { running, health, address, unit, unit_detail } = await readServiceStatus(context, manager);
     if ((running && health !== "draining") || address?.endsWith(CHOSEN_PORT)) return;
     if (address === null) throw refuse("its configuration cannot be used");
-    if (unit === "failed") throw refuse(`${manager.init} says ${unit_detail}`);
+    // A service that crashed too often is stopped, says OpenRC; with launchd it may merely wait for its turn
+    if (unit === "failed" || (unit === "stopped" && manager.init === "openrc")) {
+      throw refuse(`${manager.init} says ${unit_detail}`);
+    }
     if (clock.monotonic() >= limit) throw refuse(`nothing answers at ${address} after ${LIMIT_MS / 1000} s`);
     await clock.sleep(LOOK_MS);
   }

@@ -73,6 +73,7 @@ for (
       "",
       /openrc says status: crashed; see/,
     ],
+    ["stopped again", { active: "stopped", detail: "status: stopped" }, "", /openrc says status: stopped; see/],
     ["never answering", {}, "", /nothing answers at http:\/\/127\.0\.0\.1:1\/ after 60 s; see postern service status/],
     ["without a usable configuration", {}, "nonsense = 1\n", /its configuration cannot be used/],
   ] as const
