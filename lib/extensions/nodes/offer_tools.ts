@@ -46,7 +46,8 @@ export function createNodeWork({ door, random, patterns }: OfferOptions): NodeWo
 const denyOnNode: Approver = ({ reason }) =>
   Promise.resolve({
     decision: "deny",
-    reason: `Denied by the node's own policy, since nobody answers there: ${reason}; that is a change on the node`,
+    reason:
+      `Denied by the node's own policy, since nobody answers there: ${reason}; a change there counts from the node's next start`,
   });
 
 function isOfferable({ name, source, needs }: Tool): boolean {
