@@ -43,20 +43,19 @@ exec chroot . bash -c "$FACTS"
 const FACTS = String.raw`
 cd "/opt/it's \$here"
 postern() { ./runtime $RUN_WORDS cli/main.ts "$@"; }
+boot() { rm -rf /run/openrc; mkdir /run/openrc; openrc sysinit > /dev/null 2>&1; openrc default > /dev/null 2>&1; }
 state() { postern service status | head -1; }
 service_user() { ps -eo user=,args= | grep '[d]aemon start --foreground' | grep -v '^root.*supervise-daemon' | cut -d ' ' -f 1; }
 printf '[provider]\nkind = "offline"\n[gateway]\nport = %s\nshutdown_grace_secs = 2\n' "$PORT" > /etc/postern/postern.toml
 
 postern service install 2>&1 | grep -o 'neither systemd nor OpenRC runs here'
-mkdir /run/openrc
-openrc sysinit > /dev/null 2>&1
-openrc default > /dev/null 2>&1
+boot
 echo "someone else: $(setpriv --reuid=65534 --regid=65534 --clear-groups ./runtime $RUN_WORDS cli/main.ts service install 2>&1)"
 postern service install > /dev/null 2>&1 || echo "install failed"
 cp -p /etc/init.d/postern /run/first
 postern service install > /dev/null 2>&1 || echo "second install failed"
 [ -z "$(find /etc/init.d/postern -newer /run/first)" ] && cmp /etc/init.d/postern /run/first && echo "installed twice: the same"
-openrc default > /dev/null 2>&1
+boot
 for _ in $(seq 100); do state | grep -q 'is running' && break; sleep 0.1; done
 echo "with the machine: $(state), as $(service_user)"
 pid="$(head -1 /var/lib/postern/daemon.pid)"
