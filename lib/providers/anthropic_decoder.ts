@@ -5,7 +5,7 @@ import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts"
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
 
-const REASONS: Readonly<Record<string, FinishReason>> = {
+const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   end_turn: "stop",
   stop_sequence: "stop",
   pause_turn: "stop",
@@ -13,7 +13,7 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
   model_context_window_exceeded: "length",
   tool_use: "tool_calls",
   refusal: "content_filter",
-};
+}));
 
 interface OpenBlock {
   readonly type: string;
@@ -105,7 +105,7 @@ export function createAnthropicDecoder(upstream: Upstream, notices: readonly Pro
   };
   const finish = (out: ProviderEvent[]) => {
     for (const index of [...blocks.keys()]) stop(index, out);
-    const known = REASONS[reason ?? ""];
+    const known = REASONS.get(reason ?? "");
     if (known === undefined) {
       out.push({
         type: "notice",

@@ -31,13 +31,13 @@ const TOTAL_MS = 2_000;
 const MAX_ANSWER_BYTES = 1_048_576;
 
 /** `owned_by` in a server's model list. Sources: the servers' own `/v1/models` */
-const SOFTWARE_OF_OWNER: Readonly<Record<string, string>> = {
+const SOFTWARE_OF_OWNER: ReadonlyMap<string, string> = new Map(Object.entries({
   llamacpp: "llama.cpp",
   vllm: "vLLM",
   sglang: "SGLang",
   organization_owner: "LM Studio",
   "organization-owner": "LM Studio",
-};
+}));
 
 /**
  * Model servers on this machine, in the order of `origins`, OLLAMA_HOST first. All are asked at once, 2 s in total; a server is
@@ -76,7 +76,7 @@ async function probe(client: ProviderClient, signal: AbortSignal): Promise<Local
     if (first === undefined || isPostern) return undefined;
     const isOllama = isRecord(version) && stringOf(version["version"]) !== undefined;
     return {
-      software: isOllama ? "Ollama" : SOFTWARE_OF_OWNER[first.owned_by] ?? "a model server",
+      software: isOllama ? "Ollama" : SOFTWARE_OF_OWNER.get(first.owned_by) ?? "a model server",
       kind: isOllama ? "ollama" : "openai_compatible",
       baseUrl: `${client.origin}/v1`,
       models: models.map((model) => model.id),

@@ -14,7 +14,7 @@ export interface OpenAiDecoderOptions {
   readonly fastScan?: boolean;
 }
 
-const REASONS: Readonly<Record<string, FinishReason>> = {
+const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
   stop: "stop",
   eos: "stop",
   eos_token: "stop",
@@ -26,7 +26,7 @@ const REASONS: Readonly<Record<string, FinishReason>> = {
   function_call: "tool_calls",
   tool_use: "tool_calls",
   content_filter: "content_filter",
-};
+}));
 
 /**
  * Decodes one turn of the chat-completions format, streamed or whole, with the quirks of local servers mended and reported as
@@ -89,7 +89,7 @@ export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenA
   const finishReason = (count: number, out: ProviderEvent[]): FinishReason => {
     if (empty && count === 0) notice("empty_reply", "The provider's reply has neither text nor a tool call", out);
     if (usage === undefined) notice("usage_missing", "The provider did not report its token usage", out);
-    const known = reason === undefined ? undefined : REASONS[reason];
+    const known = reason === undefined ? undefined : REASONS.get(reason);
     if (reason === undefined) notice("finish_reason_missing", "The provider gave no finish reason", out);
     else if (known === undefined) {
       notice("finish_reason_unknown", `The provider gave the finish reason "${reason}"`, out);

@@ -97,7 +97,7 @@ interface ToldError {
 }
 
 /** Statuses that vendors put into words inside a stream. Source: Anthropic API errors */
-const STATUS_OF_TYPE: Readonly<Record<string, number>> = {
+const STATUS_OF_TYPE: ReadonlyMap<string, number> = new Map(Object.entries({
   invalid_request_error: 400,
   authentication_error: 401,
   permission_error: 403,
@@ -109,7 +109,7 @@ const STATUS_OF_TYPE: Readonly<Record<string, number>> = {
   server_error: 500,
   timeout_error: 504,
   overloaded_error: 529,
-};
+}));
 
 function readError(body: string): ToldError {
   const parsed = parse(body);
@@ -133,7 +133,7 @@ function readError(body: string): ToldError {
     param: stringOf(error["param"]),
     status: numeric >= 400 && numeric < 600
       ? numeric
-      : STATUS_OF_TYPE[stringOf(code) ?? ""] ?? STATUS_OF_TYPE[type ?? ""],
+      : STATUS_OF_TYPE.get(stringOf(code) ?? "") ?? STATUS_OF_TYPE.get(type ?? ""),
   };
 }
 

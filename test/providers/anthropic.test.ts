@@ -139,6 +139,12 @@ test("without a limit the required max_tokens is sent", async (t) => {
   assert.match(upstream.requests[0]?.text ?? "", /"max_tokens":8192/);
 });
 
+test("a reasoning effort that is none, also one that every object has, turns nothing on", async (t) => {
+  const { upstream, provider } = await start(t);
+  await collect(provider, { parameters: { reasoning_effort: "constructor" } });
+  assert.equal(upstream.requests[0]?.text.includes("thinking"), false);
+});
+
 test("reasoning effort turns thinking on, with room for it and no sampling parameters", async (t) => {
   const { upstream, provider } = await start(t);
   await collect(provider, { parameters: { reasoning_effort: "low", temperature: 0, max_tokens: 100 } });

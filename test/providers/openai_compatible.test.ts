@@ -308,6 +308,13 @@ const QUIRKS: readonly Quirk[] = [
     reason: "stop",
   },
   {
+    name: "a finish reason that every object has",
+    chunks: [toDelta({ content: "x" }, "constructor"), USAGE_CHUNK],
+    notices: ["finish_reason_unknown"],
+    text: "x",
+    reason: "stop",
+  },
+  {
     name: "no usage",
     chunks: [toDelta({ content: "x" }, "stop")],
     notices: ["usage_missing"],

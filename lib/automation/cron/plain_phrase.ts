@@ -10,9 +10,9 @@ const MINUTE_MS = 60_000;
 const MAX_INTERVAL_MS = 3650 * 24 * 60 * MINUTE_MS;
 
 const DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-const DAY_SETS: Readonly<Record<string, string>> = { day: "*", weekday: "1-5", weekend: "0,6" };
+const DAY_SETS: ReadonlyMap<string, string> = new Map(Object.entries({ day: "*", weekday: "1-5", weekend: "0,6" }));
 /** Fields after minute and hour, of what may stand alone */
-const PERIODS: Readonly<Record<string, string>> = {
+const PERIODS: ReadonlyMap<string, string> = new Map(Object.entries({
   daily: "* * *",
   weekly: "* * 0",
   monthly: "1 * *",
@@ -22,7 +22,7 @@ const PERIODS: Readonly<Record<string, string>> = {
   "every week": "* * 0",
   "every month": "1 * *",
   "every year": "1 1 *",
-};
+}));
 const UNIT_MINUTES: Readonly<Record<string, number>> = { minute: 1, hour: 60, day: 1440, week: 10_080 };
 
 /**
@@ -37,7 +37,7 @@ export function parsePhrase(text: string): Phrase {
   if (days === "hourly" && time === undefined) return cron("0 * * * *");
   if (/^every (?:\d+ )?seconds?$/.test(days)) return problem("it must be at least one minute");
   const every = /^every (?:(\d{1,6}) )?(minute|hour|day|week)s?$/.exec(days);
-  if (every !== null && PERIODS[days] === undefined) {
+  if (every !== null && PERIODS.get(days) === undefined) {
     return time === undefined
       ? everyOf(Number(every[1] ?? 1), every[2] ?? "")
       : problem("a time of day goes with days of the week, as in mondays at 9:00");
@@ -45,7 +45,7 @@ export function parsePhrase(text: string): Phrase {
   const rest = restOf(days);
   if (rest === undefined) return problem("it is no schedule that is known here");
   if (time === undefined) {
-    return PERIODS[days] !== undefined ? cron(`0 0 ${rest}`) : problem(`it needs a time, as in "${days} at 9:00"`);
+    return PERIODS.get(days) !== undefined ? cron(`0 0 ${rest}`) : problem(`it needs a time, as in "${days} at 9:00"`);
   }
   const at = timeOf(time);
   return at === undefined
@@ -67,7 +67,7 @@ function everyOf(count: number, unit: string): Phrase {
 
 /** Day of the month, month and day of the week; undefined for what is no list of days. */
 function restOf(days: string): string | undefined {
-  const period = PERIODS[days];
+  const period = PERIODS.get(days);
   if (period !== undefined) return period;
   const items = days.replace(/^(?:every|on) /, "").split(/ ?, ?(?:and )?| and /);
   const fields = items.map(dayOf);
@@ -85,7 +85,7 @@ function dayOf(item: string): string | undefined {
     const first = from === 6 ? "6" : `${from}-6`;
     return to === 0 ? `${first},0` : `${first},0-${to}`;
   }
-  const set = DAY_SETS[item.replace(/s$/, "")];
+  const set = DAY_SETS.get(item.replace(/s$/, ""));
   if (set !== undefined) return set;
   const number = numberOf(item);
   return number < 0 ? undefined : String(number);
