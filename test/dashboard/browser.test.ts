@@ -3,6 +3,7 @@ import { after, afterEach, before, beforeEach, describe, test } from "node:test"
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
+import { until } from "../support/until.ts";
 
 describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   let browser: Browser;
@@ -55,8 +56,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
 
   test("refuses a wrong code with the way out, then pairs, and keeps the token for this tab only", async () => {
     await page.goto(gateway.url.slice(0, -1));
-    await page.waitForSelector("#pair-code");
-    assert.equal(await page.evaluate("document.activeElement.id"), "pair-code");
+    await page.waitForSelector("#pair-code:focus");
     await page.keyboard.type("wrong");
     await page.keyboard.press("Enter");
     await page.getByRole("alert").filter({ hasText: "postern pair" }).waitFor();
@@ -108,7 +108,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.keyboard.press("Escape");
     await page.getByText("Stopped").waitFor();
     assert.deepEqual(gateway.commands.map(({ type }) => type), ["message", "cancel"]);
-    assert.ok(await page.isVisible("#send"));
+    await page.waitForSelector("#send");
   });
 
   test("shows hostile text as text, in replies and in folded tool calls", async () => {
@@ -126,9 +126,9 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await openPaired();
     await ask("beans");
     await inTurns("That is all");
-    const said = await page.locator("#announcer p").allInnerTexts();
-    assert.deepEqual(said.slice(0, 2), ["Tool read_file runs.", "Tool read_file is done."]);
-    assert.equal(said.at(-1), "That is all");
+    const said = () => page.locator("#announcer p").allInnerTexts();
+    await until(async () => (await said()).at(-1) === "That is all", "the reply is not said");
+    assert.deepEqual((await said()).slice(0, 2), ["Tool read_file runs.", "Tool read_file is done."]);
     await ask("and peas");
     await page.locator(".reply").nth(1).getByText("That is all").waitFor();
     assert.equal(gateway.commands.at(-1)?.["conversation_id"], "conv_1");
@@ -158,7 +158,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     gateway.setGone(false);
     await page.clock.runFor(3100);
     await page.locator("#banner p").waitFor({ state: "detached" });
-    assert.equal(await textOf("#health-text"), "Ready");
+    await page.locator("#health-text").filter({ hasText: /^Ready$/ }).waitFor();
     assert.equal(await page.inputValue("#message"), "half a thought");
   });
 
@@ -236,11 +236,8 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.deepEqual(await second.locator("button").allInnerTexts(), ["Approve once", "Deny"], "never remembered");
     await first.getByRole("button", { name: "Approve once" }).click();
     await page.getByText("1 call waits for your answer.").waitFor();
-    assert.equal(
-      await page.evaluate("document.activeElement.textContent"),
-      "Approve once",
-      "the next one has the focus",
-    );
+    // The next one has the focus
+    await page.locator(":focus").filter({ hasText: /^Approve once$/ }).waitFor();
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     await page.getByText("No call waits for an answer.").waitFor();
@@ -248,8 +245,8 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
       { path: "/v1/approvals/apr_1", decision: "approve" },
       { path: "/v1/approvals/apr_2", decision: "deny" },
     ]);
-    assert.match(await textOf("#approvals-recent"), /Denied\s+shell[\s\S]*Approved\s+write_file/);
-    assert.ok(!await page.isVisible("#approvals-count"));
+    await until(async () => /Denied\s+shell[\s\S]*Approved\s+write_file/.test(await textOf("#approvals-recent")));
+    await page.locator("#approvals-count").waitFor({ state: "hidden" });
   });
 
   test("what is remembered is shown word for word first, listed, and revoked", async () => {
@@ -310,7 +307,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.focus("nav a[href='#status']");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Status" }).waitFor();
-    assert.equal(await page.evaluate("document.activeElement.id"), "status-title");
+    await page.waitForSelector("#status-title:focus");
   });
 
   test("fits a narrow screen in every view, light and dark", async () => {

@@ -3,6 +3,7 @@ import { after, afterEach, before, beforeEach, describe, test } from "node:test"
 import type { Browser, Page } from "playwright-core";
 import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
+import { until } from "../support/until.ts";
 
 const CALL = { call_id: "call_1", tool: "shell", input: { command: "mail -s <b>beans</b>" } };
 const USAGE = { prompt_tokens: 1, completion_tokens: 2, total_tokens: 3 };
@@ -58,7 +59,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.locator("#runs-list a").focus();
     await page.keyboard.press("Enter");
     await page.locator("#run .prose").getByText("Water").waitFor();
-    assert.equal(await focused(), "Run run_1");
+    await until(async () => await focused() === "Run run_1", "the run's title has no focus");
     gateway.runs.tell(run, { type: "text_delta", delta: "the " });
     await page.locator("#run .prose").getByText("Water the").waitFor();
     gateway.runs.breakOff();
@@ -71,8 +72,8 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.keyboard.press("Enter");
     await page.locator("#run").getByText("Cancelled", { exact: true }).waitFor();
     assert.deepEqual(gateway.runs.posted, [{ action: "cancel" }]);
-    assert.equal(await focused(), "Run run_1");
-    assert.match(await page.locator("#runs-announcer").innerText(), /The run: Cancelled/);
+    await until(async () => await focused() === "Run run_1", "the run's title has the focus no more");
+    await until(async () => /The run: Cancelled/.test(await page.locator("#runs-announcer").innerText()));
   });
 
   test("says in plain words what is not known of a run that was cut off, and sends the decision", async () => {

@@ -8,6 +8,7 @@ import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 const FILES = { "garden.md": "# Garden\n\nWater the beans on Tuesday.\n", "notes/peas.md": "Peas climb.\n" };
 
@@ -179,7 +180,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await page.locator("#turns").getByText("It goes on").waitFor();
       await page.keyboard.press("Escape");
       await page.locator("#turns").getByText("Stopped").waitFor();
-      assert.equal(gateway.provider.aborted, 1);
+      await until(() => gateway.provider.aborted === 1, "the model is not stopped");
       await page.keyboard.type("And now?");
       await page.keyboard.press("Enter");
       await page.locator("#turns").getByText("A second answer").waitFor();
