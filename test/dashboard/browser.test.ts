@@ -163,9 +163,12 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   });
 
   test("a token that is no longer taken leads back to pairing", async () => {
+    await page.clock.install();
     await openPaired();
-    gateway.revoke();
     await page.click("nav a[href='#tools']");
+    await page.getByRole("heading", { name: "Tools" }).waitFor();
+    gateway.revoke();
+    await page.clock.runFor(3100);
     await page.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
     assert.equal(await page.evaluate("sessionStorage.length"), 0);
     await page.keyboard.type(gateway.code);
