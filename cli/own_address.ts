@@ -9,10 +9,10 @@ export function ownAddress({ host, port }: { readonly host: string; readonly por
   const name = host.replace(/^\[(.*)\]$/, "$1");
   // One way of writing for each address: ::0 is ::
   const { hostname = name } = URL.parse(`http://${name.includes(":") ? `[${name}]` : name}/`) ?? {};
-  return `http://${LOOPBACK_OF[hostname] ?? hostname}:${port}/`;
+  return `http://${LOOPBACK_OF.get(hostname) ?? hostname}:${port}/`;
 }
 
-const LOOPBACK_OF: Readonly<Record<string, string>> = { "0.0.0.0": "127.0.0.1", "[::]": "[::1]" };
+const LOOPBACK_OF: ReadonlyMap<string, string> = new Map([["0.0.0.0", "127.0.0.1"], ["[::]", "[::1]"]]);
 
 /** Whether an address as `ownAddress` gives it is on the loopback interface: the control token counts there alone. */
 export function isOnLoopback(address: string): boolean {
