@@ -9,7 +9,7 @@ import { slidingWindow } from "../../access/sliding_window.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import type { NodeEvent } from "../../guard/audit/audit_event.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
-import { createGatewayLink, type GatewayLink, type LinkSettings } from "./node_link.ts";
+import { createGatewayLink, type GatewayLink, type LinkSettings, notConnected } from "./node_link.ts";
 import { createNodeTool, nodeToolName } from "./node_tool.ts";
 import type { NodeAdmission, NodeHandshake, NodeInfo, Nodes, NodeToolInfo } from "./nodes.ts";
 import { CLOSE, type ToolOffer } from "./protocol.ts";
@@ -79,7 +79,7 @@ export function createNodes(options: NodesOptions): Nodes {
       access: () => options.accessOf(name) ?? "network",
       connected: () => node.link !== undefined,
       async call(input, { runId, callId, signal }) {
-        if (node.link === undefined) throw away(id, offer.name);
+        if (node.link === undefined) throw notConnected(id, offer.name);
         if (node.digests.get(offer.name) !== digest) {
           throw new ToolError("node_changed", `Cannot call "${name}": its node has changed it since; look at it again`);
         }
@@ -161,7 +161,7 @@ export function createNodes(options: NodesOptions): Nodes {
     toolsOf: toolInfos,
     async describe(id, signal) {
       const link = nodes.get(id)?.link;
-      if (link === undefined) throw away(id, "describe");
+      if (link === undefined) throw notConnected(id, "describe");
       await link.describe(signal);
       return toolInfos(id);
     },
@@ -210,10 +210,6 @@ function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): No
 function isSame(given: string, secret: string): boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");
   return timingSafeEqual(digest(given), digest(secret));
-}
-
-function away(id: string, tool: string): ToolError {
-  return new ToolError("node_lost", `Cannot call "${tool}" on node "${id}": it is not connected; nothing was sent`);
 }
 
 function unknownYet(): Known {

@@ -122,12 +122,7 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     { expects, what, signal }: Pick<Waiting, "expects" | "what"> & { readonly signal: AbortSignal },
   ): Promise<Answer> {
     if (signal.aborted) throw cancelError(signal);
-    if (state !== "open") {
-      throw new ToolError(
-        "node_lost",
-        `Cannot call "${what}" on node "${nodeId}": it is not connected; nothing was sent`,
-      );
-    }
+    if (state !== "open") throw notConnected(nodeId, what);
     if (waiting.size >= MAX_IN_FLIGHT) {
       throw new ToolError(
         "node_overloaded",
@@ -252,4 +247,9 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     binary: () => close(UNSUPPORTED, "Cannot read a binary frame: send text"),
     closed: () => end("the connection closed"),
   };
+}
+
+/** Why nothing was asked of a node that is away. @param what the tool, or what else was wanted */
+export function notConnected(nodeId: string, what: string): ToolError {
+  return new ToolError("node_lost", `Cannot call "${what}" on node "${nodeId}": it is not connected; nothing was sent`);
 }
