@@ -1,6 +1,9 @@
 import { readdir, readFile } from "node:fs/promises";
 import process from "node:process";
 
+/** Looks through all processes before it stops: more than what starts others as fast as it is killed can need */
+const MAX_PASSES = 10;
+
 /** The variable that marks every program a gateway starts, and what those start in turn. */
 export const MARKER_VARIABLE = "POSTERN_GATEWAY";
 
@@ -15,11 +18,16 @@ export const MARKER_VARIABLE = "POSTERN_GATEWAY";
  */
 export async function killLeftovers(marker: string): Promise<number> {
   if (process.platform !== "linux") return 0;
-  const names = await readdir("/proc").catch(() => []);
-  const killed = await Promise.all(
-    names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => await isMarked(id, marker) && kill(Number(id))),
-  );
-  return killed.filter((done) => done).length;
+  const killed = new Set<string>();
+  // Until a pass finds nothing new: what started another program, or became one, during a pass was not seen whole
+  for (let pass = 0, before = -1; pass < MAX_PASSES && killed.size > before; pass++) {
+    before = killed.size;
+    const names = await readdir("/proc").catch(() => []);
+    await Promise.all(names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => {
+      if (await isMarked(id, marker) && kill(Number(id))) killed.add(id);
+    }));
+  }
+  return killed.size;
 }
 
 async function isMarked(id: string, marker: string): Promise<boolean> {
