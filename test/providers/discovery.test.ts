@@ -4,14 +4,15 @@ import type { TestContext } from "node:test";
 import { type LocalServerName, startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
-import { systemClock } from "../../lib/base/clock.ts";
 import { discoverLocalServers } from "../../lib/providers/discovery.ts";
 import { ollamaAddress } from "../../lib/providers/provider_settings.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { until } from "../support/until.ts";
 
-const net = createProviderClients({ clock: systemClock });
+/** Stands still: the 2 s of a search end for none of the servers that answer, however late */
+const clock = createFakeClock();
+const net = createProviderClients({ clock });
 
 async function originOf(t: TestContext, name: LocalServerName): Promise<string> {
   const server = await startLocalServer(name);
@@ -30,7 +31,7 @@ for (
 ) {
   test(`${software} is known by its answers on any port`, async (t) => {
     const origin = await originOf(t, name);
-    const [found] = await discoverLocalServers({ net, clock: systemClock, env: {}, origins: [origin] });
+    const [found] = await discoverLocalServers({ net, clock, env: {}, origins: [origin] });
     assert.deepEqual([found?.software, found?.kind, found?.baseUrl, found?.models[0]], [
       software,
       kind,
@@ -43,25 +44,25 @@ for (
 test("a server of unknown make that lists models is taken", async (t) => {
   const upstream = await startOpenAiUpstream();
   t.after(() => upstream.close());
-  const [found] = await discoverLocalServers({ net, clock: systemClock, env: {}, origins: [upstream.origin] });
+  const [found] = await discoverLocalServers({ net, clock, env: {}, origins: [upstream.origin] });
   assert.equal(found?.software, "a model server");
 });
 
 test("a web page, a server without models and a closed port are not taken", async (t) => {
   const origins = [await originOf(t, "web_app"), await originOf(t, "empty"), "http://127.0.0.1:9"];
-  assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
+  assert.deepEqual(await discoverLocalServers({ net, clock, env: {}, origins }), []);
 });
 
 test("another Postern is not taken, whatever models it lists", async (t) => {
   const origins = [await originOf(t, "postern")];
-  assert.deepEqual(await discoverLocalServers({ net, clock: systemClock, env: {}, origins }), []);
+  assert.deepEqual(await discoverLocalServers({ net, clock, env: {}, origins }), []);
 });
 
 test("the gateway does not ask itself", async (t) => {
   const server = await startLocalServer("vllm");
   t.after(() => server.close());
   const env = { OLLAMA_HOST: new URL(server.origin).host };
-  const options = { net, clock: systemClock, env, origins: [server.origin] };
+  const options = { net, clock, env, origins: [server.origin] };
   assert.deepEqual(await discoverLocalServers({ ...options, isOwn: (origin) => origin === server.origin }), []);
   assert.deepEqual(server.requests, []);
 });
@@ -75,7 +76,7 @@ test("a server that still loads its model, as llama.cpp does with 503, is found 
     response.end(JSON.stringify(ready ? models : loading));
   });
   t.after(() => server.close());
-  const look = () => discoverLocalServers({ net, clock: systemClock, env: {}, origins: [server.origin] });
+  const look = () => discoverLocalServers({ net, clock, env: {}, origins: [server.origin] });
   assert.deepEqual(await look(), []);
   ready = true;
   assert.deepEqual((await look()).map(({ software }) => software), ["llama.cpp"]);
@@ -87,7 +88,7 @@ test("a port of this machine where nothing listens is asked nothing", async () =
     asked.push(origin);
     throw new Error("A request would load the HTTP client");
   };
-  const options = { net: watched, clock: systemClock, env: {}, origins: ["http://127.0.0.1:9"] };
+  const options = { net: watched, clock, env: {}, origins: ["http://127.0.0.1:9"] };
   assert.deepEqual(await discoverLocalServers(options), []);
   assert.deepEqual(asked, []);
 });
@@ -99,7 +100,7 @@ test("the order is that of the places, OLLAMA_HOST first", async (t) => {
     await originOf(t, "ollama"),
   ];
   const env = { OLLAMA_HOST: new URL(ollama).host };
-  const found = await discoverLocalServers({ net, clock: systemClock, env, origins: [lmStudio, vllm] });
+  const found = await discoverLocalServers({ net, clock, env, origins: [lmStudio, vllm] });
   assert.deepEqual(found.map(({ software }) => software), ["Ollama", "LM Studio", "vLLM"]);
 });
 
@@ -107,14 +108,16 @@ test("a server that never answers costs 2 s in total, and the others are still f
   const clock = createFakeClock();
   const silent = await startFakeServer(() => {});
   t.after(() => silent.close());
-  const vllm = await originOf(t, "vllm");
-  const origins = [silent.origin, vllm];
+  const vllm = await startLocalServer("vllm");
+  t.after(() => vllm.close());
+  const origins = [silent.origin, vllm.origin];
   let open = true;
   const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() =>
     open = false
   );
+  await until(() => silent.requests.length === 3 && vllm.requests.length === 3);
   // One timer for the whole and one for each of the three requests without an answer
-  await until(() => silent.requests.length >= 3 && clock.pending() <= 4);
+  await until(() => clock.pending() === 4);
   await clock.advance(1_999);
   assert.equal(open, true);
   await clock.advance(1);

@@ -1,5 +1,4 @@
 import type { TestContext } from "node:test";
-import { systemClock } from "../../../lib/base/clock.ts";
 import type { Clock } from "../../../lib/base/clock.ts";
 import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
@@ -9,6 +8,7 @@ import type { Provider, ProviderRequest, Providers } from "../../../lib/provider
 import type { ProviderSettings } from "../../../lib/providers/provider_settings.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
 import { createScriptedProvider } from "../../../fixtures/scripted_provider.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 
 export const KEY = "sk-very-secret-key-0123456789";
@@ -33,13 +33,13 @@ export interface Setup {
   readonly metrics: Metrics;
 }
 
-/** Providers that are closed when the test ends. */
+/** Providers that are closed when the test ends. Their clock stands still by default: no server that answers is too late. */
 export async function setUp(
   context: Pick<TestContext, "after">,
   provider: Partial<ProviderSettings>,
   changes: Partial<CreateProvidersOptions> & { readonly clock?: Clock } = {},
 ): Promise<Setup> {
-  const clock = changes.clock ?? systemClock;
+  const clock = changes.clock ?? createFakeClock();
   const metrics = createMetrics();
   const providers = await createProviders({
     provider: settings(provider),
