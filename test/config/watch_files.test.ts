@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { watchFiles } from "../../lib/config/watch_files.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
 
 interface Watched {
   readonly folder: string;
@@ -41,7 +42,10 @@ function watching(use: (watched: Watched) => Promise<void>, onChange = () => Pro
 
 /** Moves the clock until it was told so often, and on, far enough to be told once more. */
 async function assertTold(clock: FakeClock, told: () => number, times: number): Promise<void> {
-  for (let turn = 0; turn < 2000 && told() < times; turn++) await look(clock);
+  await until(async () => {
+    await look(clock);
+    return told() >= times;
+  }, () => `told ${told()} times in place of ${times}`);
   for (let turn = 0; turn < 8; turn++) await look(clock);
   assert.equal(told(), times);
 }
