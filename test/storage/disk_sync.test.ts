@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { BUSY_TIMEOUT_MS } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -57,9 +58,14 @@ test("while another connection reads the log stays, and nothing of it is lost or
     reader.exec("BEGIN");
     const seen = () => reader.prepare("SELECT count(*) AS n FROM sqlite_schema").get();
     seen();
-    const begun = performance.now();
-    await fill(store, 50, 950);
-    assert.ok(performance.now() - begun < 30_000, "no write waits for a reader");
+    const took: number[] = [];
+    for (let written = 50; written < 1000; written += 50) {
+      const begun = performance.now();
+      await fill(store, written, 50);
+      took.push(performance.now() - begun);
+    }
+    // Any of them may meet a slow disk, and all of the last would wait: the log is long by then
+    assert.ok(Math.min(...took.slice(-5)) < BUSY_TIMEOUT_MS, `no write waits for a reader, but for ${took} ms`);
     assert.equal(await countInCopy(path), 1000);
     reader.exec("COMMIT");
     reader.close();
