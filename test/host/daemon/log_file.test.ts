@@ -28,9 +28,9 @@ const LIMIT = 10_000_000;
 const toLine = ({ message, fields }: LogRecord) => JSON.stringify({ message, ...fields });
 const say = (log: LogFile, message: string, fields = {}) => log.write({ level: "info", time: 0, message, fields });
 const linesOf = (path: string) => readFileSync(path, "utf8").split("\n").slice(0, -1);
-/** Every line that is kept, oldest first. */
+/** Every line that is kept, oldest first. Within a rotation there is no file without a number. */
 const allLines = (path: string) =>
-  [5, 4, 3, 2, 1].map((number) => `${path}.${number}`).filter((name) => existsSync(name)).concat(path).flatMap(linesOf);
+  [...[5, 4, 3, 2, 1].map((number) => `${path}.${number}`), path].filter((name) => existsSync(name)).flatMap(linesOf);
 
 function withLog(
   use: (log: LogFile, path: string, clock: ReturnType<typeof createFakeClock>) => Promise<void> | void,
