@@ -17,6 +17,7 @@ import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import type { FakeTool } from "./fake_tool_door.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { supervised } from "./supervised.ts";
+import { until } from "./until.ts";
 import type { Workspace } from "./workspace.ts";
 
 export interface SopBenchOptions {
@@ -43,7 +44,7 @@ export interface SopBench {
   readonly store: Store;
   /** Starts one of `own/` as the agent does */
   execute(sop: string, inputs?: Readonly<Record<string, unknown>>): Promise<string>;
-  /** Lets work go on until the execution has this status. @throws {Error} when it does not come to it */
+  /** Lets work go on until the execution has this status. @throws {AssertionError} it does not come to it in 60 s */
   until(id: string, status: SopStatus | ((execution: SopExecutionView) => boolean)): Promise<SopExecutionView>;
 }
 
@@ -98,12 +99,12 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     execute: async (sop, inputs = {}) => (await sops.execute({ ...BY_AGENT, sop, inputs })).id,
     async until(id, status) {
       const isThere = typeof status === "function" ? status : (view: SopExecutionView) => view.status === status;
-      for (let i = 0; i < 500; i++) {
-        const view = await sops.status(id);
-        if (isThere(view)) return view;
-        await new Promise<void>((resolve) => setImmediate(resolve));
-      }
-      throw new Error(`It never came to that: ${JSON.stringify(await sops.status(id), null, 1)}`);
+      let view = await sops.status(id);
+      await until(
+        async () => isThere(view = await sops.status(id)),
+        () => `It never came to that: ${JSON.stringify(view, null, 1)}`,
+      );
+      return view;
     },
   };
 }
