@@ -131,8 +131,9 @@ test("the pairing code is told to the terminal of the start, works, and is in no
     const paired = await fetch(`${address}pair`, { method: "POST", headers: { "x-pairing-code": code } });
     assert.equal(paired.status, 200);
     await paired.body?.cancel();
-    const log = readFileSync(join(dataDir, "daemon.log"), "utf8");
-    assert.match(log, /The daemon listens/);
+    let log = "";
+    // It answers a moment before it says so
+    await until(() => /The daemon listens/.test(log = readFileSync(join(dataDir, "daemon.log"), "utf8")), () => log);
     for (const secret of [code, (await readControlFile(dataDir))?.token ?? ""]) {
       assert.ok(secret !== "" && !log.includes(secret));
     }
@@ -155,7 +156,8 @@ test(
       assert.ok(!readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(SECRET));
       const [state, , group, session, terminal] =
         readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
-      assert.match(state ?? "", /[SR]/);
+      // D: it waits for the disk
+      assert.match(state ?? "", /[SRD]/);
       assert.deepEqual([group, session, terminal], [String(pid), String(pid), "0"]);
       // POSTERN__PROVIDER__KIND came through the pipe
       const health = await fetch(`${address}health`);
@@ -263,8 +265,9 @@ for (const phase of ["starting", "stopping"] as const) {
         assert.match(start.stderr, new RegExp(`a daemon is ${phase} already \\(process ${pid}\\)`));
         const stopping = machine.run(["daemon", "stop", "--json"]);
         if (phase === "stopping") {
-          // One that stops already is waited for, not told again; nothing shows that the file was read by now
-          await systemClock.sleep(2_000);
+          // One that stops already is waited for, not told again; nothing shows that the file was read by now. In steps, so that
+          // the command comes to its turn in between where this process stands still for a while
+          for (let step = 0; step < 100; step++) await systemClock.sleep(20);
           process.kill(pid, "SIGTERM");
         }
         const stop = await stopping;
