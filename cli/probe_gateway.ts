@@ -3,7 +3,7 @@ import type { ControlRecord } from "../lib/host/control_file.ts";
 import type { Health } from "../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../lib/system/net/gateway_client.ts";
 
-const PROBE_TIMEOUT_MS = 2_000;
+const PROBE_TIMEOUT_MS = 10_000;
 
 /** Asks a gateway on this machine for its health; never throws. */
 export async function probeGateway({ address, token }: Pick<ControlRecord, "address" | "token">): Promise<Health> {

@@ -29,7 +29,7 @@ export interface ReachOptions {
   readonly agent: boolean;
 }
 
-const PROBE_TIMEOUT_MS = 2_000;
+const PROBE_TIMEOUT_MS = 10_000;
 
 /**
  * Reaches the gateway of the data directory (DESIGN.md section 5).

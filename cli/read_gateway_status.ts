@@ -3,7 +3,7 @@ import { systemClock } from "../lib/base/clock.ts";
 import type { ControlRecord } from "../lib/host/control_file.ts";
 import { createGatewayClient } from "../lib/system/net/gateway_client.ts";
 
-const TIMEOUT_MS = 2_000;
+const TIMEOUT_MS = 10_000;
 
 /** What a gateway on this machine tells its administrator; undefined when it does not answer, or not here. Never throws. */
 export async function readGatewayStatus(
