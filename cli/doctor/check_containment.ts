@@ -25,8 +25,6 @@ export const filesCheck: Check = {
 /** Whether the commands that tools run are contained, and whether one of them can run any other. */
 export const sandboxCheck: Check = {
   name: "sandbox",
-  // bubblewrap is tried
-  limitMs: 6_000,
   look: async (patient) => [await checkSandbox(patient), ...checkLaunchers(patient)],
 };
 

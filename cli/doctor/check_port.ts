@@ -10,7 +10,6 @@ const NAME = "port";
 /** Whether the gateway can listen where it should: the port is free, or its own. */
 export const portCheck: Check = {
   name: NAME,
-  limitMs: 4_000,
   async look({ context, loaded: { config }, running }) {
     const { host: configured, port } = config.gateway;
     try {

@@ -13,7 +13,6 @@ const NAME = "service";
 /** The service of this system: whether it is installed, still points at a program, and runs. */
 export const serviceCheck: Check = {
   name: NAME,
-  limitMs: 4_000,
   async look({ context }) {
     const manager = serviceManagerOf(context, undefined);
     if (manager === undefined) {

@@ -39,7 +39,7 @@ export interface Patient {
 /** Looks at one thing; changes nothing. What it throws is a failure of this check alone. */
 export interface Check {
   readonly name: string;
-  /** Milliseconds after which it counts as failed. Default 2,000 */
+  /** Milliseconds after which it counts as failed. Default 15,000 */
   readonly limitMs?: number;
   readonly look: (patient: Patient) => Promise<Finding | readonly Finding[]>;
 }
