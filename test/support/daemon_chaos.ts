@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
@@ -30,6 +30,8 @@ export async function chaos({ cycles, seed }: { readonly cycles: number; readonl
       assert.equal(code, 0);
       assert.equal(typeof JSON.parse(stdout).running, "boolean");
     }
+    // What a killed command has started comes up later than the command's end
+    await until(() => isSettled(machine), "a daemon comes up without end");
     // The last word is a start and a stop in good order
     await machine.run(["daemon", "stop"]);
     const last = await machine.run(START);
@@ -48,6 +50,21 @@ const killDaemon = async ({ dataDir }: CliMachine) => {
   const file = await readPidFile(dataDir);
   if (file?.kind === "alive") killIfThere(file.process.pid);
 };
+
+/** Whether each daemon that is there has its PID file by now; those that found another one have ended. */
+async function isSettled({ dataDir, processes }: CliMachine): Promise<boolean> {
+  const file = await readPidFile(dataDir);
+  const known = file?.kind === "alive" && file.process.phase === "running" ? file.process.pid : undefined;
+  return processes().every((pid) => pid === known || !isDaemon(pid));
+}
+
+function isDaemon(pid: number): boolean {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("cli/main.ts");
+  } catch {
+    return false;
+  }
+}
 
 /** Has a tool start a process that would run on. */
 const startTool = async ({ dataDir }: CliMachine) => {
