@@ -7,7 +7,8 @@ import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { readControlFile } from "../../lib/host/control_file.ts";
-import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
+import { readPidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
+import { processIdentity } from "../../lib/host/process_identity.ts";
 import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { readServiceMark } from "../../lib/host/service/service_description.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
@@ -288,7 +289,13 @@ test("what keeps a service from starting is in its log", () =>
     assert.equal(taken.code, 1);
     assert.match(log(), new RegExp(`error The daemon does not start: .*${port}.* in use`));
     const lock = takeGatewayLock(dataDir, "daemon.lock");
+    const { pid } = process;
+    const identity = await processIdentity(pid) ?? "";
+    await writePidFile(dataDir, { pid, identity, phase: "running", leads_group: false, grace_seconds: 0 });
     assert.equal((await run(["daemon", "start", "--foreground"])).code, 1);
     lock?.release();
-    assert.match(log(), /error The daemon does not start: .*a daemon runs on .* already/);
+    assert.match(
+      log(),
+      new RegExp(`error The daemon does not start: .*a daemon \\(process ${pid}\\) runs on .* already`),
+    );
   }));
