@@ -3,6 +3,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 
 const skip = spawnSync("gdbserver", ["--version"]).status === 0 ? false : "no gdbserver here";
@@ -31,7 +32,12 @@ test(
           memory_map: [{ name: "program", start: Number.parseInt(start, 16), length: 4096 }],
         },
       };
-      const { call } = createToolBench({ root: "/workspace", config: { hardware: { boards } } });
+      // Without time: gdbserver may take as long as it needs
+      const { call } = createToolBench({
+        root: "/workspace",
+        clock: createFakeClock(),
+        config: { hardware: { boards } },
+      });
       const state = () => / ([A-Za-z]) /.exec(readFileSync(`/proc/${pid}/stat`, "latin1").replace(/^.*\)/, ""))?.[1];
       assert.equal(state(), "t");
       for (let time = 0; time < 2; time++) {
