@@ -9,6 +9,7 @@ import { ToolError } from "../../../lib/base/errors.ts";
 import { createGuardedFetch, type GuardedRequest, type OwnGateway } from "../../../lib/system/net/guarded_fetch.ts";
 import type { ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
 import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
+import { freePort } from "../../support/free_port.ts";
 
 const STRICT: UrlRules = {
   block_private_ip: true,
@@ -125,8 +126,9 @@ describe("guarded_fetch", () => {
   });
 
   test("connects to the address that was checked, whatever the name means a moment later", async () => {
-    const checked = await site((_request, response) => response.end("checked"), { host: "127.0.0.2" });
-    const rebound = await site((_request, response) => response.end("rebound"), { port: checked.port });
+    const port = await freePort();
+    const checked = await site((_request, response) => response.end("checked"), { host: "127.0.0.2", port });
+    const rebound = await site((_request, response) => response.end("rebound"), { port });
     const { get, lookups } = setUp({ names: { "rebind.test": [["127.0.0.2"], ["127.0.0.1"]] } });
     const reply = await get(`http://rebind.test:${checked.port}/`);
     assert.equal(textOf(reply.body), "checked");

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
 import { isListening } from "../../../lib/system/net/is_listening.ts";
+import { freePort } from "../../support/free_port.ts";
 
 const signal = new AbortController().signal;
 
@@ -10,7 +11,7 @@ for (const host of ["127.0.0.1", "::1"]) {
   test(`a port of ${host} listens until it is closed`, async (t) => {
     const server = createServer((socket) => socket.resume());
     const listening = once(server, "listening").then(() => true, () => false);
-    server.listen(0, host);
+    server.listen(await freePort(), host);
     if (!await listening) return t.skip(`this machine has no ${host}`);
     const origin = `http://${host.includes(":") ? `[${host}]` : host}:${(server.address() as AddressInfo).port}`;
     assert.equal(await isListening(origin, signal), true);
