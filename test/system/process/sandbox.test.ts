@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../../lib/system/process/create_processes.ts";
+import { MARKER_VARIABLE } from "../../../lib/system/process/kill_leftovers.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
+import { until } from "../../support/until.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const options = {
@@ -116,12 +119,31 @@ test("a workspace with more credentials than the sandbox can hide is refused", {
 
 test("nothing a contained command starts outlives it", { skip }, () =>
   withWorkspace({}, async (workspace) => {
-    const { run } = createProcesses(options);
-    const result = await run(request(workspace.root, "setsid sh -c 'sleep 1; echo alive > late.txt' & echo done"));
-    assert.equal(result.stdout.text, "done\n");
-    await systemClock.sleep(1300);
-    assert.throws(() => readFileSync(workspace.path("late.txt")), { code: "ENOENT" });
+    const marker = `sandbox-${process.pid}`;
+    const { run } = createProcesses({ ...options, marker });
+    const script = "setsid sleep 300 & until [ -e go ]; do sleep 0.02; done; echo done";
+    const work = run(request(workspace.root, script, { timeoutMs: 120_000 }));
+    await until(() => marked(marker).includes("sleep 300"), "it does not start");
+    workspace.write("go", "");
+    assert.equal((await work).stdout.text, "done\n");
+    await until(() => marked(marker).length === 0, () => `These live on: ${marked(marker).join("; ")}`);
   }));
+
+/** Command lines of the processes that have the marker in their environment. */
+function marked(marker: string): readonly string[] {
+  return readdirSync("/proc").flatMap((id) => {
+    try {
+      const [environment = "", words = ""] = ["environ", "cmdline"].map((name) =>
+        readFileSync(`/proc/${id}/${name}`, "utf8")
+      );
+      const isMarked = environment.split("\0").includes(`${MARKER_VARIABLE}=${marker}`);
+      return isMarked ? [words.split("\0").join(" ").trim()] : [];
+    } catch {
+      // No process, one that has ended meanwhile, or somebody else's
+      return [];
+    }
+  });
+}
 
 test("without bubblewrap `require` refuses with the way out, `auto` and `off` run", () =>
   withWorkspace({}, async (workspace) => {
