@@ -47,8 +47,18 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const working = new Set<Promise<unknown>>();
   const table = createProcessTable(clock, options.redact);
   let found: Promise<Containment> | undefined;
-  const containment = () => (found ??= findContainment(commands, clock));
-  let launcher: Promise<readonly string[]> | undefined;
+  let launcher: Promise<readonly string[] | undefined> | undefined;
+  // What took too long is tried again: a machine that is busy for a moment, as when it starts, is none without a sandbox
+  const containment = async () => {
+    const kind = await (found ??= findContainment(commands, clock));
+    if (kind.kind === "none" && kind.isOpen === true) found = undefined;
+    return kind;
+  };
+  const launch = async () => {
+    const words = await (launcher ??= findLauncher(options));
+    if (words === undefined) launcher = undefined;
+    return words ?? [];
+  };
 
   const lineOf = async (
     { words, scope, composed }: Pick<AnyRequest, "words" | "scope" | "composed">,
@@ -94,7 +104,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
     const line = await lineOf(request);
     const inside = await containedLine(line, request);
     if (inside !== undefined) return { line: inside, contained: true };
-    const [file, ...prefix] = await (launcher ??= findLauncher(options));
+    const [file, ...prefix] = await launch();
     if (file === undefined) return { line, contained: false };
     return { line: { ...line, file, args: [...prefix, line.file, ...line.args] }, contained: false };
   };
@@ -147,8 +157,11 @@ async function hiddenBy(scope: ArgumentScope, options: ScreenOptions): Promise<r
   return [...forbiddenNames(scope, options), ...sensitive];
 }
 
-/** What ends a command when the gateway is killed: `setpriv` with a parent-death signal, where it knows one; else nothing. */
-async function findLauncher({ commands, clock }: ProcessesOptions): Promise<readonly string[]> {
+/**
+ * What ends a command when the gateway is killed: `setpriv` with a parent-death signal, where it knows one; else nothing.
+ * @returns undefined when the try took too long
+ */
+async function findLauncher({ commands, clock }: ProcessesOptions): Promise<readonly string[] | undefined> {
   if (process.platform !== "linux") return [];
   const [file, program] = await Promise.all([commands.find("setpriv"), commands.find("true")]);
   if (file === undefined || program === undefined) return [];
@@ -160,5 +173,6 @@ async function findLauncher({ commands, clock }: ProcessesOptions): Promise<read
     signal,
     clock,
   }).catch(() => undefined);
+  if (tried?.ending.kind === "timeout") return undefined;
   return tried?.ending.kind === "exit" && tried.ending.code === 0 ? [file, ...args] : [];
 }

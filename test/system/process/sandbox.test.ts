@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync } from 
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { systemClock } from "../../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../../lib/system/process/create_processes.ts";
 import { MARKER_VARIABLE } from "../../../lib/system/process/kill_leftovers.ts";
@@ -172,6 +172,25 @@ test("bubblewrap that does not work here counts as missing", () =>
     const kind = await createProcesses({ ...options, commands }).containment();
     assert.equal(kind.kind, "none");
   }));
+
+test("bubblewrap that took too long is tried again", {
+  skip: process.platform === "linux" ? false : "bubblewrap is there on Linux alone",
+}, async () => {
+  let isSlow = true;
+  const clock: Clock = {
+    ...systemClock,
+    after(ms, fn) {
+      if (!isSlow) return systemClock.after(ms, fn);
+      fn();
+      return { clear() {} };
+    },
+  };
+  const commands = { find: (command: string) => options.commands.find(command === "bwrap" ? "echo" : command) };
+  const { containment } = createProcesses({ ...options, commands, clock });
+  assert.equal((await containment()).kind, "none");
+  isSlow = false;
+  assert.equal((await containment()).kind, "bubblewrap");
+});
 
 test(
   "a composed command is not screened, and sees of the workspace and the network what it is told",
