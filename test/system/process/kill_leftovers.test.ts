@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
@@ -9,6 +7,7 @@ import { createCommandLookup } from "../../../lib/system/process/create_command_
 import { killLeftovers } from "../../../lib/system/process/kill_leftovers.ts";
 import { ROOT, RUN } from "../../support/gateway_process.ts";
 import { isGone } from "../../support/is_gone.ts";
+import { startProcess } from "../../support/started_process.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const skip = process.platform === "linux" ? false : "only Linux tells the environment of a process";
@@ -18,15 +17,9 @@ test("kill -9 leaves nothing: the parent-death signal ends the process, the next
 }, () =>
   withWorkspace({}, async (workspace) => {
     const marker = `killed-${process.pid}`;
-    const [command = "", ...options] = RUN;
-    const program = spawn(command, [...options, join(ROOT, "test/support/start_processes.ts"), workspace.root, marker]);
-    const exited = once(program, "exit");
-    try {
-      await once(program.stdout, "data");
-    } finally {
-      program.kill("SIGKILL");
-      await exited;
-    }
+    const words = [...RUN, join(ROOT, "test/support/start_processes.ts"), workspace.root, marker];
+    const program = await startProcess(words, { cwd: ROOT, ready: /started/ });
+    await program.end("SIGKILL");
     const idIn = (file: string) => readFileSync(workspace.path(file), "utf8");
     if (await createCommandLookup().find("setpriv") !== undefined) assert.ok(await isGone(idIn("leader")));
     assert.equal(await killLeftovers("another gateway's"), 0);
