@@ -28,9 +28,12 @@ export function isThere(program: string): boolean {
   return there;
 }
 
+/** Newer versions would begin it in the background, and change the git folder while a test looks at it */
+const NO_MAINTENANCE = ["-c", "maintenance.auto=false"];
+
 /** Git of the test itself, with no configuration but the repository's; throws when it fails. */
 export function git(folder: string, ...args: readonly string[]): string {
-  return execFileSync("git", args, {
+  return execFileSync("git", [...NO_MAINTENANCE, ...args], {
     cwd: folder,
     encoding: "utf8",
     stdio: ["ignore", "pipe", "pipe"],
@@ -58,7 +61,7 @@ export function initBareRepository(folder: string): void {
 }
 
 const AUTHOR = [["user.name", "Ada"], ["user.email", "ada@example.com"]] as const;
-const PUSHES = [["http.receivepack", "true"]] as const;
+const PUSHES = [["http.receivepack", "true"], ["receive.autogc", "false"]] as const;
 
 const made = new Map<string, FileTree>();
 
