@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { encodePacket } from "../../lib/tools/hardware/gdb_packet.ts";
+import { until } from "./until.ts";
 
 /** What one request is answered with: text becomes a packet, bytes are sent as they are, null is silence; undefined: as usual. */
 export type StubAnswer = string | Uint8Array | null | undefined;
@@ -41,33 +42,13 @@ export async function withFakeStub(options: FakeStubOptions, use: (stub: FakeStu
   const requests: string[] = [];
   const marks: string[] = [];
   const sockets = new Set<Socket>();
-  const waiting = new Set<() => void>();
-  const wake = () => {
-    for (const check of waiting) check();
-  };
-  const until = (holds: () => boolean) =>
-    new Promise<void>((resolve) => {
-      const check = () => {
-        if (!holds()) return;
-        waiting.delete(check);
-        resolve();
-      };
-      waiting.add(check);
-      check();
-    });
   const server = createServer({ noDelay: true }, (socket) => {
     sockets.add(socket);
     // What the other side does to the connection is what the tests look at
     socket.on("error", () => {});
-    socket.on("close", () => {
-      sockets.delete(socket);
-      wake();
-    });
+    socket.on("close", () => sockets.delete(socket));
     serve(socket, options, {
-      onRequest(payload) {
-        requests.push(payload);
-        wake();
-      },
+      onRequest: (payload) => void requests.push(payload),
       onMark: (mark) => void marks.push(mark),
     });
   });
@@ -79,8 +60,8 @@ export async function withFakeStub(options: FakeStubOptions, use: (stub: FakeStu
       requests,
       marks,
       connections: () => sockets.size,
-      heard: (start) => until(() => requests.some((request) => request.startsWith(start))),
-      left: () => until(() => sockets.size === 0),
+      heard: (start) => until(() => requests.some((request) => request.startsWith(start)), `"${start}" never came`),
+      left: () => until(() => sockets.size === 0, "somebody stays connected"),
     });
   } finally {
     for (const socket of sockets) socket.destroy();

@@ -21,9 +21,12 @@ test("what git removes while the folder is looked through does not matter", () =
         await rm(path(".git/index.lock"));
       }
     })();
-    for (let round = 0; round < 300; round++) await checkGitFolder(path(".git"), root);
-    done = true;
-    await repacking;
+    try {
+      for (let round = 0; round < 300; round++) await checkGitFolder(path(".git"), root);
+    } finally {
+      done = true;
+      await repacking;
+    }
   }));
 
 test("a .git that is no folder of git's is none", () =>
