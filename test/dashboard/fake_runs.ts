@@ -18,6 +18,8 @@ export interface FakeRuns {
   add(run: Partial<FakeRun> & { readonly id: string }): FakeRun;
   /** Adds an event to a run, live for those who follow it */
   tell(run: FakeRun, event: Record<string, unknown>): void;
+  /** Keeps the next list back. @returns lets it go */
+  holdList(): () => void;
   /** Breaks every event stream off */
   breakOff(): void;
   /** @returns whether the path was one of its own */
@@ -31,6 +33,7 @@ export function createFakeRuns(): FakeRuns {
   const runs: FakeRun[] = [];
   const posted: unknown[] = [];
   const opened: string[] = [];
+  let held = Promise.resolve();
   const followers = new Set<{ readonly run: FakeRun; readonly response: ServerResponse }>();
   const json = (response: ServerResponse, status: number, body: unknown) => {
     response.writeHead(status, { "content-type": "application/json" });
@@ -51,6 +54,11 @@ export function createFakeRuns(): FakeRuns {
       run.events.push(event);
       for (const { run: followed, response } of followers) if (followed === run) response.write(line(event));
     },
+    holdList() {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      held = promise;
+      return resolve;
+    },
     breakOff() {
       for (const { response } of followers) response.destroy();
       followers.clear();
@@ -62,7 +70,8 @@ export function createFakeRuns(): FakeRuns {
       if (id === undefined) {
         const status = query.get("status");
         const data = runs.filter((run) => status === null || run.status === status).map(toWire);
-        json(response, 200, { object: "list", data, has_more: false, last_id: null });
+        void held.then(() => json(response, 200, { object: "list", data, has_more: false, last_id: null }));
+        held = Promise.resolve();
         return true;
       }
       const run = runs.find((known) => known.id === id);

@@ -52,6 +52,21 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.equal(await page.locator("#runs-list li").count(), 1);
   });
 
+  test("a list that comes late does not take the place of the one that was asked for after it", async () => {
+    gateway.runs.add({ id: "run_1", status: "completed" });
+    gateway.runs.add({ id: "run_2", status: "needs_review" });
+    const release = gateway.runs.holdList();
+    const late = page.waitForResponse((response) => response.url().endsWith("/v1/runs?limit=50"));
+    await openRuns();
+    await page.selectOption("#runs-filter", "completed");
+    await page.locator("#runs-list").getByText("run_1").waitFor();
+    release();
+    await (await late).finished();
+    // The page has seen it by its second frame from now
+    await page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))");
+    assert.equal(await page.locator("#runs-list li").count(), 1);
+  });
+
   test("shows a run live, goes on where its stream broke, and cancels it, by keyboard", async () => {
     const run = gateway.runs.add({ id: "run_1" });
     gateway.runs.tell(run, { type: "text_delta", delta: "Water " });
@@ -66,6 +81,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     gateway.runs.tell(run, { type: "text_delta", delta: "beans" });
     await page.locator("#run .prose").getByText("Water the beans").waitFor();
     assert.deepEqual(gateway.runs.opened, ["0", "2"]);
+    await page.getByRole("button", { name: "Cancel this run" }).waitFor();
     for (let presses = 0; presses < 10 && await focused() !== "Cancel this run"; presses++) {
       await page.keyboard.press("Tab");
     }

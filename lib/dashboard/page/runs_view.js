@@ -32,9 +32,10 @@ export function createRunsView({ session }) {
   /** @param {(path: string) => Promise<any>} [read] */
   async function load(read = session.json) {
     try {
-      const only = filter.value === "" ? "" : `&status=${filter.value}`;
-      const found = await read(`v1/runs?limit=${SHOWN}${only}`);
-      if (found === undefined) return;
+      const wanted = filter.value;
+      const found = await read(`v1/runs?limit=${SHOWN}${wanted === "" ? "" : `&status=${wanted}`}`);
+      // Others were asked for meanwhile, and their list may be here already
+      if (found === undefined || filter.value !== wanted) return;
       const { data, has_more: more } = found;
       show(data);
       const words = data.length === 1 ? "1 run." : `${data.length} runs.`;
