@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -20,6 +20,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   beforeEach(async () => {
     gateway = await startFakeGateway({ base: "/agent" });
     page = await browser.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
     outside = [];
     problems = [];
     page.on("request", (request) => {
@@ -95,7 +96,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.goto(`${gateway.url}#pair=ABCD-EFGH`);
     await page.waitForSelector("#pair-code");
     assert.equal(await page.inputValue("#pair-code"), "ABCD-EFGH");
-    assert.equal(page.url(), gateway.url);
+    await page.waitForURL(gateway.url);
   });
 
   test("shows text and tool calls while they come, and stops on Escape", async () => {
@@ -132,7 +133,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await ask("and peas");
     await page.locator(".reply").nth(1).getByText("That is all").waitFor();
     assert.equal(gateway.commands.at(-1)?.["conversation_id"], "conv_1");
-    assert.match(await textOf(".turn-foot >> nth=1"), /about 120 tokens/);
+    await page.locator(".turn-foot").nth(1).getByText("about 120 tokens").waitFor();
   });
 
   test("a lost connection ends the reply honestly, and trying again works", async () => {
@@ -211,13 +212,14 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.deepEqual(await page.locator(".tool-info .tool-name").allInnerTexts(), ["web_fetch"]);
     await page.click("nav a[href='#status']");
     const line = page.locator(".spark-line").first();
-    for (let polls = 0; polls < 30 && !/^M[\d.]+ [\d.]+L/.test(await line.getAttribute("d") ?? ""); polls++) {
+    await until(async () => {
       await page.clock.runFor(3100);
-    }
-    assert.match(await line.getAttribute("d") ?? "", /^M[\d.]+ [\d.]+L/);
+      return /^M[\d.]+ [\d.]+L/.test(await line.getAttribute("d") ?? "");
+    }, "the line is not drawn");
     await page.getByRole("img", { name: /^Requests a second: now [\d.]+, highest/ }).waitFor();
     assert.match(await textOf("#routes"), /POST \/v1\/chat\/completions/);
     assert.doesNotMatch(await textOf("#routes"), /\/metrics/);
+    await page.locator("#facts").getByText("Provider").waitFor();
     assert.match(await textOf("#facts"), /Provider\s+ollama\/llama3\.2, since Ollama answers at 127\.0\.0\.1:11434/);
     assert.match(await textOf("#facts"), /Needs a restart\s+gateway\.port/);
     assert.match(await textOf("#facts"), /Last change of the configuration\s+refused: Cannot use "agent\.x"/);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
@@ -21,7 +21,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
   beforeEach(async () => {
     gateway = await startFakeGateway();
     page = await browser.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(PATIENCE_MS);
     problems = [];
     page.on("pageerror", (error) => problems.push(String(error)));
   });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 
 describe("the dashboard's schedules in Chromium", { skip: NO_CHROMIUM }, () => {
@@ -16,7 +16,7 @@ describe("the dashboard's schedules in Chromium", { skip: NO_CHROMIUM }, () => {
   beforeEach(async () => {
     gateway = await startFakeGateway();
     page = await browser.newPage();
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(PATIENCE_MS);
   });
   afterEach(async () => {
     await page.close();
@@ -31,7 +31,11 @@ describe("the dashboard's schedules in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.click("nav a[href='#schedules']");
   }
   const button = (name: string) => page.getByRole("button", { name });
-  const said = (text: string) => page.locator("#schedules-note").getByText(text).waitFor();
+  /** The list is drawn anew after the note, and then its title has the focus: a click before that may miss its button. */
+  const said = async (text: string) => {
+    await page.locator("#schedules-note").getByText(text).waitFor();
+    await page.locator("#schedules-title:focus").waitFor();
+  };
 
   test("shows when each fires and what it does, as text, with its firings and their runs", async () => {
     gateway.schedules.add("report");
@@ -56,7 +60,6 @@ describe("the dashboard's schedules in Chromium", { skip: NO_CHROMIUM }, () => {
     await button("Pause: report").focus();
     await page.keyboard.press("Enter");
     await said("Pause: report - done.");
-    await page.locator("#schedules-title:focus").waitFor();
     await button("Resume: report").click();
     await said("Resume: report - done.");
     await button("Run now: report").click();

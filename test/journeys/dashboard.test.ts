@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Browser, Page } from "playwright-core";
-import { launchChromium, NO_CHROMIUM } from "../support/chromium.ts";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
 import { RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
@@ -33,7 +33,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     colorScheme: "light" | "dark",
   ): Promise<{ page: Page; seen: Seen }> {
     const page = await browser.newPage({ colorScheme });
-    page.setDefaultTimeout(10_000);
+    page.setDefaultTimeout(PATIENCE_MS);
     const seen: Seen = { outside: [], problems: [], frames: [] };
     page.on("request", (request) => {
       if (!request.url().startsWith(`${gateway.url}/`) && !request.url().startsWith("data:")) {

@@ -16,6 +16,9 @@ const FLAGS = [
   "--disable-sync",
 ];
 
+/** Milliseconds that a page may take for one step, and a browser for its start: longer than anything takes on a slow host. */
+export const PATIENCE_MS = 60_000;
+
 /** Path of a Chromium on this machine (`CHROMIUM` in the environment goes first), undefined when there is none. */
 export function findChromium(): string | undefined {
   return [process.env["CHROMIUM"] ?? "", ...PLACES].find((path) => path !== "" && existsSync(path));
@@ -30,5 +33,5 @@ export const NO_CHROMIUM: string | false = findChromium() === undefined
 export function launchChromium(): Promise<Browser> {
   const executablePath = findChromium();
   if (executablePath === undefined) throw new TypeError("No Chromium was found");
-  return chromium.launch({ executablePath, headless: true, args: FLAGS });
+  return chromium.launch({ executablePath, headless: true, args: FLAGS, timeout: PATIENCE_MS });
 }
