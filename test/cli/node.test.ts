@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { until } from "../support/until.ts";
 import { type Machine, onMachine, type RunOptions } from "./support/run_in.ts";
 
 const TOKEN = "token-of-the-nodes-0123456789";
@@ -43,8 +44,8 @@ test("node connects, is shown by nodes list and show, and ends with 0 at Ctrl-C"
       assert.match(seen[0] ?? "", /^ID +STATE +TOOLS +VERSION\npi +connected since \S+ from 127\.0\.0\.1 +2 /);
       assert.match(seen[1] ?? "", /node__pi__glob_search +read /);
       assert.match(node.stderr, /Stopping: calls have up to 30 s to finish\n/);
-      const after = await machine.run(["nodes", "list"]);
-      assert.match(after.stdout, /gone since/);
+      // The gateway learns of it a moment later
+      await until(async () => /gone since/.test((await machine.run(["nodes", "list"])).stdout), "it is never gone");
       assert.ok(!`${node.stdout}${node.stderr}`.includes(TOKEN));
     }, { env: CONTROL });
   });
@@ -72,7 +73,9 @@ test("policy explain judges a node's tool by the gateway's configuration, also w
         },
       });
       await asked;
-      told.push(await explain("node__pi__read_file", "a.txt"));
+      let away = "";
+      await until(async () => (away = await explain("node__pi__read_file", "a.txt")).startsWith("deny"), () => away);
+      told.push(away);
     }, { env: CONTROL });
     assert.match(told[0] ?? "", /^ask\n.* it reaches the network, /);
     assert.match(told[1] ?? "", /^Cannot call "node__pi__read_file": "path" is missing/);
