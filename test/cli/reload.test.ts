@@ -68,6 +68,12 @@ async function watcherOf({ dataDir }: Machine): Promise<Pick<Running, "limit" | 
   };
 }
 
+/** In one step: what is written in place is empty for a moment, and an empty file is a good one. */
+async function replaceFile(file: string, text: string): Promise<void> {
+  await writeFile(`${file}.new`, text);
+  await rename(`${file}.new`, file);
+}
+
 /** Far more than the tests ask */
 const limitOf = (max: number) => `[gateway]\nrate_limit_max = ${max}\n`;
 
@@ -85,8 +91,7 @@ test("a file that is saved is taken over, in place and by replacement", async ()
     assert.equal(await limit(), "500000");
     await writeFile(file, limitOf(501_000));
     await until(async () => await limit() === "501000", "The change in place did not count");
-    await writeFile(`${file}.new`, limitOf(502_000));
-    await rename(`${file}.new`, file);
+    await replaceFile(file, limitOf(502_000));
     await until(async () => await limit() === "502000", "The replacement did not count");
   });
   assert.match(log, /The configuration was loaded anew: gateway\.rate_limit_max/);
@@ -107,10 +112,10 @@ test("a bad file changes nothing and is told with file, line and key; a good one
   let path = "";
   const log = await withFile(limitOf(500_000), async ({ file, limit, refused }) => {
     path = file;
-    await writeFile(file, `${limitOf(501_000)}colour = "red"\n`);
+    await replaceFile(file, `${limitOf(501_000)}colour = "red"\n`);
     await refused();
     assert.equal(await limit(), "500000");
-    await writeFile(file, "[gateway\n");
+    await replaceFile(file, "[gateway\n");
     await refused();
     assert.equal(await limit(), "500000");
     await writeFile(file, limitOf(502_000));
