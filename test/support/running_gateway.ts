@@ -6,6 +6,7 @@ import {
   type Script,
   type ScriptedProvider,
 } from "../../fixtures/scripted_provider.ts";
+import type { Clock } from "../../lib/base/clock.ts";
 import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { Config } from "../../lib/config/config.ts";
@@ -50,6 +51,8 @@ export interface RunningGatewayOptions {
   readonly files?: Readonly<Record<string, string>>;
   readonly environment?: Readonly<Record<string, string>>;
   readonly agent?: boolean;
+  /** Default: the system's */
+  readonly clock?: Clock;
   /** Absolute; kept afterwards. Default: a fresh one */
   readonly dataDir?: string;
   /** Kept afterwards. Default: a fresh one with `files` */
@@ -85,6 +88,7 @@ export async function withRunningGateway(
         environment: { POSTERN_TOKEN: TOKEN, ...options.environment },
         version: VERSION,
         ...(options.agent === undefined ? {} : { agent: options.agent }),
+        ...(options.clock === undefined ? {} : { clock: options.clock }),
         logSink: (record) => void log.push(record),
         ...(options.script === undefined ? {} : { providers: createScriptedProviders(provider) }),
       });
