@@ -199,9 +199,11 @@ export async function workThroughKills(options: ThroughKillsOptions): Promise<Th
       }
       const limit = systemClock.monotonic() + 60_000;
       await work(() => systemClock.monotonic() > limit, async () => {
-        if (pieces.some(({ begun }) => begun === undefined)) return false;
-        const open = (await listRuns(gateway)).some(({ status }) => isAtWork(status) || status === "needs_review");
-        return !open && isWhole(pieces, effects());
+        if (pieces.some(({ begun }) => begun === undefined) || !isWhole(pieces, effects())) return false;
+        // One that nobody knows whether it was accepted may be to come
+        if (await hasPlans(gateway)) return false;
+        // What took effect, and what was planned, has its run by now
+        return !(await listRuns(gateway)).some(({ status }) => isAtWork(status) || status === "needs_review");
       });
       await check(gateway, pieces, effects());
     });
@@ -283,6 +285,13 @@ async function listRuns(gateway: KillableGateway): Promise<readonly Run[]> {
     if (page.has_more !== true) return runs;
     after = `&after=${page.last_id}`;
   }
+}
+
+/** Whether a schedule or a procedure is there that starts a run yet. */
+async function hasPlans(gateway: KillableGateway): Promise<boolean> {
+  const { data: schedules } = await jsonOf(gateway.call("/v1/schedules?state=active"));
+  const { data: { open } } = await jsonOf(gateway.call("/v1/tools/sop_list/call", { body: { input: {} } }));
+  return schedules.length > 0 || open.length > 0;
 }
 
 async function eventsOf(gateway: KillableGateway, id: string): Promise<readonly AgentEvent[]> {
