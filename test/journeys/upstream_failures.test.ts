@@ -10,6 +10,7 @@ import {
   type UpstreamReply,
 } from "../../fixtures/upstream/openai_upstream.ts";
 import { openChat } from "../support/chat_client.ts";
+import { freePort } from "../support/free_port.ts";
 import { readRefusal } from "../support/refusal.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { readSse } from "../support/sse.ts";
@@ -267,9 +268,7 @@ for (const [door, ask] of Object.entries(DOORS)) {
   });
 
   test(`an upstream that refuses the connection is 502: ${door}`, async () => {
-    const gone = await startOpenAiUpstream();
-    await gone.close();
-    await withGatewayTo(gone.baseUrl, async (gateway) => {
+    await withGatewayTo(`http://127.0.0.1:${await freePort()}/v1`, async (gateway) => {
       const outcome = await ask(gateway);
       assert.deepEqual([outcome.code, outcome.text], ["provider_error", ""]);
       assert.equal(outcome.status, ask === bySocket ? 200 : 502);
