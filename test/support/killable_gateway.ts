@@ -86,7 +86,7 @@ sandbox = "off"
     const env = { HOME: folder, POSTERN_TOKEN: TOKEN, ...further };
     const dataDir = join(folder, "data");
     const argv = ["gateway", "--port", "0", "--config", config, "--workspace", workspace, "--data-dir", dataDir];
-    const start = () => startPostern(argv, { env, ready: /(http:\/\/127\.0\.0\.1:\d+)\// });
+    const start = () => startPostern(argv, { env, ready: /Address +(http:\/\/127\.0\.0\.1:\d+)\// });
     let running = await start();
     const authorization = `Bearer ${TOKEN}`;
     try {
