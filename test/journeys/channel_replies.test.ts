@@ -75,7 +75,7 @@ test("the receiver's redirect to a private address is not followed, and its fail
     await withRunningGateway({ script: () => "Hi", config }, async (gateway) => {
       const reply = await gateway.call("/v1/webhook/alerts?wait=1", { body: { message: "Hello" } });
       assert.equal((await jsonOf(reply)).reply, "Hi");
-      await until(async () => (await deliveriesOf(gateway))[0]?.attempts === 1);
+      await until(async () => (await deliveriesOf(gateway))[0]?.attempts > 0);
       const [delivery] = await deliveriesOf(gateway);
       assert.equal(delivery.status, "waiting");
       assert.match(delivery.last_error, /127\.0\.0\.1 is this machine/);

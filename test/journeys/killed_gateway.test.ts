@@ -179,7 +179,8 @@ test("a run's events go on after a kill -9: with turn_restart applied they are t
     const reader = reply.body?.getReader() ?? assert.fail("no body");
     const decoder = new TextDecoder();
     let text = "";
-    while (!text.includes('"an "')) text += decoder.decode((await reader.read()).value, { stream: true });
+    // To the end of the event, which may come in pieces
+    while (!/"an ".*\n\n/.test(text)) text += decoder.decode((await reader.read()).value, { stream: true });
     reader.closed.catch(() => {});
     const seen = readSse(text).data.map((data) => JSON.parse(data) as AgentEvent);
     await gateway.kill();
