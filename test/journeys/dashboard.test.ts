@@ -111,11 +111,16 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
           "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]",
         );
         assert.equal(Number(luminance) > 128, colorScheme === "light");
+        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
         await tabTo(page, "sign-out");
         await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
         await page.waitForSelector("#pair-code");
         assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the tab's token");
-        assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+        // What the page was asking just then comes with a token that counts no more
+        const others = seen.problems.filter((problem) =>
+          !problem.includes("the server responded with a status of 401")
+        );
+        assert.deepEqual({ outside: seen.outside, problems: others }, { outside: [], problems: [] });
         await page.close();
       }));
   }
