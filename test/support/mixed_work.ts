@@ -12,6 +12,9 @@ import { type KillableGateway, withKillableGateway } from "./killable_gateway.ts
 import { createSeededRandom } from "./seeded_random.ts";
 import { readSse } from "./sse.ts";
 
+/** For all that is left to do after the last kill, longer than it takes on a slow host */
+const LIMIT_MS = 240_000;
+
 /** What the model says in one turn: texts, each a read of the network, and then calls. */
 export interface SaidTurn {
   readonly texts?: readonly string[];
@@ -197,7 +200,7 @@ export async function workThroughKills(options: ThroughKillsOptions): Promise<Th
         if (failure !== undefined) throw failure;
         await gateway.restart();
       }
-      const limit = systemClock.monotonic() + 60_000;
+      const limit = systemClock.monotonic() + LIMIT_MS;
       await work(() => systemClock.monotonic() > limit, async () => {
         if (pieces.some(({ begun }) => begun === undefined) || !isWhole(pieces, effects())) return false;
         // One that nobody knows whether it was accepted may be to come
