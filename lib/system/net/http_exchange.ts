@@ -1,5 +1,5 @@
 import type { Dispatcher } from "undici";
-import { type CancelError, cancelError } from "../../base/cancel.ts";
+import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { describeNetworkError } from "./network_error.ts";
@@ -239,7 +239,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     const queue = this.#queue;
     this.#queue = [];
     this.#queuedBytes = 0;
-    if (this.#controller?.paused) this.#controller.resume();
+    if (this.#failure === undefined && this.#controller?.paused) this.#controller.resume();
     // The caller checked that there is one
     return queue.length === 1 ? queue[0] as Uint8Array : Buffer.concat(queue);
   }
@@ -275,10 +275,10 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
   /** Ends everything with this error; what waits is told first, then the socket goes. */
   #fail(error: ProviderError | CancelError): void {
     if (this.#failure !== undefined || this.#ended || this.#released) return;
-    // What came before it is given first
+    // What came before it is given first, to one who reads it later too; who has gone reads nothing
     if (this.#isDue) this.deliver();
     this.#failure = error;
-    this.#queue = [];
+    if (error instanceof CancelError) this.#queue = [];
     this.#settle();
     this.#head?.reject(error);
     this.#reader?.reject(error);
