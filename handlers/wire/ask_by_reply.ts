@@ -12,6 +12,9 @@ export interface AskByReplyOptions {
   readonly timeoutMs: number;
 }
 
+/** What is approved as it is asked about is used at once: no time that is set for people ends it in between, however slow the disk. */
+const AT_ONCE_MS = 60_000;
+
 /**
  * The approver of a call whose client does not wait: it is told the question's id, and repeats the call once a person has answered.
  */
@@ -23,7 +26,7 @@ export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyO
   };
   return async (request) => {
     if (given !== undefined && !granted) return await use(given, request);
-    const asked = await approvals.ask(toQuestion(request, timeoutMs));
+    const asked = await approvals.ask(toQuestion(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs));
     if (asked === undefined) {
       return { decision: "deny", reason: `${request.reason}; as many questions wait for a person as may` };
     }

@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { askByReply } from "../../../handlers/wire/ask_by_reply.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
+import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_door.ts";
+import { createFakeAudit } from "../../support/fake_audit.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+
+const REQUEST: ApprovalRequest = {
+  tool: "write_file",
+  prepared: {
+    input: {},
+    digest: "input",
+    access: "write",
+    repeatable: false,
+    effects: {},
+    run: () => Promise.reject(new Error("unused")),
+  },
+  input: {},
+  binding: { digest: "call", files: [], versions: new Map() },
+  workspaceRoot: "/workspace",
+  reason: "Asking is the rule",
+  rule: "always_ask",
+  caller: { via: "http", tokenId: "tok_1", scopes: ["approve"] },
+  runId: "run_1",
+  callId: "call_1",
+};
+
+test("a call that comes approved is let through where questions expire sooner than the disk takes what is written", async () => {
+  const clock = createFakeClock();
+  const store = createMemoryStore();
+  const slow: Store = {
+    ...store,
+    async batch(writes) {
+      await clock.advance(2000);
+      return await store.batch(writes);
+    },
+  };
+  const approvals = createApprovals({
+    store: slow,
+    clock,
+    random: createSeededRandom(),
+    log: SILENT,
+    metrics: createMetrics(),
+    audit: createFakeAudit(slow).append,
+  });
+  const approver = askByReply({ approvals, given: undefined, granted: true, timeoutMs: 1000 });
+  const answer = await approver(REQUEST, new AbortController().signal);
+  assert.equal(answer.decision, "approve", answer.reason);
+});
