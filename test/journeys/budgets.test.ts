@@ -1,13 +1,23 @@
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { test } from "node:test";
+import { beforeEach, test } from "node:test";
 import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { systemClock } from "../../lib/base/clock.ts";
 import { ROOT, RUN, withGatewayProcess } from "../support/gateway_process.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { until } from "../support/until.ts";
+
+const MINUTE_MS = 60_000;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+
+// A day that began in the middle of a test would have a budget of its own
+beforeEach(async () => {
+  const left = DAY_MS - systemClock.now() % DAY_MS;
+  if (left < MINUTE_MS) await systemClock.sleep(left);
+});
 
 interface PricedBody {
   readonly messages: readonly unknown[];
