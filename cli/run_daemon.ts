@@ -21,9 +21,6 @@ import { takeDaemonLock } from "./take_daemon_lock.ts";
 
 /** Between two looks whether the supervisor is there */
 const LOOK_MS = 1_000;
-/** Between two looks for the PID file of another daemon, and for all of them */
-const NAME_LOOK_MS = 50;
-const NAME_LIMIT_MS = 10_000;
 
 /**
  * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
@@ -132,14 +129,8 @@ function endWithoutParent(): Timer {
   return timer;
 }
 
-/** Names who has the lock, which a daemon takes a moment before it writes its PID file. */
 async function alreadyRuns(dataDir: string): Promise<CommandError> {
-  const until = systemClock.monotonic() + NAME_LIMIT_MS;
-  let other = await readPidFile(dataDir);
-  while (other?.kind !== "alive" && systemClock.monotonic() < until) {
-    await systemClock.sleep(NAME_LOOK_MS);
-    other = await readPidFile(dataDir);
-  }
+  const other = await readPidFile(dataDir);
   const who = other?.kind === "alive" ? ` (process ${other.process.pid})` : "";
   return new CommandError(
     `Cannot start: a daemon${who} runs on "${dataDir}" already; stop it with postern daemon stop`,

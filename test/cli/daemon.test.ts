@@ -12,6 +12,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { readPidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { isGone } from "../support/is_gone.ts";
 import { killIfThere } from "../support/kill_if_there.ts";
 import { startPostern } from "../support/postern_process.ts";
@@ -219,6 +220,16 @@ test("after kill -9 status says stale, stop cleans up, and the next start works"
       assert.equal(existsSync(join(machine.dataDir, "daemon.pid")), false);
     }
     assert.equal((await machine.start())["state"], "running");
+  }));
+
+test("a start waits for the lock of a killed daemon, whose files the system may still be closing", () =>
+  withDaemon(async (machine) => {
+    mkdirSync(machine.dataDir, { recursive: true, mode: 0o700 });
+    const lock = takeGatewayLock(machine.dataDir, "daemon.lock");
+    const starting = machine.start();
+    await systemClock.sleep(3_000);
+    lock?.release();
+    assert.equal((await starting)["state"], "running");
   }));
 
 test("a PID file whose number another process has got is stale: nobody is signalled, and a start goes ahead", () =>
