@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { randomBytes } from "node:crypto";
 
 /** Randomness, handed in so that tests are repeatable. */
@@ -8,25 +9,25 @@ export interface Random {
   id(prefix: string): string;
 }
 
-const ALPHABET = "0123456789abcdefghijklmnopqrstuv";
+const ALPHABET = new TextEncoder().encode("0123456789abcdefghijklmnopqrstuv");
 const POOL_BYTES = 4096;
 const ID_CHARACTERS = 24;
 
 /** Random numbers of the operating system; ids are cut from a pool, since a call costs microseconds. */
 export function createSystemRandom(): Random {
-  let pool: Uint8Array = new Uint8Array(0);
+  /** Letters of ASCII: a string that is cut is flat, one that is put together is made flat again at its first use */
+  let pool = Buffer.alloc(0);
   let used = 0;
   return {
     bytes: (count) => new Uint8Array(randomBytes(count)),
     id(prefix) {
       if (used + ID_CHARACTERS > pool.length) {
         pool = randomBytes(POOL_BYTES);
+        // The index is below pool.length, and the low five bits index the 32 letters
+        for (let i = 0; i < pool.length; i++) pool[i] = ALPHABET[(pool[i] as number) & 31] as number;
         used = 0;
       }
-      let id = prefix;
-      // The index is below pool.length, and the low five bits index the 32 letters
-      for (let i = 0; i < ID_CHARACTERS; i++) id += ALPHABET[(pool[used++] as number) & 31];
-      return id;
+      return prefix + pool.toString("latin1", used, used += ID_CHARACTERS);
     },
   };
 }

@@ -38,7 +38,8 @@ export function createWaiters(): Waiters {
       };
     },
     wake(id) {
-      for (const wake of [...waiting.get(id) ?? []]) wake();
+      const listeners = waiting.get(id);
+      if (listeners !== undefined) { for (const wake of [...listeners]) wake(); }
     },
   };
 }
