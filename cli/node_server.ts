@@ -124,7 +124,10 @@ function endWithText(this: Reply, ...values: unknown[]): unknown {
   const { text } = this;
   if (text === undefined) return node.end.apply(this, values);
   this.text = undefined;
-  if (values.length === 0) return node.end.call(this, text);
+  // As long in bytes as in characters: plain ASCII, which Node need not encode
+  if (values.length === 0) {
+    return node.end.call(this, text, Buffer.byteLength(text) === text.length ? "latin1" : "utf8");
+  }
   node.write.call(this, text);
   return node.end.apply(this, values);
 }
@@ -194,7 +197,6 @@ const STATUS_TEXT: Readonly<Record<number, string>> = {
 interface BodyStream {
   readonly headers: { readonly "content-length"?: string; readonly "transfer-encoding"?: string };
   on(event: string, listener: (value: never) => void): unknown;
-  off(event: string, listener: (value: never) => void): unknown;
 }
 
 /** What is used of the reply under way. */
@@ -219,26 +221,30 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   if (stream === undefined) return readWebBody(request, maxBytes);
   if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
   return new Promise((resolve, reject) => {
-    const chunks: Uint8Array[] = [];
+    let chunks: Uint8Array[] = [];
     let size = 0;
-    const settle = (done: () => void) => {
-      stream.off("data", onData);
-      stream.off("end", onEnd);
-      stream.off("error", onGone);
-      stream.off("close", onGone);
-      done();
+    let isOver = false;
+    const fail = (error: Error) => {
+      isOver = true;
+      chunks = [];
+      reject(error);
     };
-    const onData = (chunk: Uint8Array) => {
+    // Left in place: they go with the request, and to take them off costs as much as to read
+    stream.on("data", (chunk: Uint8Array) => {
+      if (isOver) return;
       size += chunk.length;
-      if (size > maxBytes) settle(() => reject(new RangeError(`Body is longer than ${maxBytes} bytes`)));
+      if (size > maxBytes) fail(new RangeError(`Body is longer than ${maxBytes} bytes`));
       else chunks.push(chunk);
-    };
-    const onEnd = () => settle(() => resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks))); // length was checked
-    const onGone = () => settle(() => reject(new Error("The connection ended within the body")));
-    stream.on("data", onData);
-    stream.on("end", onEnd);
-    stream.on("error", onGone);
-    stream.on("close", onGone);
+    });
+    stream.on("end", () => {
+      if (isOver) return;
+      isOver = true;
+      resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+    });
+    // Without a listener for errors Node reports one as the end of the connection
+    stream.on("close", () => {
+      if (!isOver) fail(new Error("The connection ended within the body"));
+    });
   });
 };
 
