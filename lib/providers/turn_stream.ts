@@ -3,6 +3,7 @@ import type { HttpExchange } from "../system/net/http_exchange.ts";
 import { createSseDecoder, type SseDecoder } from "./sse_decoder.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply } from "./upstream_error.ts";
+import { MAX_WHOLE_BYTES } from "./upstream_http.ts";
 
 export interface TurnStreamOptions {
   readonly upstream: { readonly name: string };
@@ -15,8 +16,6 @@ export interface TurnStreamOptions {
 
 /** Longest event of a stream */
 const SSE_LIMITS = { maxBytes: 4 * 1024 * 1024 };
-/** Longest reply that comes whole in place of a stream */
-const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
 const BRACE = 0x7b;
 
 /**
@@ -55,7 +54,10 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
       if (exchange === undefined) {
         exchange = this.#exchange = await this.#options.open();
         const type = exchange.header("content-type") ?? "";
-        if (!type.startsWith("text/event-stream")) await this.#readOther(exchange, type, events);
+        if (!type.startsWith("text/event-stream")) {
+          const reading = this.#readOther(exchange, type, events);
+          if (reading !== undefined) await reading;
+        }
       }
       while (!this.#done && events.length === 0) {
         if (this.#hasBegun()) return { done: false, value: events };
@@ -93,9 +95,18 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
     throw this.#failure;
   }
 
-  async #readOther(exchange: HttpExchange, type: string, events: ProviderEvent[]): Promise<void> {
+  /** @returns undefined when all of it was there, which needs no turn of the queue */
+  #readOther(exchange: HttpExchange, type: string, events: ProviderEvent[]): Promise<void> | undefined {
     if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
-    const first = this.#options.whole ? undefined : await exchange.read();
+    if (!this.#options.whole) return this.#readUnasked(exchange, events);
+    const all = exchange.whole(MAX_WHOLE_BYTES);
+    if (all instanceof Promise) return all.then((bytes) => this.#whole(undefined, bytes, events));
+    this.#whole(undefined, all, events);
+    return undefined;
+  }
+
+  async #readUnasked(exchange: HttpExchange, events: ProviderEvent[]): Promise<void> {
+    const first = await exchange.read();
     if (first === undefined || isObject(first)) this.#whole(first, await exchange.whole(MAX_WHOLE_BYTES), events);
     else this.#decode(first, events);
   }

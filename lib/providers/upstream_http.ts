@@ -28,6 +28,8 @@ export interface UpstreamCall {
 
 /** A reply in one piece is silent while the model speaks, so its silence says less: it gets this many times as long. */
 const WHOLE_PATIENCE = 5;
+/** Longest reply that comes whole, asked for or in place of a stream */
+export const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
 const MAX_ERROR_BYTES = 65_536;
 const MAX_LIST_BYTES = 8 * 1024 * 1024;
 
@@ -40,6 +42,7 @@ export async function sendUpstream(settings: UpstreamSettings, call: UpstreamCal
     body: call.body,
     signal: call.signal,
     timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
+    wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
   });
   const { status } = exchange;
   if (status >= 200 && status < 300) return exchange;

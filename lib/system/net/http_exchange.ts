@@ -17,8 +17,11 @@ export interface HttpExchange {
   read(): Promise<Uint8Array | undefined>;
   /** The rest of the body as text, cut after `maxBytes` (the connection is then given up). Broken UTF-8 becomes U+FFFD */
   text(maxBytes: number): Promise<{ readonly text: string; readonly cut: boolean }>;
-  /** All of the body that was not read yet, once it has ended; undefined (and broken off) when it is longer. Errors as in `read` */
-  whole(maxBytes: number): Promise<Uint8Array | undefined>;
+  /**
+   * All of the body that was not read yet, once it has ended; undefined (and broken off) when it is longer. A promise only while it
+   * is on its way. Errors as in `read`
+   */
+  whole(maxBytes: number): Uint8Array | undefined | Promise<Uint8Array | undefined>;
   /** Breaks the reply off at once, unless it has ended. Never throws */
   release(): void;
   /** Nothing of worth follows: lets the body end within a second, so that its connection is kept, else breaks it off. Never throws */
@@ -84,8 +87,9 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     this.#request = request;
     this.#context = context;
     this.#head = head;
+    this.#maxWhole = request.wholeBytes ?? -1;
     this.#onAbort = () => this.#fail(cancelError(request.signal));
-    request.signal.addEventListener("abort", this.#onAbort, { once: true });
+    request.signal.addEventListener("abort", this.#onAbort);
     this.#waitingSince = context.clock.monotonic();
     this.#timer = context.clock.after(request.timeoutMs, () => this.#checkSilence(request.timeoutMs));
   }
@@ -105,11 +109,11 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     });
   }
 
-  whole(maxBytes: number): Promise<Uint8Array | undefined> {
+  whole(maxBytes: number): Uint8Array | undefined | Promise<Uint8Array | undefined> {
     if (this.#failure !== undefined) return Promise.reject(this.#failure);
     if (this.#controller?.paused) this.#controller.resume();
     this.#maxWhole = maxBytes;
-    if (this.#ended || this.#released || this.#queuedBytes > maxBytes) return Promise.resolve(this.#takeWhole());
+    if (this.#ended || this.#released || this.#queuedBytes > maxBytes) return this.#takeWhole();
     this.#waitingSince = this.#context.clock.monotonic();
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
@@ -167,9 +171,18 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     if (status < 200 || this.#failure !== undefined) return;
     this.status = status;
     this.#headers = headers;
-    this.#waitingSince = undefined;
     const refusal = this.#refuseHead();
     if (refusal !== undefined) return this.#fail(refusal);
+    if (this.#maxWhole >= 0 && status < 300 && !this.header("content-type")?.startsWith("text/event-stream")) {
+      this.#waitingSince = this.#context.clock.monotonic();
+      return;
+    }
+    this.#maxWhole = -1;
+    this.#waitingSince = undefined;
+    this.#giveHead();
+  }
+
+  #giveHead(): void {
     this.#head?.resolve(this);
     this.#head = undefined;
   }
@@ -185,8 +198,12 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     if (this.#maxWhole >= 0) {
       this.#queue.push(chunk);
       this.#queuedBytes += chunk.length;
-      if (reader !== undefined && this.#queuedBytes > this.#maxWhole) reader.resolve(this.#takeWhole());
-      else this.#waitingSince = this.#context.clock.monotonic();
+      if (this.#queuedBytes <= this.#maxWhole) {
+        this.#waitingSince = this.#context.clock.monotonic();
+        return;
+      }
+      this.#giveHead();
+      reader?.resolve(this.#takeWhole());
       return;
     }
     this.#queue.push(chunk);
@@ -209,6 +226,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     if (this.#failure !== undefined) return;
     this.#ended = true;
     this.#settle();
+    this.#giveHead();
     if (this.#isDue) return;
     this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;

@@ -15,6 +15,8 @@ export interface ProviderHttpRequest {
   readonly signal: AbortSignal;
   /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
   readonly timeoutMs: number;
+  /** A good reply that is no event stream is given once all of it is there, or more than so many bytes. Default: with its head */
+  readonly wholeBytes?: number | undefined;
 }
 
 /** HTTP to one origin over kept-alive connections. */
@@ -22,7 +24,7 @@ export interface ProviderClient {
   /** As `https://api.openai.com` */
   readonly origin: string;
   /**
-   * Sends and waits for the reply's head. Redirects are an error, never followed.
+   * Sends and waits for the reply's head, or for all of it. Redirects are an error, never followed.
    * @throws {ProviderError} `provider_error` (refused, reset, unknown host, redirect), `provider_timeout`; {CancelError} on abort
    */
   send(request: ProviderHttpRequest): Promise<HttpExchange>;

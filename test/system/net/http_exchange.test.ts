@@ -5,26 +5,51 @@ import { CancelError } from "../../../lib/base/cancel.ts";
 import { type HttpExchange, startExchange } from "../../../lib/system/net/http_exchange.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
-/** An exchange whose head has come, and the network as its handler sees it. */
-async function begun(signal = new AbortController().signal) {
-  const controller = { abort() {}, pause() {}, resume: () => assert.fail("it is over"), paused: true };
+/** A request that was sent, and the network as its handler sees it. */
+function send(
+  { signal = new AbortController().signal, wholeBytes }: { signal?: AbortSignal; wholeBytes?: number } = {},
+) {
+  const clock = createFakeClock();
+  let isBroken = false;
+  const controller = {
+    abort: () => isBroken = true,
+    pause() {},
+    resume: () => assert.fail("it is over"),
+    paused: wholeBytes === undefined,
+  };
   let handler: Dispatcher.DispatchHandler = {};
   const dispatch = (_: unknown, given: Dispatcher.DispatchHandler) => {
     handler = given;
     return true;
   };
-  const request = { method: "GET", path: "/", headers: {}, signal, timeoutMs: 1000 } as const;
-  const context = { provider: "up", origin: "http://up.test", clock: createFakeClock() };
+  const request = { method: "GET", path: "/", headers: {}, signal, timeoutMs: 1000, wholeBytes } as const;
+  const context = { provider: "up", origin: "http://up.test", clock };
   // No more of them is asked
   const sent = startExchange({ dispatch } as unknown as Dispatcher, request, context);
+  let isGiven = false;
+  sent.then(() => isGiven = true, () => {});
   const network = controller as unknown as Dispatcher.DispatchController;
   handler.onRequestStart?.(network, {});
-  handler.onResponseStart?.(network, 200, {});
   return {
-    exchange: await sent,
+    sent,
+    clock,
+    isBroken: () => isBroken,
+    async isGiven() {
+      await new Promise((resolve) => setImmediate(resolve));
+      return isGiven;
+    },
+    head: (status: number, type: string) => handler.onResponseStart?.(network, status, { "content-type": type }),
     come: (text: string) => handler.onResponseData?.(network, Buffer.from(text)),
+    end: () => handler.onResponseEnd?.(network, {}),
     fail: () => handler.onResponseError?.(network, new Error("reset")),
   };
+}
+
+/** An exchange whose head has come. */
+async function begun(signal?: AbortSignal) {
+  const network = send(signal === undefined ? {} : { signal });
+  network.head(200, "text/event-stream");
+  return { ...network, exchange: await network.sent };
 }
 
 const read = async (exchange: HttpExchange) => Buffer.from(await exchange.read() ?? []).toString();
@@ -43,4 +68,47 @@ test("who has gone reads nothing any more", async () => {
   come("one");
   controller.abort(new CancelError("client_gone"));
   await assert.rejects(exchange.read(), { reason: "client_gone" });
+});
+
+test("a reply that is wanted whole is given with its last byte, and needs no wait", async () => {
+  const { sent, head, come, end, isGiven } = send({ wholeBytes: 100 });
+  head(200, "application/json");
+  come('{"a":');
+  assert.equal(await isGiven(), false);
+  come("1}");
+  end();
+  const all = (await sent).whole(100);
+  assert.ok(all instanceof Uint8Array);
+  assert.equal(Buffer.from(all).toString(), '{"a":1}');
+});
+
+test("one that is longer than was asked for is given up at once", async () => {
+  const { sent, head, come, isBroken } = send({ wholeBytes: 4 });
+  head(200, "application/json");
+  for (const text of ["123", "45"]) come(text);
+  assert.equal((await sent).whole(4), undefined);
+  assert.equal(isBroken(), true);
+});
+
+test("a refusal and an event stream are given with their head all the same", async () => {
+  for (const [status, type] of [[500, "application/json"], [200, "text/event-stream; charset=utf-8"]] as const) {
+    const { sent, head, come } = send({ wholeBytes: 100 });
+    head(status, type);
+    const exchange = await sent;
+    come("some");
+    assert.equal(await read(exchange), "some", type);
+  }
+});
+
+test("one that falls silent or breaks off half-way is an error", async () => {
+  const silent = send({ wholeBytes: 100 });
+  silent.head(200, "application/json");
+  silent.come("{");
+  await silent.clock.advance(1000);
+  await assert.rejects(silent.sent, { code: "provider_timeout" });
+  const broken = send({ wholeBytes: 100 });
+  broken.head(200, "application/json");
+  broken.come("{");
+  broken.fail();
+  await assert.rejects(broken.sent, { code: "provider_error", message: /in the middle of its reply/ });
 });
