@@ -94,9 +94,12 @@ function toMessage(message: CompletionMessage, ignored: string[]): Message {
   switch (message.role) {
     case "system":
     case "developer":
-    case "user":
+    case "user": {
       nameUnknown(message, MESSAGE_FIELDS, "messages[]", ignored);
-      return { role: message.role, content: toContent(message.content, ignored), ...toName(message.name) };
+      const { role, name } = message;
+      const content = toContent(message.content, ignored);
+      return typeof name === "string" ? { role, content, name } : { role, content };
+    }
     case "assistant":
       nameUnknown(message, ASSISTANT_FIELDS, "messages[]", ignored);
       return {
@@ -106,7 +109,7 @@ function toMessage(message: CompletionMessage, ignored: string[]): Message {
         ...(message.tool_calls && message.tool_calls.length > 0
           ? { tool_calls: message.tool_calls.map(toToolCall) }
           : {}),
-        ...toName(message.name),
+        ...(typeof message.name === "string" ? { name: message.name } : {}),
       };
     case "tool":
       nameUnknown(message, TOOL_FIELDS, "messages[]", ignored);
@@ -132,10 +135,6 @@ function addOnce(names: string[], name: string): void {
 
 /** No header tells more */
 const MAX_IGNORED = 100;
-
-function toName(name: string | null | undefined): { name?: string } {
-  return typeof name === "string" ? { name } : {};
-}
 
 type WireContent = NonNullable<CompletionMessage["content"]>;
 

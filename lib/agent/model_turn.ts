@@ -170,7 +170,9 @@ function toMessage(
   { provider, calls: withCalls }: { readonly provider: string; readonly calls: boolean },
 ): AssistantMessage | undefined {
   const toolCalls = withCalls ? calls.map(toToolCall) : [];
-  if (text === "" && refusal === "" && toolCalls.length === 0) return undefined;
+  const isPlain = refusal === "" && toolCalls.length === 0;
+  if (isPlain && text === "") return undefined;
+  if (isPlain && opaque === undefined) return { role: "assistant", content: text };
   return {
     role: "assistant",
     content: text === "" ? null : text,

@@ -38,7 +38,8 @@ export function createWaiters(): Waiters {
       };
     },
     wake(id) {
-      const listeners = waiting.get(id);
+      // Mostly nobody waits at all, which is cheaper to see than who does
+      const listeners = waiting.size === 0 ? undefined : waiting.get(id);
       if (listeners !== undefined) { for (const wake of [...listeners]) wake(); }
     },
   };
