@@ -15,6 +15,8 @@ const SELDOM = 1024;
  */
 export function limitYoungGeneration(): () => void {
   if ("deno" in process.versions) return () => {};
+  // What a request leaves for a moment is so little that threads agree about it longer than one of them takes to move it
+  setFlagsFromString("--no-parallel-scavenge");
   let requests = 0;
   let grows: boolean | undefined;
   const look = () => {
