@@ -6,14 +6,13 @@ import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
 import { afterTools } from "./after_tools.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { callTools } from "./call_tools.ts";
-import { createEventQueue } from "./event_queue.ts";
 import { createEventStamp } from "./event_stamp.ts";
 import { trimNotice } from "./fit_request.ts";
 import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import { createModelRequests, type ModelRequests } from "./model_request.ts";
 import { createModelTurn, type ModelTurn, restoreTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
 import { createRunEnd, toTerminal } from "./run_end.ts";
+import { toolWork } from "./tool_work.ts";
 
 /**
  * The loop: model turn, tool calls, results, next turn, until a turn calls no tool of the agent, a limit or cancellation.
@@ -50,7 +49,6 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
   /** Whether the provider has answered the running turn with anything */
   let answered = false;
   let requests: ModelRequests | undefined;
-  let toolWork: Promise<unknown> | undefined;
 
   try {
     const begun = run.begin();
@@ -159,29 +157,14 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const isLive = known === undefined || agentCalls.some((call) => !known.results.has(call.id));
       if (isLive) restartSeq = undefined;
 
-      // The tools run beside this generator, which hands on what they emit as it comes
-      const queue = createEventQueue();
-      const working = callTools({
-        ...run,
-        runId: run.id,
+      const { agentTools: allowed } = requests;
+      const results = yield* toolWork(run, {
         calls: agentCalls,
         left: callsLeft,
-        maxToolCalls: limits.maxToolCalls,
-        allowed: requests.agentTools,
-        parallel: limits.parallelTools,
+        allowed,
         known: known?.results,
-        gone: run.resume?.gone,
-        beforeEffect: journal.beforeEffect,
-        afterCall: journal.afterCall,
-        emit(body) {
-          if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
-        },
+        note,
       });
-      toolWork = working.finally(queue.close);
-      toolWork.catch(() => {});
-      for (let events = await queue.take(); events.length > 0; events = await queue.take()) yield events;
-      const results = await working;
-      toolWork = undefined;
 
       callsLeft -= agentCalls.length;
       guard ??= createLoopGuard();
@@ -219,7 +202,6 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       // The reader left at a yield
       run.abort(new CancelError("client_gone"));
       requests?.account?.broken(false);
-      await toolWork?.catch(() => {});
       keepPartial(run, turn, added);
       await end.end(toTerminal(cancelError(signal), run), { added });
     }
