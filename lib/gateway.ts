@@ -18,6 +18,7 @@ import { createRedactor } from "./base/redact.ts";
 import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
+import { removeUnfinished } from "./base/write_atomically.ts";
 import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { resolvePath } from "./config/folders.ts";
@@ -510,6 +511,7 @@ async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Pro
     );
   }
   closing.push(() => lock.release());
+  await removeUnfinished(dataDir);
   const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
   closing.push(() => store.close());
   return store;

@@ -1,6 +1,8 @@
-import { mkdir, open, realpath, rename, rm, stat } from "node:fs/promises";
+import { mkdir, open, readdir, realpath, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { systemClock } from "./clock.ts";
 import { createSystemRandom } from "./random.ts";
+import { createTemporaryNames, isTemporary } from "./temporary_names.ts";
 
 const NEW_FILE_MODE = 0o600;
 
@@ -13,7 +15,7 @@ export async function writeAtomically(path: string, text: string): Promise<void>
   const mode = await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
   const folder = dirname(target);
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  const temporary = join(folder, createSystemRandom().id(".tmp_"));
+  const temporary = join(folder, temporaryNames().next());
   try {
     const file = await open(temporary, "wx", NEW_FILE_MODE);
     try {
@@ -28,4 +30,19 @@ export async function writeAtomically(path: string, text: string): Promise<void>
     await rm(temporary, { force: true });
     throw cause;
   }
+}
+
+/** Removes what processes that were killed in the middle of `writeAtomically` left in a folder. Never throws. */
+export async function removeUnfinished(folder: string): Promise<void> {
+  const names = temporaryNames();
+  for (const name of (await readdir(folder).catch(() => [])).filter(isTemporary)) {
+    const path = join(folder, name);
+    const modifiedMs = await stat(path).then((info) => info.mtimeMs, () => Infinity);
+    if (names.isLeftover(name, modifiedMs)) await rm(path, { force: true }).catch(() => {});
+  }
+}
+
+/** Of this process; see createTemporaryNames. */
+export function temporaryNames() {
+  return createTemporaryNames({ clock: systemClock, random: createSystemRandom() });
 }

@@ -1,8 +1,10 @@
 import { constants } from "node:fs";
 import { link, open, rm } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { systemClock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
+import { createTemporaryNames } from "../base/temporary_names.ts";
 
 /** Of an AES-256 key. */
 export const KEY_BYTES = 32;
@@ -50,7 +52,7 @@ async function readKey(path: string): Promise<Uint8Array | undefined> {
 
 /** A link is made whole or not at all, and never over a key that is there. */
 async function makeKey(path: string, random: Random): Promise<void> {
-  const temporary = join(dirname(path), random.id(".tmp_"));
+  const temporary = join(dirname(path), createTemporaryNames({ clock: systemClock, random }).next());
   try {
     const file = await open(temporary, "wx", 0o600);
     try {

@@ -1,4 +1,8 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import {
   type OpenAiUpstream,
@@ -10,7 +14,9 @@ import { appliedText } from "../support/applied_text.ts";
 import { openChat } from "../support/chat_client.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { countingCommand, type KillableGateway, withKillableGateway } from "../support/killable_gateway.ts";
+import { withRunningGateway } from "../support/running_gateway.ts";
 import { readSse } from "../support/sse.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { until } from "../support/until.ts";
 
 const MESSAGES = [{ role: "user", content: "Count once" }];
@@ -241,3 +247,13 @@ test("a call that was cut off in a run leaves the run to a person, and goes on a
     assert.equal(gateway.counted(), 1);
   });
 });
+
+test("a file that a killed gateway was writing is gone with the next start", () =>
+  withTemporaryFolder(async (folder) => {
+    const dataDir = join(folder, "data");
+    mkdirSync(dataDir, { mode: 0o700 });
+    const { pid } = spawnSync(process.execPath, ["--version"]);
+    const unfinished = join(dataDir, `.postern-${pid}-${"0".repeat(24)}.tmp`);
+    writeFileSync(unfinished, "half of it");
+    await withRunningGateway({ dataDir }, async () => assert.equal(existsSync(unfinished), false));
+  }));

@@ -20,7 +20,7 @@ import {
   syncFolder,
   takeAway,
 } from "./stage_file.ts";
-import type { TemporaryNames } from "./temporary_names.ts";
+import type { TemporaryNames } from "../../base/temporary_names.ts";
 
 export interface FileChangesOptions {
   readonly reach: Reach;

@@ -12,7 +12,7 @@ import { createReachByChecks } from "./reach_by_checks.ts";
 import { createReachByHandles } from "./reach_by_handles.ts";
 import { notAFile } from "./refusals.ts";
 import { blockingCalls, waitingCalls } from "./system_calls.ts";
-import { createTemporaryNames } from "./temporary_names.ts";
+import { createTemporaryNames } from "../../base/temporary_names.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 
 export interface FilesOptions extends Omit<FilesSetup, "variant"> {

@@ -7,7 +7,7 @@ import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
 import { isProtected } from "./protected_names.ts";
 import { isSensitive } from "./sensitive_names.ts";
-import { isTemporary } from "./temporary_names.ts";
+import { isTemporary } from "../../base/temporary_names.ts";
 
 /** What one call may open, with every name resolved on the disk. */
 export interface PathRules {

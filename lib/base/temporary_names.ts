@@ -1,6 +1,6 @@
 import process from "node:process";
-import type { Clock } from "../../base/clock.ts";
-import type { Random } from "../../base/random.ts";
+import type { Clock } from "./clock.ts";
+import type { Random } from "./random.ts";
 
 /** The process that made it, and a random part */
 const NAME = /^\.postern-(\d{1,10})-[0-9a-z]{24}\.tmp$/;
