@@ -221,31 +221,36 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   if (stream === undefined) return readWebBody(request, maxBytes);
   if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
   return new Promise((resolve, reject) => {
-    let chunks: Uint8Array[] = [];
-    let size = 0;
-    let isOver = false;
+    // Undefined once it is over: a reply may go on for minutes, and what the listeners refer to lives as long as the request
+    let reading: Reading | undefined = { resolve, reject, chunks: [], size: 0 };
     const fail = (error: Error) => {
-      isOver = true;
-      chunks = [];
-      reject(error);
+      reading?.reject(error);
+      reading = undefined;
     };
     // Left in place: they go with the request, and to take them off costs as much as to read
     stream.on("data", (chunk: Uint8Array) => {
-      if (isOver) return;
-      size += chunk.length;
-      if (size > maxBytes) fail(new RangeError(`Body is longer than ${maxBytes} bytes`));
-      else chunks.push(chunk);
+      if (reading === undefined) return;
+      reading.size += chunk.length;
+      if (reading.size > maxBytes) fail(new RangeError(`Body is longer than ${maxBytes} bytes`));
+      else reading.chunks.push(chunk);
     });
     stream.on("end", () => {
-      if (isOver) return;
-      isOver = true;
-      resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+      if (reading === undefined) return;
+      const { chunks } = reading;
+      reading.resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+      reading = undefined;
     });
     // Without a listener for errors Node reports one as the end of the connection
-    stream.on("close", () => {
-      if (!isOver) fail(new Error("The connection ended within the body"));
-    });
+    stream.on("close", () => fail(new Error("The connection ended within the body")));
   });
 };
+
+/** A body that is on its way. */
+interface Reading {
+  readonly resolve: (body: Uint8Array) => void;
+  readonly reject: (error: Error) => void;
+  readonly chunks: Uint8Array[];
+  size: number;
+}
 
 const EMPTY = Promise.resolve(new Uint8Array(0));
