@@ -38,6 +38,9 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.waitForSelector("#message");
     await page.click("nav a[href='#runs']");
   }
+  /** By the second frame from now the page has seen what has come. */
+  const twoFrames = () =>
+    page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))");
   const focused = () => page.evaluate("document.activeElement.textContent");
 
   test("lists runs with their state in words, and only those that are asked for", async () => {
@@ -62,9 +65,42 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.locator("#runs-list").getByText("run_1").waitFor();
     release();
     await (await late).finished();
-    // The page has seen it by its second frame from now
-    await page.evaluate("new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))");
+    await twoFrames();
     assert.equal(await page.locator("#runs-list li").count(), 1);
+  });
+
+  test("nor does an older list of the same runs", async () => {
+    gateway.runs.add({ id: "run_1", status: "completed" });
+    const release = gateway.runs.holdList();
+    const late = page.waitForRequest((request) => request.url().endsWith("/v1/runs?limit=50"));
+    await openRuns();
+    await page.selectOption("#runs-filter", "completed");
+    await page.locator("#runs-list").getByText("run_1").waitFor();
+    gateway.runs.add({ id: "run_2", status: "needs_review" });
+    await page.selectOption("#runs-filter", "");
+    await page.locator("#runs-list").getByText("run_2").waitFor();
+    release();
+    await (await (await late).response())?.finished();
+    await twoFrames();
+    assert.equal(await page.locator("#runs-list li").count(), 2);
+  });
+
+  test("a list that fails late says nothing about the one that was asked for after it", async () => {
+    gateway.runs.add({ id: "run_1", status: "completed" });
+    const all = (url: URL) => url.search === "?limit=50";
+    const late = Promise.withResolvers<void>();
+    await page.route(all, async (route) => {
+      await late.promise;
+      await route.abort();
+    });
+    await openRuns();
+    await page.selectOption("#runs-filter", "completed");
+    await page.locator("#runs-list").getByText("run_1").waitFor();
+    const failed = page.waitForEvent("requestfailed");
+    late.resolve();
+    await failed;
+    await twoFrames();
+    assert.equal(await page.locator("#runs-lead").innerText(), "1 run.");
   });
 
   test("shows a run live, goes on where its stream broke, and cancels it, by keyboard", async () => {

@@ -29,13 +29,20 @@ export function createRunsView({ session }) {
     if (announcer.childElementCount > SPOKEN) announcer.firstElementChild?.remove();
   };
 
+  /** Lists that were asked for, and which of them is shown */
+  let asked = 0;
+  let shown = 0;
+
   /** @param {(path: string) => Promise<any>} [read] */
   async function load(read = session.json) {
+    const number = ++asked;
+    const wanted = filter.value;
+    // Others were asked for meanwhile, or a later list is here already
+    const isPassed = () => filter.value !== wanted || number < shown;
     try {
-      const wanted = filter.value;
       const found = await read(`v1/runs?limit=${SHOWN}${wanted === "" ? "" : `&status=${wanted}`}`);
-      // Others were asked for meanwhile, and their list may be here already
-      if (found === undefined || filter.value !== wanted) return;
+      if (found === undefined || isPassed()) return;
+      shown = number;
       const { data, has_more: more } = found;
       show(data);
       const words = data.length === 1 ? "1 run." : `${data.length} runs.`;
@@ -46,6 +53,7 @@ export function createRunsView({ session }) {
         : words;
       if (lead.textContent !== text) lead.textContent = text;
     } catch (error) {
+      if (isPassed()) return;
       lead.textContent = `The runs cannot be shown: ${error instanceof Error ? error.message : error}`;
     }
   }
