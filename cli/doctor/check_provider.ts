@@ -20,8 +20,6 @@ const LISTED_KINDS = ["ollama", "openai_compatible"];
 /** Whether each configured provider has what it needs and answers; what is asked costs nothing. Keys are never shown. */
 export const providerCheck: Check = {
   name: NAME,
-  // With the search for local servers and the first list
-  limitMs: ANSWER_MS + 6_000,
   async look(patient) {
     const { loaded: { config }, context, addSecret } = patient;
     if (config.provider.kind === "none") {
