@@ -403,6 +403,27 @@ describe("cancellation", () => {
     assert.equal(runs.active(), 0);
   });
 
+  test("reaches the tool at work when the reader leaves, and waits for its end", async () => {
+    let ended = false;
+    const { runs, clock } = supervised([{ toolCalls: [{ name: "dig" }] }], {
+      tools: [{
+        name: "dig",
+        async run(_, { signal, onProgress }) {
+          onProgress?.("half way");
+          await clock.sleep(1e6, signal).catch(() => {});
+          await new Promise((resolve) => setImmediate(resolve));
+          ended = true;
+          return "swept";
+        },
+      }],
+    });
+    const handle = await runs.start(ask("Hi"));
+    for await (const events of handle.events()) if (typesOf(events).includes("tool_progress")) break;
+    assert.equal(ended, true);
+    assert.equal(clock.pending(), 0);
+    assert.equal(runs.active(), 0);
+  });
+
   test("happens at once when the reader leaves while a read is under way", async () => {
     const { runs, provider } = supervised([{ hang: "before" }]);
     const iterator = (await runs.start(ask("Hi"))).events()[Symbol.asyncIterator]();
