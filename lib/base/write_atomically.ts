@@ -2,7 +2,7 @@ import { mkdir, open, readdir, realpath, rename, rm, stat } from "node:fs/promis
 import { dirname, join } from "node:path";
 import { systemClock } from "./clock.ts";
 import { createSystemRandom } from "./random.ts";
-import { createTemporaryNames, isTemporary } from "./temporary_names.ts";
+import { createTemporaryNames, isTemporary, type TemporaryNames } from "./temporary_names.ts";
 
 const NEW_FILE_MODE = 0o600;
 
@@ -42,7 +42,6 @@ export async function removeUnfinished(folder: string): Promise<void> {
   }
 }
 
-/** Of this process; see createTemporaryNames. */
-export function temporaryNames() {
+function temporaryNames(): TemporaryNames {
   return createTemporaryNames({ clock: systemClock, random: createSystemRandom() });
 }
