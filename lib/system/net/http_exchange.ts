@@ -40,7 +40,7 @@ const MAX_QUEUED_BYTES = 262_144;
 const DRAIN_MS = 1_000;
 const MAX_DRAINED_BYTES = 65_536;
 
-/** Sends one request; resolves when the reply's head is there. Errors as in `ProviderClient.send`. */
+/** Sends one request; resolves and throws as `ProviderClient.send`. */
 export function startExchange(
   dispatcher: Dispatcher,
   request: ProviderHttpRequest,
