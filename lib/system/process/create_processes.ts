@@ -36,6 +36,9 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
 /** What a composed command has to remove its lock files once it is told to stop */
 const GRACE_MS = 1000;
 
+/** Commands that wait for a try of something that hangs; those after them do without */
+const MAX_TRIES = 3;
+
 /** A request to `run` or to `start`. */
 type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand };
 
@@ -49,14 +52,16 @@ export function createProcesses(options: ProcessesOptions): Processes {
   let found: Promise<Containment> | undefined;
   let launcher: Promise<readonly string[] | undefined> | undefined;
   // What took too long is tried again: a machine that is busy for a moment, as when it starts, is none without a sandbox
+  let tries = 0;
   const containment = async () => {
     const kind = await (found ??= findContainment(commands, clock));
-    if (kind.kind === "none" && kind.isOpen === true) found = undefined;
+    if (kind.kind === "none" && kind.timedOut === true && ++tries < MAX_TRIES) found = undefined;
     return kind;
   };
+  let launcherTries = 0;
   const launch = async () => {
     const words = await (launcher ??= findLauncher(options));
-    if (words === undefined) launcher = undefined;
+    if (words === undefined && ++launcherTries < MAX_TRIES) launcher = undefined;
     return words ?? [];
   };
 

@@ -11,8 +11,8 @@ import { runCommand } from "./run_command.ts";
 /** Whether commands can be contained on this machine, and where not, why. */
 export type Containment =
   | { readonly kind: "bubblewrap"; readonly file: string }
-  /** `isOpen`: the try took too long, so the next one may say otherwise */
-  | { readonly kind: "none"; readonly reason: string; readonly isOpen?: boolean };
+  /** `timedOut`: the try took too long, so the next one may say otherwise */
+  | { readonly kind: "none"; readonly reason: string; readonly timedOut?: boolean };
 
 /** Seen read-only by a contained command where they exist; of `/etc` only what the loader and Debian's links need. */
 const SYSTEM_FOLDERS = [
@@ -68,7 +68,7 @@ export async function findContainment(commands: Pick<CommandLookup, "find">, clo
     });
     if (ending.kind === "exit" && ending.code === 0) return { kind: "bubblewrap", file };
     const reason = `bubblewrap does not work here (${stderr.text.trim() || ending.kind})`;
-    return { kind: "none", reason, isOpen: ending.kind === "timeout" };
+    return { kind: "none", reason, timedOut: ending.kind === "timeout" };
   } catch (error) {
     return { kind: "none", reason: error instanceof Error ? error.message : "bubblewrap cannot be started" };
   }

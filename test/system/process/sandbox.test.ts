@@ -173,7 +173,7 @@ test("bubblewrap that does not work here counts as missing", () =>
     assert.equal(kind.kind, "none");
   }));
 
-test("bubblewrap that took too long is tried again", {
+test("bubblewrap that took too long is tried again, but not for ever", {
   skip: process.platform === "linux" ? false : "bubblewrap is there on Linux alone",
 }, async () => {
   let isSlow = true;
@@ -186,10 +186,13 @@ test("bubblewrap that took too long is tried again", {
     },
   };
   const commands = { find: (command: string) => options.commands.find(command === "bwrap" ? "echo" : command) };
-  const { containment } = createProcesses({ ...options, commands, clock });
-  assert.equal((await containment()).kind, "none");
-  isSlow = false;
-  assert.equal((await containment()).kind, "bubblewrap");
+  for (const [slowTries, kind] of [[1, "bubblewrap"], [2, "bubblewrap"], [3, "none"]] as const) {
+    const { containment } = createProcesses({ ...options, commands, clock });
+    isSlow = true;
+    for (let i = 0; i < slowTries; i++) assert.equal((await containment()).kind, "none");
+    isSlow = false;
+    assert.equal((await containment()).kind, kind);
+  }
 });
 
 test(
