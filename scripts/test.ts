@@ -17,6 +17,8 @@ const files = named.length > 0 ? named : globSync(long ? "test/**/*.long.ts" : "
 
 /** Files that run at the same time: many wait for other processes. On Deno they are threads of one process, which share more. */
 const WIDTH = { node: "3", deno: "2" };
+/** Nothing takes so long: a test that hangs fails instead of all that follow it. Milliseconds; Deno has no such limit */
+const LIMIT_MS = long ? 3_600_000 : 600_000;
 
 const run = (command: readonly string[]): number => {
   const [program = "", ...rest] = command;
@@ -31,8 +33,14 @@ const run = (command: readonly string[]): number => {
 let failed = false;
 if (runtimes.length === 0 || runtimes.includes("node")) {
   console.log(`Tests on Node ${process.versions.node}`);
-  failed =
-    run([process.execPath, "--test", "--test-reporter=spec", `--test-concurrency=${WIDTH.node}`, ...files]) !== 0;
+  failed = run([
+    process.execPath,
+    "--test",
+    "--test-reporter=spec",
+    `--test-concurrency=${WIDTH.node}`,
+    `--test-timeout=${LIMIT_MS}`,
+    ...files,
+  ]) !== 0;
 }
 if (runtimes.length === 0 || runtimes.includes("deno")) {
   const probe = spawnSync(denoCommand[0], [...denoCommand.slice(1), "--version"], { encoding: "utf8" });
