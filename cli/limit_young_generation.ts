@@ -5,7 +5,7 @@ const ENOUGH_BYTES = 12 * 1024 * 1024;
 /** The space is looked at once in so many requests while it grows, since it costs 3 us and V8 doubles the space at most */
 const EVERY = 32;
 /** The same while it need not grow: only idle times make it small again */
-const SELDOM = 1024;
+const SELDOM = 256;
 
 /**
  * Keeps V8's space for new objects small under load: a gateway's objects live for one request, so a small space is as fast and

@@ -241,7 +241,9 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
       reading = undefined;
     });
     // Without a listener for errors Node reports one as the end of the connection
-    stream.on("close", () => fail(new Error("The connection ended within the body")));
+    stream.on("close", () => {
+      if (reading !== undefined) fail(new Error("The connection ended within the body"));
+    });
   });
 };
 
