@@ -2,10 +2,8 @@ import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 
 /** Where V8's space for new objects may grow no further, both halves of it. Bytes */
 const ENOUGH_BYTES = 12 * 1024 * 1024;
-/** The space is looked at once in so many requests while it grows, since it costs 3 us and V8 doubles the space at most */
+/** The space is looked at once in so many requests: it costs 3 us, and V8 doubles the space at most */
 const EVERY = 32;
-/** The same while it need not grow: only idle times make it small again */
-const SELDOM = 256;
 
 /**
  * Keeps V8's space for new objects small under load: a gateway's objects live for one request, so a small space is as fast and
@@ -28,8 +26,6 @@ export function limitYoungGeneration(): () => void {
   };
   look();
   return () => {
-    if (++requests < (grows ? EVERY : SELDOM)) return;
-    requests = 0;
-    look();
+    if (++requests % EVERY === 0) look();
   };
 }
