@@ -23,9 +23,11 @@ export async function killLeftovers(marker: string): Promise<number> {
   for (let pass = 0, before = -1; pass < MAX_PASSES && killed.size > before; pass++) {
     before = killed.size;
     const names = await readdir("/proc").catch(() => []);
-    await Promise.all(names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => {
-      if (await isMarked(id, marker) && kill(Number(id))) killed.add(id);
-    }));
+    await Promise.all(
+      names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => {
+        if (await isMarked(id, marker) && kill(Number(id))) killed.add(id);
+      }),
+    );
   }
   return killed.size;
 }
