@@ -15,8 +15,10 @@ export function limitYoungGeneration(): () => void {
   if ("deno" in process.versions) return () => {};
   // What a request leaves for a moment is so little that threads agree about it longer than one of them takes to move it
   setFlagsFromString("--no-parallel-scavenge");
+  // Idle sockets need none of it: it grows with the first requests
+  setFlagsFromString("--semi-space-growth-factor=1");
   let requests = 0;
-  let grows: boolean | undefined;
+  let grows = false;
   const look = () => {
     const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === "new_space");
     const growing = (space?.space_size ?? 0) < ENOUGH_BYTES;
@@ -24,7 +26,6 @@ export function limitYoungGeneration(): () => void {
     grows = growing;
     setFlagsFromString(`--semi-space-growth-factor=${growing ? 2 : 1}`);
   };
-  look();
   return () => {
     if (++requests % EVERY === 0) look();
   };
