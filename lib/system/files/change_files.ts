@@ -2,6 +2,7 @@ import type { BigIntStats } from "node:fs";
 import { rename, rmdir } from "node:fs/promises";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { TemporaryNames } from "../../base/temporary_names.ts";
 import { fileError } from "./file_error.ts";
 import type { FileChange, Files, FileScope } from "./files.ts";
 import { type HeldPlace, holdPlace, lookAtPlace, makeMissing, type OpenedFolders, statOf } from "./hold_place.ts";
@@ -20,7 +21,6 @@ import {
   syncFolder,
   takeAway,
 } from "./stage_file.ts";
-import type { TemporaryNames } from "../../base/temporary_names.ts";
 
 export interface FileChangesOptions {
   readonly reach: Reach;

@@ -3,6 +3,7 @@ import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
+import { createTemporaryNames } from "../../base/temporary_names.ts";
 import { createFileChanges } from "./change_files.ts";
 import type { Files, FileScope, FilesSetup } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
@@ -12,7 +13,6 @@ import { createReachByChecks } from "./reach_by_checks.ts";
 import { createReachByHandles } from "./reach_by_handles.ts";
 import { notAFile } from "./refusals.ts";
 import { blockingCalls, waitingCalls } from "./system_calls.ts";
-import { createTemporaryNames } from "../../base/temporary_names.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 
 export interface FilesOptions extends Omit<FilesSetup, "variant"> {

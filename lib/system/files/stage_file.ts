@@ -1,11 +1,11 @@
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, link, lstat, open, opendir, rename, unlink } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
+import { isTemporary, type TemporaryNames } from "../../base/temporary_names.ts";
 import { fileError } from "./file_error.ts";
 import { statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
 import type { Folder } from "./reach.ts";
-import { isTemporary, type TemporaryNames } from "../../base/temporary_names.ts";
 
 const { O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants;
 const MAX_NAMES_TRIED = 5;
