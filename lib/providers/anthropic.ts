@@ -2,7 +2,7 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { createAnthropicDecoder } from "./anthropic_decoder.ts";
 import { toAnthropicRequest } from "./anthropic_request.ts";
 import type { Provider, ProviderRequest } from "./provider.ts";
-import { createTurnStream } from "./turn_stream.ts";
+import { TurnStream } from "./turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
 
 const VERSION = "2023-06-01";
@@ -21,7 +21,7 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
   };
   const stream = (request: ProviderRequest, signal: AbortSignal) => {
     const { body, ignored } = toAnthropicRequest(request, upstream.name);
-    return createTurnStream({
+    return new TurnStream({
       upstream,
       open: () => sendUpstream(settings, { path: "/messages", headers, body, signal }),
       decoder: createAnthropicDecoder(upstream, ignored.map(toNotice)),
@@ -31,7 +31,7 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     name: upstream.name,
     stream: (request, { signal }) => ({
       // The request is built when it is asked for, so that a refused content part is an error of the stream
-      [Symbol.asyncIterator]: () => stream(request, signal)[Symbol.asyncIterator](),
+      [Symbol.asyncIterator]: () => stream(request, signal),
     }),
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     close: () => client.close(),

@@ -1,8 +1,8 @@
 import { ProviderError } from "../base/errors.ts";
-import { createOpenAiDecoder } from "./openai_decoder.ts";
+import { OpenAiDecoder } from "./openai_decoder.ts";
 import { toOpenAiRequest } from "./openai_request.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
-import { createTurnStream } from "./turn_stream.ts";
+import { TurnStream } from "./turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
 
 export interface OpenAiCompatibleOptions extends UpstreamSettings {
@@ -45,10 +45,10 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
   return {
     name: upstream.name,
     stream: (request, call) =>
-      createTurnStream({
+      new TurnStream({
         upstream,
         open: () => open(request, call),
-        decoder: createOpenAiDecoder({ upstream, nextId }),
+        decoder: new OpenAiDecoder({ upstream, nextId }),
         whole: call.whole,
       }),
     listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),

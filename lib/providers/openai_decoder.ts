@@ -1,7 +1,7 @@
 import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
-import { createDeltaTemplate, type DeltaTemplate } from "./delta_template.ts";
+import { DeltaTemplate } from "./delta_template.ts";
 import { isRecord, type JsonRecord, stringOf, usageOf } from "./json_reading.ts";
 import { createToolCallAssembly, type ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
@@ -32,127 +32,148 @@ const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
  * Decodes one turn of the chat-completions format, streamed or whole, with the quirks of local servers mended and reported as
  * notices, each once a turn.
  */
-export function createOpenAiDecoder({ upstream, nextId, fastScan = true }: OpenAiDecoderOptions): TurnDecoder {
-  let noticed: Set<string> | undefined;
-  let reason: string | undefined;
-  let usage: Usage | undefined;
-  let model: string | undefined;
-  let empty = true;
-  let events = 0;
-
-  const notice = (code: string, message: string, out: ProviderEvent[]) => {
-    if ((noticed ??= new Set()).has(code)) return;
-    noticed.add(code);
-    out.push({ type: "notice", code, message });
-  };
+export class OpenAiDecoder implements TurnDecoder {
+  #noticed: Set<string> | undefined = undefined;
+  #reason: string | undefined = undefined;
+  #usage: Usage | undefined = undefined;
+  #model: string | undefined = undefined;
+  #empty = true;
+  #events = 0;
   // Made when the first call, or the first chunk of a stream comes: most replies need only one of the two, or none
-  let calls: ToolCallAssembly | undefined;
-  let template: DeltaTemplate | undefined;
-  const addCall = (call: unknown, out: ProviderEvent[]) =>
-    (calls ??= createToolCallAssembly({ nextId, notice })).push(call, out);
+  #calls: ToolCallAssembly | undefined = undefined;
+  #template: DeltaTemplate | undefined = undefined;
+  readonly #upstream: Upstream;
+  readonly #nextId: () => string;
+  readonly #fastScan: boolean;
 
-  const choice = (choices: unknown, out: ProviderEvent[]) => {
+  constructor({ upstream, nextId, fastScan = true }: OpenAiDecoderOptions) {
+    this.#upstream = upstream;
+    this.#nextId = nextId;
+    this.#fastScan = fastScan;
+  }
+
+  push(data: string, out: ProviderEvent[]): boolean {
+    this.#events++;
+    const scanned = this.#template?.scan(data);
+    if (scanned !== undefined) {
+      if (scanned.type === "text_delta") this.#empty = false;
+      out.push(scanned);
+      return false;
+    }
+    if (data === "") return false;
+    if (data.trim() === "[DONE]") {
+      if (this.#saysNothing()) throw brokenReply(this.#upstream, "its stream is empty");
+      this.#finish(out);
+      return true;
+    }
+    for (const parsed of parseData(data, this.#upstream)) {
+      const before = out.length;
+      this.#chunk(parsed, out);
+      const only = out.length === before + 1 ? out[before] : undefined;
+      if (this.#fastScan && only !== undefined && readSingleDelta(parsed) !== undefined) {
+        (this.#template ??= new DeltaTemplate(readSingleDelta)).learn(data, only);
+      }
+    }
+    return false;
+  }
+
+  end(rest: string | undefined, out: ProviderEvent[]): void {
+    try {
+      if (rest !== undefined && this.push(rest, out)) return;
+    } catch (error) {
+      // Half an event after the finish reason takes nothing away
+      if (this.#reason === undefined || !(error instanceof Error && error.cause instanceof SyntaxError)) throw error;
+    }
+    if (this.#reason === undefined) {
+      const what = this.#events === 0 ? "it is empty" : "its stream ended before the reply was complete";
+      throw brokenReply(this.#upstream, what);
+    }
+    this.#finish(out);
+  }
+
+  whole(body: string, out: ProviderEvent[]): void {
+    const [parsed] = parseData(body, this.#upstream);
+    this.#chunk(parsed, out);
+    if (this.#saysNothing()) throw brokenReply(this.#upstream, "it holds no message");
+    this.#finish(out);
+  }
+
+  #saysNothing(): boolean {
+    return this.#reason === undefined && this.#empty && (this.#calls?.count() ?? 0) === 0;
+  }
+
+  #chunk(parsed: unknown, out: ProviderEvent[]): void {
+    if (!isRecord(parsed)) throw brokenReply(this.#upstream, "its stream contains something that is no object");
+    const { error } = parsed;
+    if ((error !== undefined && error !== null) || parsed["object"] === "error") {
+      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(parsed) });
+    }
+    this.#model ??= stringOf(parsed["model"]);
+    this.#usage = usageOf(parsed["usage"]) ?? this.#usage;
+    this.#choice(parsed["choices"], out);
+  }
+
+  #choice(choices: unknown, out: ProviderEvent[]): void {
     const first = Array.isArray(choices) ? choices[0] : undefined;
     if (!isRecord(first)) return;
     const delta = isRecord(first["delta"]) ? first["delta"] : first["message"];
     if (isRecord(delta)) {
       const before = out.length;
       readText(delta, out);
-      if (out.some((event, i) => i >= before && event.type !== "reasoning_delta")) empty = false;
+      if (this.#empty) this.#empty = !out.some((event, i) => i >= before && event.type !== "reasoning_delta");
       const toolCalls = delta["tool_calls"];
-      if (Array.isArray(toolCalls)) { for (const call of toolCalls) addCall(call, out); }
-      if (isRecord(delta["function_call"])) addCall({ index: 0, function: delta["function_call"] }, out);
+      if (Array.isArray(toolCalls)) { for (const call of toolCalls) this.#addCall(call, out); }
+      if (isRecord(delta["function_call"])) this.#addCall({ index: 0, function: delta["function_call"] }, out);
     }
     const given = stringOf(first["finish_reason"]);
-    if (given === "error") throw toUpstreamError(upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
-    reason = given ?? reason;
-  };
-  const chunk = (parsed: unknown, out: ProviderEvent[]) => {
-    if (!isRecord(parsed)) throw brokenReply(upstream, "its stream contains something that is no object");
-    const { error } = parsed;
-    if ((error !== undefined && error !== null) || parsed["object"] === "error") {
-      throw toUpstreamError(upstream, { status: 200, body: JSON.stringify(parsed) });
+    if (given === "error") {
+      throw toUpstreamError(this.#upstream, { status: 200, body: JSON.stringify(first["error"] ?? {}) });
     }
-    model ??= stringOf(parsed["model"]);
-    usage = usageOf(parsed["usage"]) ?? usage;
-    choice(parsed["choices"], out);
-  };
-  const finish = (out: ProviderEvent[]) => {
-    const count = calls?.end(out) ?? 0;
-    out.push({
-      type: "finish",
-      finish_reason: finishReason(count, out),
-      usage,
-      ...(model === undefined ? {} : { model }),
+    this.#reason = given ?? this.#reason;
+  }
+
+  #addCall(call: unknown, out: ProviderEvent[]): void {
+    this.#calls ??= createToolCallAssembly({
+      nextId: this.#nextId,
+      notice: (code, message, out) => this.#notice(code, message, out),
     });
-  };
-  const finishReason = (count: number, out: ProviderEvent[]): FinishReason => {
-    if (empty && count === 0) notice("empty_reply", "The provider's reply has neither text nor a tool call", out);
-    if (usage === undefined) notice("usage_missing", "The provider did not report its token usage", out);
+    this.#calls.push(call, out);
+  }
+
+  #finish(out: ProviderEvent[]): void {
+    const count = this.#calls?.end(out) ?? 0;
+    const finish_reason = this.#finishReason(count, out);
+    const usage = this.#usage;
+    const model = this.#model;
+    out.push(
+      model === undefined ? { type: "finish", finish_reason, usage } : { type: "finish", finish_reason, usage, model },
+    );
+  }
+
+  #finishReason(count: number, out: ProviderEvent[]): FinishReason {
+    const reason = this.#reason;
+    const notice = (code: string, message: string) => this.#notice(code, message, out);
+    if (this.#empty && count === 0) notice("empty_reply", "The provider's reply has neither text nor a tool call");
+    if (this.#usage === undefined) notice("usage_missing", "The provider did not report its token usage");
     const known = reason === undefined ? undefined : REASONS.get(reason);
-    if (reason === undefined) notice("finish_reason_missing", "The provider gave no finish reason", out);
-    else if (known === undefined) {
-      notice("finish_reason_unknown", `The provider gave the finish reason "${reason}"`, out);
-    }
+    if (reason === undefined) notice("finish_reason_missing", "The provider gave no finish reason");
+    else if (known === undefined) notice("finish_reason_unknown", `The provider gave the finish reason "${reason}"`);
     if (known === "tool_calls" && count === 0) {
-      notice("tool_call_lost", "The provider announced tool calls and sent none", out);
+      notice("tool_call_lost", "The provider announced tool calls and sent none");
       return "stop";
     }
     if (count > 0 && known === "stop") {
-      notice("finish_reason_mended", `The provider sent tool calls with the finish reason "stop"`, out);
+      notice("finish_reason_mended", `The provider sent tool calls with the finish reason "stop"`);
       return "tool_calls";
     }
     return known ?? (count > 0 ? "tool_calls" : "stop");
-  };
-  const decoder: TurnDecoder = {
-    push(data, out) {
-      events++;
-      const scanned = fastScan ? template?.scan(data) : undefined;
-      if (scanned !== undefined) {
-        if (scanned.type === "text_delta") empty = false;
-        out.push(scanned);
-        return false;
-      }
-      if (data === "") return false;
-      if (data.trim() === "[DONE]") {
-        if (reason === undefined && empty && (calls?.count() ?? 0) === 0) {
-          throw brokenReply(upstream, "its stream is empty");
-        }
-        finish(out);
-        return true;
-      }
-      for (const parsed of parseData(data, upstream)) {
-        const before = out.length;
-        chunk(parsed, out);
-        const only = out.length === before + 1 ? out[before] : undefined;
-        if (fastScan && only !== undefined && readSingleDelta(parsed) !== undefined) {
-          (template ??= createDeltaTemplate(readSingleDelta)).learn(data, only);
-        }
-      }
-      return false;
-    },
-    end(rest, out) {
-      try {
-        if (rest !== undefined && decoder.push(rest, out)) return;
-      } catch (error) {
-        // Half an event after the finish reason takes nothing away
-        if (reason === undefined || !(error instanceof Error && error.cause instanceof SyntaxError)) throw error;
-      }
-      if (reason === undefined) {
-        throw brokenReply(upstream, events === 0 ? "it is empty" : "its stream ended before the reply was complete");
-      }
-      finish(out);
-    },
-    whole(body, out) {
-      const [parsed] = parseData(body, upstream);
-      chunk(parsed, out);
-      if (reason === undefined && empty && (calls?.count() ?? 0) === 0) {
-        throw brokenReply(upstream, "it holds no message");
-      }
-      finish(out);
-    },
-  };
-  return decoder;
+  }
+
+  #notice(code: string, message: string, out: ProviderEvent[]): void {
+    if ((this.#noticed ??= new Set()).has(code)) return;
+    this.#noticed.add(code);
+    out.push({ type: "notice", code, message });
+  }
 }
 
 /** The single text or reasoning delta of a chunk that says nothing else; the template's proof. */

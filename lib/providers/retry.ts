@@ -53,9 +53,7 @@ export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options:
   const [{ provider }] = attempts;
   return {
     name: provider.name,
-    stream: (request, call) => ({
-      [Symbol.asyncIterator]: () => new RetryIterator(attempts, { request, call, options }),
-    }),
+    stream: (request, call) => new RetryStream(attempts, { request, call, options }),
     listModels: (signal) => provider.listModels(signal),
     close: () => provider.close(),
   };
@@ -71,7 +69,7 @@ interface RetryCall {
   readonly options: RetryOptions;
 }
 
-class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined> {
+class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
   /** Of the attempts; the one at work */
   #place = 0;
@@ -89,6 +87,10 @@ class RetryIterator implements AsyncIterator<readonly ProviderEvent[], undefined
   constructor(attempts: readonly [Attempt, ...Attempt[]], call: RetryCall) {
     this.#attempts = attempts;
     this.#call = call;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 
   async next(): Promise<Result> {

@@ -1,6 +1,6 @@
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { HttpExchange } from "../system/net/http_exchange.ts";
-import { createSseDecoder, type SseDecoder } from "./sse_decoder.ts";
+import { SseDecoder } from "./sse_decoder.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply } from "./upstream_error.ts";
 import { MAX_WHOLE_BYTES } from "./upstream_http.ts";
@@ -18,19 +18,15 @@ export interface TurnStreamOptions {
 const SSE_LIMITS = { maxBytes: 4 * 1024 * 1024 };
 const BRACE = 0x7b;
 
-/**
- * One turn as arrays of events, one per network read. Written as a bare iterator, since each level of generators costs more than
- * decoding does. Leaving early breaks the upstream request off at once; events that came before an error are given first.
- */
-export function createTurnStream(options: TurnStreamOptions): AsyncIterable<readonly ProviderEvent[]> {
-  return { [Symbol.asyncIterator]: () => new TurnIterator(options) };
-}
-
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
 const DONE: Result = { done: true, value: undefined };
 const ENDED = Promise.resolve(DONE);
 
-class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined> {
+/**
+ * One turn as arrays of events, one per network read. Written as a bare iterator, since each level of generators costs more than
+ * decoding does. Leaving early breaks the upstream request off at once; events that came before an error are given first.
+ */
+export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #exchange: HttpExchange | undefined;
   #failure: unknown;
   #failed = false;
@@ -43,6 +39,10 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
 
   constructor(options: TurnStreamOptions) {
     this.#options = options;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 
   async next(): Promise<Result> {
@@ -126,7 +126,7 @@ class TurnIterator implements AsyncIterator<readonly ProviderEvent[], undefined>
   }
 
   #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
-    for (const data of (this.#sse ??= createSseDecoder(SSE_LIMITS)).push(bytes)) {
+    for (const data of (this.#sse ??= new SseDecoder(SSE_LIMITS)).push(bytes)) {
       const isEnd = this.#options.decoder.push(data, events);
       if (this.#begun === "no") this.#begun = "yes";
       if (!isEnd) continue;

@@ -3,8 +3,8 @@
  * JSON.parse, at one chunk a read and at many.
  */
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
-import { createOpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
-import { createSseDecoder } from "../../lib/providers/sse_decoder.ts";
+import { OpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
+import { SseDecoder } from "../../lib/providers/sse_decoder.ts";
 import { median } from "../support/median.ts";
 
 const CHUNKS = 100;
@@ -38,8 +38,8 @@ function readsOf(text: string, perRead: number): Uint8Array[] {
 }
 
 function decode(reads: readonly Uint8Array[], fastScan: boolean): { events: number; arrays: number } {
-  const sse = createSseDecoder({ maxBytes: 1_000_000 });
-  const decoder = createOpenAiDecoder({ upstream, nextId: () => "call", fastScan });
+  const sse = new SseDecoder({ maxBytes: 1_000_000 });
+  const decoder = new OpenAiDecoder({ upstream, nextId: () => "call", fastScan });
   let events = 0;
   let arrays = 0;
   for (const read of reads) {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
-import { createOpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
-import { createSseDecoder } from "../../lib/providers/sse_decoder.ts";
+import { OpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
+import { SseDecoder } from "../../lib/providers/sse_decoder.ts";
 
 const upstream = { name: "up", keySource: undefined, key: undefined, now: () => 0 };
 const MAX_BYTES = 1_000_000;
@@ -16,8 +16,8 @@ interface Decoded {
 /** Decodes pieces of a stream; neighbouring deltas stay apart, so that both ways must agree event by event. */
 function decode(pieces: readonly Uint8Array[], fastScan: boolean): Decoded {
   let id = 0;
-  const sse = createSseDecoder({ maxBytes: MAX_BYTES });
-  const decoder = createOpenAiDecoder({ upstream, nextId: () => `call_${id++}`, fastScan });
+  const sse = new SseDecoder({ maxBytes: MAX_BYTES });
+  const decoder = new OpenAiDecoder({ upstream, nextId: () => `call_${id++}`, fastScan });
   const events: ProviderEvent[] = [];
   try {
     for (const piece of pieces) {
@@ -176,13 +176,13 @@ test("broken UTF-8 becomes a replacement character, not an error", () => {
 });
 
 test("data of many lines is bounded", () => {
-  const sse = createSseDecoder({ maxBytes: 100 });
+  const sse = new SseDecoder({ maxBytes: 100 });
   const lines = new TextEncoder().encode("data: 0123456789\n".repeat(20));
   assert.throws(() => sse.push(lines), RangeError);
 });
 
 test("a line that never ends is bounded", () => {
-  const sse = createSseDecoder({ maxBytes: 100 });
+  const sse = new SseDecoder({ maxBytes: 100 });
   assert.throws(() => {
     for (let i = 0; i < 20; i++) sse.push(new TextEncoder().encode("0123456789"));
   }, RangeError);
