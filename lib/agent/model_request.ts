@@ -5,79 +5,95 @@ import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
 import { estimateUsage, isReported } from "./estimate_usage.ts";
 import { fitRequest, type FittedRequest } from "./fit_request.ts";
-import type { ModelTurn, TurnCall } from "./model_turn.ts";
+import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
 import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
 import { createTokenAccount, type TokenAccount } from "./token_account.ts";
 
-/** Makes the requests of one run, turn by turn. */
-export interface ModelRequests {
+/**
+ * Makes the requests of one run, turn by turn. A tool of the client hides one of the agent with the same name; without tools of the
+ * agent every call is the client's.
+ */
+export class ModelRequests implements CallNaming {
+  /** Of the calls on the run's budget; undefined where none is set */
+  readonly account: TokenAccount | undefined;
+  readonly #run: AgentRun;
+  /** The agent's tools the model is told of */
+  readonly #own: readonly Tool[];
+  readonly #tools: readonly ToolDeclaration[];
+
+  constructor(run: AgentRun) {
+    const { agentTools, clientTools } = run;
+    this.#run = run;
+    this.account = run.budget === undefined ? undefined : createTokenAccount({
+      budget: run.budget,
+      contextWindowTokens: run.limits.contextWindowTokens,
+      signal: run.signal,
+    });
+    this.#own = agentTools.length === 0 ? agentTools : agentTools.filter((tool) => !this.#isClients(tool.name));
+    this.#tools = this.#own.length === 0 ? clientTools : [...this.#own.map(toDeclaration), ...clientTools];
+  }
+
   /** Whether the agent's own tools are offered at all; without them there is nothing to go on with after a turn */
-  readonly offersTools: boolean;
+  get offersTools(): boolean {
+    return this.#own.length > 0;
+  }
+
   /** Names of the agent's tools the model is told of */
-  readonly agentTools: readonly string[];
-  /** Put before the ids of calls */
-  readonly callPrefix: string;
-  ownerOf(name: string): TurnCall["owner"];
+  get agentTools(): readonly string[] {
+    return this.#own.map((tool) => tool.name);
+  }
+
+  newCallId(): string {
+    return this.#run.random.id(this.offersTools ? SHARED_CALL_PREFIX : "call_");
+  }
+
+  ownerOf(name: string): TurnCall["owner"] {
+    if (this.#run.resume?.gone.has(name) === true) return "agent";
+    return this.#own.length === 0 || this.#isClients(name) ? "client" : "agent";
+  }
+
   /** A promise only where a budget is set, or the provider is asked for its window. @throws {CancelError} `budget` when it does not allow the call */
   next(
-    turn: { readonly messages: readonly Message[]; readonly first: boolean; readonly last: boolean },
-  ): FittedRequest | Promise<FittedRequest>;
-  /** What a finished turn used; settles the budget. A promise, estimated and marked, only where the provider did not say */
-  usageOf(request: ProviderRequest, turn: ModelTurn): Usage | Promise<Usage>;
-  /** undefined where no budget is set */
-  readonly account: TokenAccount | undefined;
-}
+    { messages, first, last }: {
+      readonly messages: readonly Message[];
+      readonly first: boolean;
+      readonly last: boolean;
+    },
+  ): FittedRequest | Promise<FittedRequest> {
+    const { account } = this;
+    const { providerModel, toolChoice, parallelToolCalls, parameters, limits, findWindow } = this.#run;
+    // A forced tool is forced once, or the loop could not end; "none" holds throughout
+    const choice = first || toolChoice === "none" ? toolChoice : undefined;
+    const request: ProviderRequest = {
+      model: providerModel,
+      messages,
+      tools: last ? [] : this.#tools,
+      toolChoice: last ? undefined : choice,
+      parallelToolCalls: last ? undefined : parallelToolCalls,
+      parameters,
+    };
+    const { contextWindowTokens } = limits;
+    if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
+      return fitLater(request, { findWindow, account });
+    }
+    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens) : asItIs(request);
+    return account === undefined ? fitted : openFitted(fitted, account);
+  }
 
-/** A tool of the client hides one of the agent with the same name; without tools of the agent every call is the client's. */
-export function createModelRequests(run: AgentRun): ModelRequests {
-  const { contextWindowTokens } = run.limits;
-  const account = run.budget === undefined
-    ? undefined
-    : createTokenAccount({ budget: run.budget, contextWindowTokens, signal: run.signal });
-  const isClients = (name: string) => run.clientTools.some((tool) => tool.name === name);
-  const own = run.agentTools.length === 0 ? NO_TOOLS : run.agentTools.filter((tool) => !isClients(tool.name));
-  const gone = run.resume?.gone;
-  const tools: readonly ToolDeclaration[] = own.length === 0
-    ? run.clientTools
-    : [...own.map(toDeclaration), ...run.clientTools];
-  return {
-    offersTools: own.length > 0,
-    agentTools: own.length === 0 ? NO_NAMES : own.map((tool) => tool.name),
-    callPrefix: own.length === 0 ? "call_" : SHARED_CALL_PREFIX,
-    ownerOf(name) {
-      if (gone?.has(name) === true) return "agent";
-      return own.length === 0 || isClients(name) ? "client" : "agent";
-    },
-    next({ messages, first, last }) {
-      // A forced tool is forced once, or the loop could not end; "none" holds throughout
-      const choice = first || run.toolChoice === "none" ? run.toolChoice : undefined;
-      const request: ProviderRequest = {
-        model: run.providerModel,
-        messages,
-        tools: last ? [] : tools,
-        toolChoice: last ? undefined : choice,
-        parallelToolCalls: last ? undefined : run.parallelToolCalls,
-        parameters: run.parameters,
-      };
-      if (contextWindowTokens === 0 && run.findWindow !== undefined && isLong(messages)) {
-        return fitLater(request, { findWindow: run.findWindow, account });
-      }
-      const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens) : asItIs(request);
-      return account === undefined ? fitted : openFitted(fitted, account);
-    },
-    usageOf(request, turn) {
-      const usage = turn.finish()?.usage;
-      if (!isReported(usage)) return settled(estimateUsage(request, turn.estimate), account);
-      account?.settle(usage.total_tokens);
-      return usage;
-    },
-    account,
-  };
+  /** What a finished turn used; settles the budget. A promise, estimated and marked, only where the provider did not say */
+  usageOf(request: ProviderRequest, turn: ModelTurn): Usage | Promise<Usage> {
+    const usage = turn.finish?.usage;
+    if (!isReported(usage)) return settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
+    this.account?.settle(usage.total_tokens);
+    return usage;
+  }
+
+  #isClients(name: string): boolean {
+    return this.#run.clientTools.some((tool) => tool.name === name);
+  }
 }
 
 const LONG_CHARACTERS = 6000;
-const NO_TOOLS: readonly Tool[] = [];
-const NO_NAMES: readonly string[] = [];
 
 /** A tool of the agent as the model is told of it. */
 export function toDeclaration(tool: Tool): ToolDeclaration {

@@ -14,10 +14,15 @@ export interface TurnCall {
   readonly owner: "agent" | "client";
 }
 
+/** Whose the calls of a turn are, and what they are called by. */
+export interface CallNaming {
+  ownerOf(name: string): TurnCall["owner"];
+  newCallId(): string;
+}
+
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
-  readonly ownerOf: (name: string) => TurnCall["owner"];
-  readonly newCallId: () => string;
+  readonly naming: CallNaming;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
 }
@@ -34,11 +39,11 @@ export interface TurnFinish {
 export interface ModelTurn {
   /** Reads one array of the provider; pushes what the reader is shown onto `into`. @returns whether a delta was among it */
   take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean;
-  text(): string;
+  readonly text: string;
   /** In the order of their first delta */
   readonly calls: readonly TurnCall[];
   /** undefined until the provider's `finish` */
-  finish(): TurnFinish | undefined;
+  readonly finish: TurnFinish | undefined;
   /** Tokens of all that was said, for a provider that reports no usage */
   estimate(count: TokenCounter): number;
   /** The turn as a message of the history; `calls` may be left out of it. undefined when nothing was said at all */
@@ -50,111 +55,118 @@ export interface ModelTurn {
  *
  * Calls to the client's tools are streamed as they come; the agent's own calls are only collected.
  */
-export function createModelTurn(options: ModelTurnOptions): ModelTurn {
-  const { stamp } = options;
-  const calls: TurnCall[] = [];
+export class LiveTurn implements ModelTurn {
+  readonly calls: TurnCall[] = [];
+  text = "";
+  finish: TurnFinish | undefined = undefined;
+  #refusal = "";
+  #reasoning = "";
   /** By the provider's index; made with the first call */
-  let byIndex: Map<number, { readonly call: TurnCall; readonly clientIndex: number }> | undefined;
-  let clientCalls = 0;
-  let text = "";
-  let refusal = "";
-  let reasoning = "";
-  let finish: TurnFinish | undefined;
+  #byIndex: Map<number, OpenCall> | undefined = undefined;
+  #clientCalls = 0;
+  readonly #options: ModelTurnOptions;
 
-  const openCall = (event: Extract<ProviderEvent, { type: "tool_call_delta" }>) => {
-    const name = event.name ?? "";
-    const call: TurnCall = { id: options.newCallId(), name, arguments: "", owner: options.ownerOf(name) };
-    calls.push(call);
-    const opened = { call, clientIndex: call.owner === "client" ? clientCalls++ : -1 };
-    (byIndex ??= new Map()).set(event.index, opened);
-    return opened;
-  };
+  constructor(options: ModelTurnOptions) {
+    this.#options = options;
+  }
 
-  return {
-    take(batch, into) {
-      const time = stamp.time();
-      let delta = false;
-      for (const event of batch) {
-        switch (event.type) {
-          case "text_delta": {
-            if (event.delta === "") break;
-            const shown = text === "" ? options.separator + event.delta : event.delta;
-            text += event.delta;
-            into.push({ seq: stamp.next(), time, type: "text_delta", delta: shown });
-            delta = true;
-            break;
-          }
-          case "reasoning_delta":
-            reasoning += event.delta;
-            into.push({ seq: stamp.next(), time, type: "reasoning_delta", delta: event.delta });
-            delta = true;
-            break;
-          case "refusal_delta":
-            refusal += event.delta;
-            into.push({ seq: stamp.next(), time, type: "refusal_delta", delta: event.delta });
-            delta = true;
-            break;
-          case "tool_call_delta": {
-            const known = byIndex?.get(event.index);
-            const { call, clientIndex } = known ?? openCall(event);
-            call.arguments += event.arguments_delta;
-            delta = true;
-            if (clientIndex < 0) break;
-            into.push({
-              seq: stamp.next(),
-              time,
-              type: "client_tool_call_delta",
-              index: clientIndex,
-              call_id: call.id,
-              ...(known === undefined ? { name: call.name } : {}),
-              arguments_delta: event.arguments_delta,
-            });
-            break;
-          }
-          case "notice":
-            into.push({
-              seq: stamp.next(),
-              time,
-              type: "notice",
-              code: event.code,
-              message: event.message,
-              ...(event.param === undefined ? {} : { param: event.param }),
-            });
-            break;
-          case "finish":
-            finish = { reason: event.finish_reason, usage: event.usage, opaque: event.opaque };
-            break;
+  take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean {
+    const { stamp } = this.#options;
+    const time = stamp.time();
+    let delta = false;
+    for (const event of batch) {
+      switch (event.type) {
+        case "text_delta": {
+          if (event.delta === "") break;
+          const shown = this.text === "" ? this.#options.separator + event.delta : event.delta;
+          this.text += event.delta;
+          into.push({ seq: stamp.next(), time, type: "text_delta", delta: shown });
+          delta = true;
+          break;
         }
+        case "reasoning_delta":
+          this.#reasoning += event.delta;
+          into.push({ seq: stamp.next(), time, type: "reasoning_delta", delta: event.delta });
+          delta = true;
+          break;
+        case "refusal_delta":
+          this.#refusal += event.delta;
+          into.push({ seq: stamp.next(), time, type: "refusal_delta", delta: event.delta });
+          delta = true;
+          break;
+        case "tool_call_delta": {
+          const known = this.#byIndex?.get(event.index);
+          const { call, clientIndex } = known ?? this.#openCall(event);
+          call.arguments += event.arguments_delta;
+          delta = true;
+          if (clientIndex < 0) break;
+          into.push({
+            seq: stamp.next(),
+            time,
+            type: "client_tool_call_delta",
+            index: clientIndex,
+            call_id: call.id,
+            ...(known === undefined ? { name: call.name } : {}),
+            arguments_delta: event.arguments_delta,
+          });
+          break;
+        }
+        case "notice":
+          into.push({
+            seq: stamp.next(),
+            time,
+            type: "notice",
+            code: event.code,
+            message: event.message,
+            ...(event.param === undefined ? {} : { param: event.param }),
+          });
+          break;
+        case "finish":
+          this.finish = { reason: event.finish_reason, usage: event.usage, opaque: event.opaque };
+          break;
       }
-      return delta;
-    },
-    text() {
-      return text;
-    },
-    calls,
-    finish() {
-      return finish;
-    },
-    estimate(count) {
-      const called = calls.map((call) => `${call.name} ${call.arguments}`);
-      return [text, refusal, reasoning, ...called].reduce(
-        (tokens, part) => part === "" ? tokens : tokens + count(part),
-        0,
-      );
-    },
-    message: (options) => toMessage({ text, refusal, calls, opaque: finish?.opaque }, options),
-  };
+    }
+    return delta;
+  }
+
+  estimate(count: TokenCounter): number {
+    const called = this.calls.map((call) => `${call.name} ${call.arguments}`);
+    return [this.text, this.#refusal, this.#reasoning, ...called].reduce(
+      (tokens, part) => part === "" ? tokens : tokens + count(part),
+      0,
+    );
+  }
+
+  message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage | undefined {
+    const { text, calls, finish } = this;
+    return toMessage({ text, refusal: this.#refusal, calls, opaque: finish?.opaque }, options);
+  }
+
+  #openCall(event: Extract<ProviderEvent, { type: "tool_call_delta" }>): OpenCall {
+    const { naming } = this.#options;
+    const name = event.name ?? "";
+    const call: TurnCall = { id: naming.newCallId(), name, arguments: "", owner: naming.ownerOf(name) };
+    this.calls.push(call);
+    const opened = { call, clientIndex: call.owner === "client" ? this.#clientCalls++ : -1 };
+    (this.#byIndex ??= new Map()).set(event.index, opened);
+    return opened;
+  }
+}
+
+interface OpenCall {
+  readonly call: TurnCall;
+  /** Its place among the client's calls; -1: the agent's own */
+  readonly clientIndex: number;
 }
 
 /** A finished turn from the journal: its events were shown before, and it takes no more. */
 export function restoreTurn(recorded: RecordedTurn): ModelTurn {
   const { text, calls, finishReason, usage, opaque } = recorded;
-  const finish: TurnFinish = { reason: finishReason, usage, opaque };
   return {
     take: () => false,
-    text: () => text,
+    text,
     calls,
-    finish: () => finish,
+    finish: { reason: finishReason, usage, opaque },
     estimate: () => usage.completion_tokens,
     message: (options) => toMessage(recorded, options),
   };

@@ -6,12 +6,18 @@ import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
 import { afterTools } from "./after_tools.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { createEventStamp } from "./event_stamp.ts";
 import { trimNotice } from "./fit_request.ts";
 import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
-import { createModelRequests, type ModelRequests } from "./model_request.ts";
-import { createModelTurn, type ModelTurn, restoreTurn, separatorAfter, type TurnFinish } from "./model_turn.ts";
-import { createRunEnd, toTerminal } from "./run_end.ts";
+import { ModelRequests } from "./model_request.ts";
+import {
+  type CallNaming,
+  LiveTurn,
+  type ModelTurn,
+  restoreTurn,
+  separatorAfter,
+  type TurnFinish,
+} from "./model_turn.ts";
+import { ToldEvents, toTerminal } from "./told_events.ts";
 import { toolWork } from "./tool_work.ts";
 
 /**
@@ -28,18 +34,8 @@ import { toolWork } from "./tool_work.ts";
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const { journal, limits, signal } = run;
-  const stamp = createEventStamp(run.time, run.resume?.afterSeq);
-  const note = (bodies: readonly AgentEventBody[]) => {
-    const events = stamp.stamp(bodies);
-    journal.record?.(events);
-    return events;
-  };
-  /** For what every run says: an event made in one piece costs a third of a body with its stamp */
-  const keep = (event: AgentEvent) => {
-    journal.record?.([event]);
-    head.push(event);
-  };
-  const end = createRunEnd(run, note);
+  const told = new ToldEvents(run);
+  const { stamp } = told;
   /** What the run adds to the history */
   const added: Message[] = [];
   /** Events that wait for the turn's first array, to be yielded together with it */
@@ -52,20 +48,19 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
 
   try {
     const begun = run.begin();
-    const messages = [...(begun instanceof Promise ? await begun : begun)];
+    let messages = begun instanceof Promise ? await begun : begun;
     const recorded = run.resume === undefined ? undefined : await run.resume.load();
     /** seq of the first event that may have been shown of the turn that is asked again */
     let restartSeq = recorded?.started === true ? recorded.fromSeq : undefined;
-    requests = createModelRequests(run);
-    const { callPrefix, offersTools, ownerOf } = requests;
+    requests = new ModelRequests(run);
+    const { offersTools } = requests;
     let guard: LoopGuard | undefined;
     const call = { signal, requestId: run.requestId, whole: run.whole, beforeAgain: requests.account?.again };
-    const newCallId = () => run.random.id(callPrefix);
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";
     if (recorded?.started !== true) {
-      keep({
+      head.push(told.keep({
         seq: stamp.next(),
         time: stamp.time(),
         type: "run_start",
@@ -73,11 +68,11 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         model: run.model,
         conversation_id: run.conversationId,
         parent_id: run.parentId,
-      });
+      }));
     }
     if (run.opening !== undefined) {
       usage = addUsage(usage, run.opening.usage);
-      head.push(...note(run.opening.notices));
+      head.push(...told.note(run.opening.notices));
     }
 
     for (let number = 1;; number++) {
@@ -91,14 +86,14 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         const next = requests.next({ messages, first: number === 1, last });
         const fitted = next instanceof Promise ? await next : next;
         answered = false;
-        keep(
+        head.push(told.keep(
           restartSeq === undefined
             ? { seq: stamp.next(), time: stamp.time(), type: "turn_start", turn: number }
             : { seq: stamp.next(), time: stamp.time(), type: "turn_restart", turn: number, from_seq: restartSeq },
-        );
+        ));
         restartSeq = undefined;
-        if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...note([trimNotice(fitted)]));
-        turn = createModelTurn({ stamp, newCallId, separator, ownerOf: last ? () => "agent" : ownerOf });
+        if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...told.note([trimNotice(fitted)]));
+        turn = new LiveTurn({ stamp, separator, naming: last ? allOwn(requests) : requests });
 
         for await (const batch of run.provider.stream(fitted.request, call)) {
           answered = true;
@@ -108,26 +103,24 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
             yield batch as readonly AgentEvent[];
             continue;
           }
-          const events: AgentEvent[] = [];
-          spoken = turn.take(batch, events) || spoken;
-          if (events.length > 0) journal.record?.(events);
-          if (head.length > 0) head.push(...events);
-          else head = events;
+          const before = head.length;
+          spoken = turn.take(batch, head) || spoken;
+          const isSilent = head.length === before;
+          if (!isSilent) journal.record?.(head.slice(before));
           // The last array goes out together with the turn's end, which comes at once
-          if (turn.finish() !== undefined) break;
-          if (events.length === 0) continue;
+          if (turn.finish !== undefined) break;
+          if (isSilent) continue;
           yield head;
           head = [];
         }
-        if (turn.finish() === undefined) throw brokenReply(run.provider.name);
+        if (turn.finish === undefined) throw brokenReply(run.provider.name);
         const used = requests.usageOf(fitted.request, turn);
         turnUsage = used instanceof Promise ? await used : used;
       }
-      const finish = turn.finish() as TurnFinish; // looked at above, and a recorded turn has one
+      const finish = turn.finish as TurnFinish; // looked at above, and a recorded turn has one
       usage = addUsage(usage, turnUsage);
-      const text = turn.text();
+      const { text, calls } = turn;
       if (text !== "") separator = separatorAfter(text);
-      const { calls } = turn;
       const agentCalls = calls.length === 0 ? calls : calls.filter((call) => call.owner === "agent");
       const clientCallIds = calls.length === 0
         ? NO_IDS
@@ -135,8 +128,14 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const mayCall = !last && finish.reason !== "content_filter";
       if (known === undefined) {
         journal.turn?.({ turn: number, finishReason: finish.reason, calls, opaque: finish.opaque, last });
-        keep({ seq: stamp.next(), time: stamp.time(), type: "turn_end", turn: number, usage: turnUsage });
-        if (!mayCall && calls.length > 0) head.push(...note([IGNORED_CALLS]));
+        head.push(told.keep({
+          seq: stamp.next(),
+          time: stamp.time(),
+          type: "turn_end",
+          turn: number,
+          usage: turnUsage,
+        }));
+        if (!mayCall && calls.length > 0) head.push(...told.note([IGNORED_CALLS]));
       }
       const reply = turn.message({ provider: run.provider.name, calls: mayCall });
       if (reply !== undefined) added.push(reply);
@@ -145,12 +144,12 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         const goesOn = mayCall && clientCallIds.length > 0;
         if (goesOn) suspend(run, clientCallIds, added);
         const reason = finishReason(finish.reason, goesOn);
-        const ended = end.end({ type: "done", finish_reason: reason, usage }, { added });
+        const ended = told.end({ type: "done", finish_reason: reason, usage }, { added });
         head.push(...(ended instanceof Promise ? await ended : ended));
         yield head;
         return;
       }
-      messages.push(...added.slice(-1));
+      messages = [...messages, ...added.slice(-1)];
       if (head.length > 0) yield head;
       head = [];
       // Calls that are made now show the reader that the run goes on, and the turn after them is a new one
@@ -163,7 +162,7 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         left: callsLeft,
         allowed,
         known: known?.results,
-        note,
+        note: (bodies) => told.note(bodies),
       });
 
       callsLeft -= agentCalls.length;
@@ -173,37 +172,37 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       );
       const goesOn = clientCallIds.length === 0 && verdict.kind !== "stop";
       const { answers, notices } = afterTools({ results, verdict, goesOn, turn: number, callsLeft, limits });
-      messages.push(...answers);
+      messages = [...messages, ...answers];
       added.push(...answers);
-      head = !isLive && known?.followed === true ? [] : note(notices);
+      head = !isLive && known?.followed === true ? [] : told.note(notices);
       if (verdict.kind === "stop") {
         const message = loopMessage(verdict.what);
-        yield [...head, ...(await end.end({ type: "error", code: "loop_detected", message }, { added }))];
+        yield [...head, ...(await told.end({ type: "error", code: "loop_detected", message }, { added }))];
         return;
       }
       if (!goesOn) {
         suspend(run, clientCallIds, added);
-        yield [...head, ...(await end.end({ type: "done", finish_reason: "tool_calls", usage }, { added }))];
+        yield [...head, ...(await told.end({ type: "done", finish_reason: "tool_calls", usage }, { added }))];
         return;
       }
       if (signal.aborted) throw cancelError(signal);
     }
   } catch (error) {
-    if (end.ended()) throw error;
+    if (told.ended) throw error;
     requests?.account?.broken(error instanceof ProviderError && !answered && !mayHaveBeenServed(error));
     keepPartial(run, turn, added);
     if (error instanceof ProviderError && !spoken) {
-      await end.end(toTerminal(error, run), { added, refused: error });
+      await told.end(toTerminal(error, run), { added, refused: error });
       throw error;
     }
-    yield [...head, ...(await end.end(toTerminal(error, run), { added }))];
+    yield [...head, ...(await told.end(toTerminal(error, run), { added }))];
   } finally {
-    if (!end.ended()) {
+    if (!told.ended) {
       // The reader left at a yield
       run.abort(new CancelError("client_gone"));
       requests?.account?.broken(false);
       keepPartial(run, turn, added);
-      await end.end(toTerminal(cancelError(signal), run), { added });
+      await told.end(toTerminal(cancelError(signal), run), { added });
     }
   }
 }
@@ -221,6 +220,11 @@ function loopMessage(what: string): string {
     "ask another model";
 }
 
+/** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
+function allOwn(requests: CallNaming): CallNaming {
+  return { ownerOf: () => "agent", newCallId: () => requests.newCallId() };
+}
+
 /** A cut call stays `length`; some servers say `stop` though they call a tool, or `tool_calls` though they call none. */
 function finishReason(reason: FinishReason, calls: boolean): FinishReason {
   if (calls) return reason === "length" ? "length" : "tool_calls";
@@ -236,7 +240,7 @@ function suspend(run: AgentRun, callIds: readonly string[], added: readonly Mess
 
 /** The text of a turn that broke off belongs to the history, its calls do not. */
 function keepPartial(run: AgentRun, turn: ModelTurn | undefined, added: Message[]): void {
-  if (turn === undefined || turn.finish() !== undefined) return;
+  if (turn === undefined || turn.finish !== undefined) return;
   const said = turn.message({ provider: run.provider.name, calls: false });
   if (said !== undefined) added.push(said);
 }

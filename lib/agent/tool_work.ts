@@ -39,8 +39,8 @@ export async function* toolWork(
     parallel: limits.parallelTools,
     known,
     gone: run.resume?.gone,
-    beforeEffect: journal.beforeEffect,
-    afterCall: journal.afterCall,
+    beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
+    afterCall: (callId, options) => journal.afterCall(callId, options),
     emit(body) {
       if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
     },

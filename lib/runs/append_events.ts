@@ -1,4 +1,4 @@
-import { createEventStamp } from "../agent/event_stamp.ts";
+import { EventStamp } from "../agent/event_stamp.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import { createEventPacker } from "./pack_events.ts";
 import { shownUpTo } from "./run_recorder.ts";
@@ -16,7 +16,7 @@ export async function appendEvents(
   bodies: readonly AgentEventBody[],
   { runs, time, ...append }: { readonly runs: RunStore; readonly time: () => string } & AppendOptions,
 ): Promise<void> {
-  const stamp = createEventStamp(time, shownUpTo(expectedSeq));
+  const stamp = new EventStamp(time, shownUpTo(expectedSeq));
   const packer = createEventPacker();
   packer.add(stamp.stamp(bodies));
   await runs.append(runId, expectedSeq, packer.take(), append);

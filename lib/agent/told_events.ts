@@ -1,0 +1,78 @@
+import { CancelError } from "../base/cancel.ts";
+import { ProviderError } from "../base/errors.ts";
+import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
+import type { Message } from "../base/records/message.ts";
+import type { AgentOutcome, AgentRun } from "./agent_run.ts";
+import { CallFailed } from "./call_provider.ts";
+import { EventStamp } from "./event_stamp.ts";
+
+/** The event a run ends with, before its stamp. */
+export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
+
+const INTERNAL = {
+  type: "error",
+  code: "internal_error",
+  message: "The gateway failed inside; its log names the cause under the run's id",
+} as const;
+
+/** The events of one run: each is stamped and recorded before a reader gets it, and the terminal one comes once. */
+export class ToldEvents {
+  readonly stamp: EventStamp;
+  readonly #run: AgentRun;
+  #ended = false;
+
+  constructor(run: AgentRun) {
+    this.stamp = new EventStamp(run.time, run.resume?.afterSeq);
+    this.#run = run;
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Stamps and records */
+  note(bodies: readonly AgentEventBody[]): AgentEvent[] {
+    const events = this.stamp.stamp(bodies);
+    this.#run.journal.record?.(events);
+    return events;
+  }
+
+  /** Records what has its stamp: for what every run says, an event made in one piece costs a third of a body with its stamp */
+  keep(event: AgentEvent): AgentEvent {
+    this.#run.journal.record?.([event]);
+    return event;
+  }
+
+  /** Records the terminal event, and waits for that where it takes time. @returns what the reader is shown; never throws or rejects */
+  end(
+    body: TerminalBody,
+    more: { readonly added: readonly Message[]; readonly refused?: ProviderError },
+  ): readonly AgentEvent[] | Promise<readonly AgentEvent[]> {
+    this.#ended = true;
+    const events = this.note([body]);
+    const [terminal] = events as [AgentOutcome["terminal"]]; // one body gives one event of its type
+    try {
+      const written = this.#run.journal.end({ terminal, added: more.added, refused: more.refused });
+      if (!(written instanceof Promise)) return events;
+      return written.then(() => events, (error) => this.#unrecorded(terminal, error));
+    } catch (error) {
+      return this.#unrecorded(terminal, error);
+    }
+  }
+
+  /** What was not recorded must not be called done. */
+  #unrecorded({ seq, time }: AgentEvent, error: unknown): readonly AgentEvent[] {
+    const { id, requestId, log } = this.#run;
+    log.error("Run could not be recorded", { run_id: id, request_id: requestId, error });
+    return [{ seq, time, ...INTERNAL }];
+  }
+}
+
+/** The error event of whatever ended the loop. A bug is logged whole and shown as one fixed sentence. */
+export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
+  if (error instanceof CancelError) return { type: "error", code: error.reason, message: error.message };
+  if (error instanceof ProviderError) return { type: "error", code: error.code, message: error.message };
+  if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
+  run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
+  return INTERNAL;
+}
