@@ -47,16 +47,27 @@ export const systemClock: Clock = {
   timeoutSignal(ms) {
     const controller = new AbortController();
     const timer = this.after(ms, () => controller.abort(new CancelError("timeout")));
-    return { signal: controller.signal, clear: timer.clear };
+    return { signal: controller.signal, clear: () => timer.clear() };
   },
   after(ms, fn) {
-    const timer = setTimeout(fn, ms);
-    timer.unref?.();
-    return { clear: () => clearTimeout(timer) };
+    return new SystemTimer(setTimeout(fn, ms));
   },
   every(ms, fn) {
-    const timer = setInterval(fn, ms);
-    timer.unref?.();
-    return { clear: () => clearInterval(timer) };
+    return new SystemTimer(setInterval(fn, ms));
   },
 };
+
+/** Keeps no process alive. */
+class SystemTimer implements Timer {
+  readonly #handle: NodeJS.Timeout;
+
+  constructor(handle: NodeJS.Timeout) {
+    handle.unref?.();
+    this.#handle = handle;
+  }
+
+  /** Of an interval too: both kinds are one list, in browsers as in Node and Deno */
+  clear(): void {
+    clearTimeout(this.#handle);
+  }
+}

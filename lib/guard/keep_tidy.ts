@@ -21,5 +21,5 @@ export async function keepTidy(
   };
   await tidy();
   const timer = options.clock.every(DAY_MS, () => void tidy());
-  return timer.clear;
+  return () => timer.clear();
 }

@@ -4,14 +4,13 @@ import type { ProviderError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isTerminal } from "../base/records/agent_event.ts";
 import type { Run } from "../base/records/run.ts";
+import { type AcceptedRun, createRunState } from "./apply_event.ts";
+import type { QueuePlace } from "./run_queue.ts";
 import type { RunRecorder } from "./run_recorder.ts";
 import type { RunHandle } from "./run_request.ts";
 
-/** A run at work, or waiting for its turn. */
-export interface ActiveRun {
-  readonly id: string;
-  readonly model: string;
-  readonly conversationId: string | null;
+export interface ActiveRunOptions {
+  readonly accepted: AcceptedRun;
   /** 0 for the run a person started, 1 for its children, and so on */
   readonly depth: number;
   readonly durable: boolean;
@@ -19,19 +18,63 @@ export interface ActiveRun {
   readonly recorder: RunRecorder | undefined;
   /** What its model calls count in; undefined where no budget is set */
   readonly budget: TokenBudget | undefined;
-  readonly signal: AbortSignal;
-  readonly abort: (error: CancelError) => void;
-  /** Whether it waits for a person */
-  readonly isPaused: () => boolean;
-  /** As it is now, for one that is not recorded */
-  readonly view: () => Run;
-  hadEffect: boolean;
+  readonly controller: AbortController;
+  readonly place: QueuePlace;
+}
+
+/** A run at work, or waiting for its turn. */
+export class ActiveRun {
+  readonly id: string;
+  readonly model: string;
+  readonly conversationId: string | null;
+  readonly depth: number;
+  readonly durable: boolean;
+  readonly recorder: RunRecorder | undefined;
+  readonly budget: TokenBudget | undefined;
+  /** ISO 8601; null while it waits */
+  startedAt: string | null = null;
+  hadEffect = false;
   /** Calls with an effect that run now */
-  effectsAtWork: number;
+  effectsAtWork = 0;
   /** A shutdown stops it as soon as none does */
-  suspending: boolean;
+  suspending = false;
   /** Set at its end: what the provider said before the first delta, thrown to the reader in place of the terminal event */
-  refused: ProviderError | undefined;
+  refused: ProviderError | undefined = undefined;
+  readonly #accepted: AcceptedRun;
+  readonly #controller: AbortController;
+  readonly #place: QueuePlace;
+
+  constructor({ accepted, depth, durable, recorder, budget, controller, place }: ActiveRunOptions) {
+    this.id = accepted.id;
+    this.model = accepted.model;
+    this.conversationId = accepted.conversation_id;
+    this.depth = depth;
+    this.durable = durable;
+    this.recorder = recorder;
+    this.budget = budget;
+    this.#accepted = accepted;
+    this.#controller = controller;
+    this.#place = place;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  abort(error: CancelError): void {
+    this.#controller.abort(error);
+  }
+
+  /** Whether it waits for a person */
+  isPaused(): boolean {
+    return this.#place.isPaused();
+  }
+
+  /** As it is now, for one that is not recorded */
+  view(): Run {
+    const { run } = createRunState(this.#accepted);
+    return this.startedAt === null ? run : { ...run, status: "running", started_at: this.startedAt };
+  }
 }
 
 type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;

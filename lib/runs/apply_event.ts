@@ -11,10 +11,11 @@ export interface RunState {
   readonly kept: number;
 }
 
+/** What is known of a run when it is accepted. */
+export type AcceptedRun = Pick<Run, "id" | "kind" | "created_at" | "model" | "conversation_id" | "parent_id">;
+
 /** A run that was accepted and has no events yet. */
-export function createRunState(
-  run: Pick<Run, "id" | "kind" | "created_at" | "model" | "conversation_id" | "parent_id">,
-): RunState {
+export function createRunState(run: AcceptedRun): RunState {
   return {
     run: {
       id: run.id,

@@ -23,5 +23,6 @@ export function keepConversations(
     }
   };
   void forget();
-  return clock.every(DAY_MS, () => void forget()).clear;
+  const timer = clock.every(DAY_MS, () => void forget());
+  return () => timer.clear();
 }

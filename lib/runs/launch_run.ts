@@ -11,10 +11,10 @@ import type { Waiters } from "../base/waiters.ts";
 import { createContextWindows } from "../providers/context_windows.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
-import type { ActiveRun } from "./active_run.ts";
+import { ActiveRun } from "./active_run.ts";
 import type { ActiveRuns } from "./active_runs.ts";
 import type { AgentProfile } from "./agent_profile.ts";
-import { createRunState } from "./apply_event.ts";
+import { type AcceptedRun, createRunState } from "./apply_event.ts";
 import type { ApprovableRun } from "./ask_person.ts";
 import { assembleMessages } from "./assemble_messages.ts";
 import { budgetOf } from "./budget_of.ts";
@@ -25,7 +25,7 @@ import { recallHistory, windowFinder } from "./recall_history.ts";
 import { recallRun } from "./recall_run.ts";
 import type { InterruptedRun } from "./recover_runs.ts";
 import { resumedTools } from "./resumed_tools.ts";
-import { createRunJournal } from "./run_journal.ts";
+import { RunJournal } from "./run_journal.ts";
 import type { RunQueue } from "./run_queue.ts";
 import { createRunRecorder, type RunRecorder, shownUpTo } from "./run_recorder.ts";
 import type { RunRequest } from "./run_request.ts";
@@ -106,22 +106,19 @@ export function createLaunch(
       isPlain: !request.durable && conversationId === null && request.agentTools === "none",
       isAccepted: interrupted !== undefined,
     });
-    const createdAt = interrupted?.run.created_at ?? time();
-    const accepted = () =>
-      createRunState({
-        id,
-        kind: request.kind,
-        created_at: createdAt,
-        model,
-        conversation_id: conversationId,
-        parent_id: parentId,
-      });
-    let startedAt: string | null = null;
+    const accepted: AcceptedRun = {
+      id,
+      kind: request.kind,
+      created_at: interrupted?.run.created_at ?? time(),
+      model,
+      conversation_id: conversationId,
+      parent_id: parentId,
+    };
     const keeps = request.durable || conversationId !== null;
     const recorder = keeps || agentTools.length > 0
       ? createRunRecorder({
         runs,
-        state: accepted(),
+        state: createRunState(accepted),
         input: () => {
           const spliced = request.durable ? suspended.splice(request.messages) : request.messages;
           return toRunInput(request, { prompt, agentTools, depth, spliced });
@@ -131,28 +128,17 @@ export function createLaunch(
       })
       : undefined;
     if (keeps) recorder?.activate();
-    const entry: ActiveRun = {
-      id,
-      model,
-      conversationId,
+    const entry = new ActiveRun({
+      accepted,
       depth,
       durable: request.durable,
+      recorder,
       budget: request.call === undefined
         ? budgetOf({ limits, used: interrupted?.run.usage.total_tokens ?? 0, parent: parent?.budget, day })
         : parent?.budget,
-      hadEffect: false,
-      effectsAtWork: 0,
-      suspending: false,
-      refused: undefined,
-      recorder,
-      abort: (error) => controller.abort(error),
-      signal: controller.signal,
-      isPaused: place.isPaused,
-      view: () => {
-        const { run } = accepted();
-        return startedAt === null ? run : { ...run, status: "running", started_at: startedAt };
-      },
-    };
+      controller,
+      place,
+    });
     const leave = () => {
       letGo?.();
       active.remove(entry);
@@ -166,12 +152,12 @@ export function createLaunch(
     const begin = () => {
       if (controller.signal.aborted) throw cancelError(controller.signal);
       if (place.ready() && conversationId === null) {
-        startedAt = time();
+        entry.startedAt = time();
         return assembleMessages({ prompt, history: [], messages: given() });
       }
       return (async () => {
         await place.wait(controller.signal);
-        startedAt = time();
+        entry.startedAt = time();
         const messages = given();
         if (conversationId === null) return assembleMessages({ prompt, history: [], messages });
         const recalled = await recallHistory(conversationId, {
@@ -225,7 +211,7 @@ export function createLaunch(
       limits,
       budget: request.call === undefined ? entry.budget : undefined,
       signal: controller.signal,
-      abort: entry.abort,
+      abort: (error) => entry.abort(error),
       tools,
       approve: agentTools.length === 0 ? denyUnattended : request.approver ??
         parts.approverOf?.({
@@ -237,7 +223,7 @@ export function createLaunch(
         }) ??
         denyUnattended,
       suspended,
-      journal: createRunJournal({
+      journal: new RunJournal({
         entry,
         request,
         recorder,

@@ -23,19 +23,60 @@ export interface RunJournalOptions {
 }
 
 /** The agent's view of the journal: recorded from the first effect on, ended in one transaction with the conversation. */
-export function createRunJournal(
-  { entry, request, recorder, conversations, suspendedRecords, log, onEnd }: RunJournalOptions,
-): AgentJournal {
-  const over = (terminal: AgentOutcome["terminal"], status: RunStatus) => {
-    if (terminal.type === "error" && status === "failed") {
-      const { code, message } = terminal;
-      log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
-    }
-    onEnd(status);
-  };
+export class RunJournal implements AgentJournal {
+  readonly record: AgentJournal["record"];
+  readonly turn: AgentJournal["turn"];
+  readonly #options: RunJournalOptions;
+  /** Calls that run now and must not be made twice; made with the first */
+  #effects: Set<string> | undefined = undefined;
+
+  constructor(options: RunJournalOptions) {
+    this.record = options.recorder?.record;
+    this.turn = options.recorder?.turn;
+    this.#options = options;
+  }
+
+  async beforeEffect(callId: string, { repeatable }: { readonly repeatable: boolean }): Promise<void> {
+    const { entry, recorder } = this.#options;
+    entry.hadEffect = true;
+    if (!repeatable) entry.effectsAtWork = (this.#effects ??= new Set()).add(callId).size;
+    if (recorder === undefined) return;
+    recorder.activate();
+    if (!repeatable) recorder.effect(callId);
+    await recorder.commit();
+  }
+
+  afterCall(callId: string, { outside }: { readonly outside: boolean }): void {
+    const { entry, recorder } = this.#options;
+    const effects = this.#effects;
+    if (outside) recorder?.outside(callId);
+    if (effects?.delete(callId) !== true) return;
+    entry.effectsAtWork = effects.size;
+    if (entry.suspending && effects.size === 0) entry.abort(new CancelError("shutdown"));
+  }
+
+  end(outcome: AgentOutcome): void | Promise<void> {
+    const { terminal, added, refused } = outcome;
+    const { entry, request, recorder, onEnd } = this.#options;
+    entry.refused = refused;
+    const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
+    // What has ended must be on disk before the run counts as suspended; what has not is left out
+    if (suspends) return recorder?.commit().finally(() => onEnd(undefined));
+    if (!recorder?.active()) return this.#over(terminal, endStatus(terminal));
+    // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
+    const said = refused === undefined && (terminal.type === "done" || added.length > 0);
+    return this.#write(recorder, said ? outcome : undefined).then(
+      () => this.#over(terminal, endStatus(terminal)),
+      (error) => {
+        this.#over(terminal, "failed");
+        throw error;
+      },
+    );
+  }
+
   /** @param said undefined: the conversation gets nothing of it */
-  const write = async (recorder: RunRecorder, said: AgentOutcome | undefined) => {
-    const { id, conversationId } = entry;
+  async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
+    const { entry: { id, conversationId }, request, conversations, suspendedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
     const isSuspended = request.durable && terminal.type === "done" && request.clientTools.length > 0;
@@ -44,42 +85,14 @@ export function createRunJournal(
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
     await recorder.finish([...await conversations.writes(conversationId, { runId: id, messages, time }), ...kept]);
-  };
-  /** Calls that run now and must not be made twice; made with the first */
-  let effects: Set<string> | undefined;
-  return {
-    record: recorder?.record,
-    turn: recorder?.turn,
-    async beforeEffect(callId, { repeatable }) {
-      entry.hadEffect = true;
-      if (!repeatable) entry.effectsAtWork = (effects ??= new Set()).add(callId).size;
-      if (recorder === undefined) return;
-      recorder.activate();
-      if (!repeatable) recorder.effect(callId);
-      await recorder.commit();
-    },
-    afterCall(callId, { outside }) {
-      if (outside) recorder?.outside(callId);
-      if (effects?.delete(callId) !== true) return;
-      entry.effectsAtWork = effects.size;
-      if (entry.suspending && effects.size === 0) entry.abort(new CancelError("shutdown"));
-    },
-    end(outcome) {
-      const { terminal, added, refused } = outcome;
-      entry.refused = refused;
-      const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-      // What has ended must be on disk before the run counts as suspended; what has not is left out
-      if (suspends) return recorder?.commit().finally(() => onEnd(undefined));
-      if (!recorder?.active()) return over(terminal, endStatus(terminal));
-      // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
-      const said = refused === undefined && (terminal.type === "done" || added.length > 0);
-      return write(recorder, said ? outcome : undefined).then(
-        () => over(terminal, endStatus(terminal)),
-        (error) => {
-          over(terminal, "failed");
-          throw error;
-        },
-      );
-    },
-  };
+  }
+
+  #over(terminal: AgentOutcome["terminal"], status: RunStatus): void {
+    const { entry, request, log, onEnd } = this.#options;
+    if (terminal.type === "error" && status === "failed") {
+      const { code, message } = terminal;
+      log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+    }
+    onEnd(status);
+  }
 }

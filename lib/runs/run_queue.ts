@@ -61,6 +61,7 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
     if (!isChild) slots++;
     if (conversationId !== null) busy.add(conversationId);
   };
+  const leavePlain = () => void plain--;
   const startNext = () => {
     for (const next of waiting) {
       if (!mayStart(next.options)) continue;
@@ -77,7 +78,7 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
         const { maxConcurrent, maxQueued } = limits();
         if (plain >= maxConcurrent + maxQueued) throw overloaded("too many requests are with the model");
         plain++;
-        return plainPlace(() => plain--);
+        return new PlainPlace(leavePlain);
       }
       let ready = false;
       let paused = 0;
@@ -148,22 +149,34 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
   };
 }
 
-const lendNothing = <T>(wait: () => Promise<T>) => wait();
-const isNever = () => false;
+/** Holds no slot: it may work at once, and has nothing to lend. */
+class PlainPlace implements QueuePlace {
+  #onLeave: (() => void) | undefined;
 
-function plainPlace(onLeave: () => void): QueuePlace {
-  let left = false;
-  return {
-    ready: () => true,
-    wait: () => Promise.resolve(),
-    pause: lendNothing,
-    isPaused: isNever,
-    leave() {
-      if (left) return;
-      left = true;
-      onLeave();
-    },
-  };
+  constructor(onLeave: () => void) {
+    this.#onLeave = onLeave;
+  }
+
+  ready(): boolean {
+    return true;
+  }
+
+  wait(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  pause<T>(wait: () => Promise<T>): Promise<T> {
+    return wait();
+  }
+
+  isPaused(): boolean {
+    return false;
+  }
+
+  leave(): void {
+    this.#onLeave?.();
+    this.#onLeave = undefined;
+  }
 }
 
 function countOf(waiting: ReadonlySet<Waiting>, conversationId: string): number {

@@ -1,5 +1,5 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 
 /** How long work that was told to stop may take to do so before it is left behind */
@@ -45,11 +45,11 @@ export async function runBounded<T>(
 }
 
 function stopAfterGrace(signal: AbortSignal, clock: Clock) {
-  let clear = () => {};
+  let timer: Timer | undefined;
   const ending = new Promise<Ending<never>>((resolve) => {
     signal.addEventListener("abort", () => {
-      clear = clock.after(STOP_GRACE_MS, () => resolve({ kind: "stopped", error: cancelError(signal) })).clear;
+      timer = clock.after(STOP_GRACE_MS, () => resolve({ kind: "stopped", error: cancelError(signal) }));
     }, { once: true });
   });
-  return { ending, clear: () => clear() };
+  return { ending, clear: () => timer?.clear() };
 }
