@@ -1,8 +1,16 @@
 import type { Server } from "srvx";
-import { type BodyReader, type ClientWatch, readWebBody, watchSignal } from "../handlers/request_context.ts";
+import {
+  type BodyReader,
+  type ClientWatch,
+  type PendingBody,
+  readWebBody,
+  tooLarge,
+  watchSignal,
+} from "../handlers/request_context.ts";
 import { hasDotSegment } from "../handlers/request_target.ts";
 import { errorBody } from "../handlers/wire/to_http_error.ts";
 import { type ErrorCode, httpError } from "../handlers/wire/error_codes.ts";
+import { CancelError } from "../lib/base/cancel.ts";
 import type { SocketServer } from "./socket_server.ts";
 
 export interface NodeServerLimits {
@@ -220,31 +228,31 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   const stream = (request as { runtime?: { node?: { req?: BodyStream } } }).runtime?.node?.req;
   if (stream === undefined) return readWebBody(request, maxBytes);
   if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
-  return new Promise((resolve, reject) => {
-    // Undefined once it is over: a reply may go on for minutes, and what the listeners refer to lives as long as the request
-    let reading: Reading | undefined = { resolve, reject, chunks: [], size: 0 };
-    const fail = (error: Error) => {
-      reading?.reject(error);
-      reading = undefined;
-    };
-    // Left in place: they go with the request, and to take them off costs as much as to read
-    stream.on("data", (chunk: Uint8Array) => {
-      if (reading === undefined) return;
-      reading.size += chunk.length;
-      if (reading.size > maxBytes) fail(new RangeError(`Body is longer than ${maxBytes} bytes`));
-      else reading.chunks.push(chunk);
-    });
-    stream.on("end", () => {
-      if (reading === undefined) return;
-      const { chunks } = reading;
-      reading.resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
-      reading = undefined;
-    });
-    // Without a listener for errors Node reports one as the end of the connection
-    stream.on("close", () => {
-      if (reading !== undefined) fail(new Error("The connection ended within the body"));
-    });
+  // Undefined once it is over: a reply may go on for minutes, and what the listeners refer to lives as long as the request
+  let reading: Reading | undefined;
+  const fail = (error: Error) => {
+    reading?.reject(error);
+    reading = undefined;
+  };
+  const bytes = new Promise<Uint8Array>((resolve, reject) => (reading = { resolve, reject, chunks: [], size: 0 }));
+  // Left in place: they go with the request, and to take them off costs as much as to read
+  stream.on("data", (chunk: Uint8Array) => {
+    if (reading === undefined) return;
+    reading.size += chunk.length;
+    if (reading.size > maxBytes) fail(tooLarge(maxBytes));
+    else reading.chunks.push(chunk);
   });
+  stream.on("end", () => {
+    if (reading === undefined) return;
+    const { chunks } = reading;
+    reading.resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+    reading = undefined;
+  });
+  // Without a listener for errors Node reports one as the end of the connection
+  stream.on("close", () => {
+    if (reading !== undefined) fail(new CancelError("client_gone"));
+  });
+  return { bytes, fail };
 };
 
 /** A body that is on its way. */
@@ -255,4 +263,4 @@ interface Reading {
   size: number;
 }
 
-const EMPTY = Promise.resolve(new Uint8Array(0));
+const EMPTY: PendingBody = { bytes: Promise.resolve(new Uint8Array(0)), fail() {} };

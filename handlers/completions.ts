@@ -5,7 +5,7 @@ import type { RequestContext, Route } from "./route.ts";
 import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply } from "./wire/collect_reply.ts";
-import { createCompletionChunks } from "./wire/completion_chunks.ts";
+import { CompletionChunks } from "./wire/completion_chunks.ts";
 import { type CompletionHead, toCompletionObject } from "./wire/completion_object.ts";
 import { completionSchema } from "./wire/completion_schema.ts";
 import { httpError } from "./wire/error_codes.ts";
@@ -133,7 +133,7 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
     if (event.type === "notice" && event.param !== undefined) context.ignored.push(event.param);
   }
   const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
-  const encoder = createCompletionChunks({
+  const encoder = new CompletionChunks({
     ...options,
     interrupts: claim === undefined ? undefined : claim.wasTold,
     toError: (event) => toError(runFailure(event)),

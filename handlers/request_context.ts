@@ -1,5 +1,6 @@
 import { CancelError, type CancelReason } from "../lib/base/cancel.ts";
 import type { Timer } from "../lib/base/clock.ts";
+import { HttpError } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { RequestTarget } from "./request_target.ts";
@@ -7,8 +8,16 @@ import type { RequestContext, ResponseClass } from "./route.ts";
 import type { RunClaim } from "./run_claim.ts";
 import { httpError } from "./wire/error_codes.ts";
 
-/** Reads the whole body of a request. @throws {RangeError} when it is longer than `maxBytes`, anything else when it stops half-way */
-export type BodyReader = (request: Request, maxBytes: number) => Promise<Uint8Array>;
+/** A request's body on its way. */
+export interface PendingBody {
+  /** @throws {HttpError} by `tooLarge` when it is longer than it may be; {CancelError} `client_gone` when it stops half-way */
+  readonly bytes: Promise<Uint8Array>;
+  /** Gives it up: what waits for it gets this error. Does nothing once it is there */
+  fail(error: Error): void;
+}
+
+/** Begins to read the whole body of a request, `maxBytes` at most. */
+export type BodyReader = (request: Request, maxBytes: number) => PendingBody;
 
 /** Calls `onGone` when the client goes away before its reply is written. @returns what ends the watch */
 export type ClientWatch = (request: Request, onGone: () => void) => () => void;
@@ -44,12 +53,11 @@ export class GatewayRequestContext implements RequestContext {
   #readBody: BodyReader;
   #watchClient: ClientWatch;
   #query: URLSearchParams | undefined = undefined;
-  #body: Promise<Uint8Array> | undefined = undefined;
+  #body: PendingBody | undefined = undefined;
   #controller: AbortController | undefined = undefined;
   #unwatch: (() => void) | undefined = undefined;
   /** One for the body and the work after it */
   #timer: Timer | undefined = undefined;
-  #rejectBody: ((error: Error) => void) | undefined = undefined;
   #clientGone = false;
   #done = false;
 
@@ -88,7 +96,11 @@ export class GatewayRequestContext implements RequestContext {
   }
 
   body(): Promise<Uint8Array> {
-    return (this.#body ??= this.#read());
+    if (this.#body === undefined) {
+      this.#startTimer();
+      this.#body = this.#readBody(this.#request, this.services.config().gateway.max_request_bytes);
+    }
+    return this.#body.bytes;
   }
 
   /** Stops the handler's work; does nothing once the reply was handed over. */
@@ -105,6 +117,8 @@ export class GatewayRequestContext implements RequestContext {
   /** The reply is handed over: the signal stays as it is from here on, whatever the runtime reports later. */
   detach(): void {
     this.#done = true;
+    // A stream may last for minutes, and something of it may refer to its request
+    this.#body = undefined;
     this.#timer?.clear();
     this.#unwatch?.();
   }
@@ -119,20 +133,8 @@ export class GatewayRequestContext implements RequestContext {
     const { clock, config } = this.services;
     const seconds = config().gateway.request_timeout_secs;
     this.#timer = clock.after(seconds * 1000, () => {
-      this.#rejectBody?.(slowBody(seconds));
+      this.#body?.fail(slowBody(seconds));
       this.abort("timeout");
-    });
-  }
-
-  #read(): Promise<Uint8Array> {
-    const maxBytes = this.services.config().gateway.max_request_bytes;
-    this.#startTimer();
-    // By hand: Promise.race and its async function cost more than the read
-    return new Promise((resolve, reject) => {
-      this.#rejectBody = reject;
-      this.#readBody(this.#request, maxBytes).then(resolve, (error: unknown) => {
-        reject(error instanceof RangeError ? tooLarge(maxBytes) : new CancelError("client_gone"));
-      });
     });
   }
 }
@@ -158,9 +160,17 @@ export const watchSignal: ClientWatch = ({ signal }, onGone) => {
 };
 
 /** The reader for any fetch-based server: the body as a web stream. */
-export const readWebBody: BodyReader = async (request, maxBytes) => {
-  if (request.body === null) return new Uint8Array(0);
-  const reader = request.body.getReader();
+export const readWebBody: BodyReader = (request, maxBytes) => {
+  const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
+  readStream(request.body, maxBytes).then(resolve, (error: unknown) => {
+    reject(error instanceof HttpError ? error : new CancelError("client_gone"));
+  });
+  return { bytes, fail: reject };
+};
+
+async function readStream(body: Request["body"], maxBytes: number): Promise<Uint8Array> {
+  if (body === null) return new Uint8Array(0);
+  const reader = body.getReader();
   const chunks: Uint8Array[] = [];
   let size = 0;
   for (;;) {
@@ -169,7 +179,7 @@ export const readWebBody: BodyReader = async (request, maxBytes) => {
     size += value.length;
     if (size > maxBytes) {
       reader.cancel().catch(() => {});
-      throw new RangeError(`Body is longer than ${maxBytes} bytes`);
+      throw tooLarge(maxBytes);
     }
     chunks.push(value);
   }
@@ -181,4 +191,4 @@ export const readWebBody: BodyReader = async (request, maxBytes) => {
     at += chunk.length;
   }
   return whole;
-};
+}

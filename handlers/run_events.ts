@@ -109,6 +109,8 @@ function createEventLines(): EventEncoder {
     },
     // The run goes on, so no end is told: the reader comes back with its position
     fail: ({ code }) => `: no more now (${code}), come back with Last-Event-ID\n\n`,
-    ended: () => ended,
+    get ended() {
+      return ended;
+    },
   };
 }

@@ -19,84 +19,107 @@ export interface CompletionChunksOptions extends CompletionHead {
  * the like have no place in this format and give no text; reasoning goes out as `reasoning_content`, as the field does it.
  * Source: the chat-completions streaming format
  */
-export function createCompletionChunks(options: CompletionChunksOptions): EventEncoder {
-  const head = `data: {"id":${
-    JSON.stringify(options.id)
-  },"object":"chat.completion.chunk","created":${options.created},"model":${JSON.stringify(options.model)},"choices":[`;
-  const noUsage = options.includeUsage ? `,"usage":null` : "";
-  const open = `${head}{"index":0,"delta":{`;
-  const close = `},"finish_reason":null}]${noUsage}}\n\n`;
-  const content = `${open}"content":`;
-  const reasoning = `${open}"reasoning_content":`;
-  const refusal = `${open}"refusal":`;
-  const toolCalls = `${open}"tool_calls":[`;
-  const known = new Set<number>();
-  let lastDelta = 0;
-  let ended = false;
+export class CompletionChunks implements EventEncoder {
+  ended = false;
+  /** Before the choices of each chunk */
+  readonly #head: string;
+  /** What stands around a delta's text. In one piece each: a text put together by + is put together anew at every chunk */
+  readonly #content: string;
+  readonly #close: string;
+  /** Indexes of the client's calls that were told of; made with the first */
+  #told: Set<number> | undefined = undefined;
+  #lastDelta = 0;
+  readonly #options: CompletionChunksOptions;
 
-  const toolCall = (event: Extract<AgentEvent, { type: "client_tool_call_delta" }>) => {
-    const args = JSON.stringify(event.arguments_delta);
-    if (known.has(event.index)) return `${toolCalls}{"index":${event.index},"function":{"arguments":${args}}}]${close}`;
-    known.add(event.index);
-    const id = JSON.stringify(event.call_id);
-    const name = JSON.stringify(event.name ?? "");
-    return `${toolCalls}{"index":${event.index},"id":${id},"type":"function","function":{"name":${name},"arguments":${args}}}]${close}`;
-  };
-  const fail = (error: HttpError) => {
-    ended = true;
-    return `data: ${JSON.stringify(errorBody(error))}\n\ndata: [DONE]\n\n`;
-  };
-  const done = (event: Extract<AgentEvent, { type: "done" }>) => {
-    ended = true;
-    const last = `${open}},"finish_reason":"${event.finish_reason}"}]${noUsage}}\n\n`;
-    const usage = options.includeUsage ? `${head}],"usage":${JSON.stringify(event.usage)}}\n\n` : "";
-    return `${last}${usage}data: [DONE]\n\n`;
-  };
+  constructor(options: CompletionChunksOptions) {
+    this.#options = options;
+    this.#head = [
+      `data: {"id":${JSON.stringify(options.id)},"object":"chat.completion.chunk","created":${options.created},`,
+      `"model":${JSON.stringify(options.model)},"choices":[`,
+    ].join("");
+    this.#content = [this.#open, CONTENT].join("");
+    this.#close = options.includeUsage ? CLOSE_WITH_USAGE : CLOSE;
+  }
 
-  return {
-    start: () => `${open}"role":"assistant","content":""${close}`,
-    encode(events) {
-      let text = "";
-      for (let i = 0; i < events.length && !ended; i++) {
-        // The index is below the length
-        const event = events[i] as AgentEvent;
-        switch (event.type) {
-          case "text_delta":
-            text += content + JSON.stringify(event.delta) + close;
-            lastDelta = event.seq;
-            break;
-          case "reasoning_delta":
-            text += reasoning + JSON.stringify(event.delta) + close;
-            lastDelta = event.seq;
-            break;
-          case "refusal_delta":
-            text += refusal + JSON.stringify(event.delta) + close;
-            lastDelta = event.seq;
-            break;
-          case "client_tool_call_delta":
-            text += toolCall(event);
-            lastDelta = event.seq;
-            break;
-          case "turn_restart":
-            // What was sent cannot be taken back in this format: an honest error instead of a doubled text
-            if (event.from_seq <= lastDelta || options.interrupts?.(event.turn)) {
-              text += fail(options.toError({ seq: event.seq, time: event.time, type: "error", ...RESTARTED }));
-            }
-            break;
-          case "done":
-            text += done(event);
-            break;
-          case "error":
-            text += fail(options.toError(event));
-            break;
-        }
+  start(): string {
+    return `${this.#open}"role":"assistant",${CONTENT}""${this.#close}`;
+  }
+
+  encode(events: readonly AgentEvent[]): string {
+    let text = "";
+    for (let i = 0; i < events.length && !this.ended; i++) {
+      // The index is below the length
+      const event = events[i] as AgentEvent;
+      switch (event.type) {
+        case "text_delta":
+          text += this.#content + JSON.stringify(event.delta) + this.#close;
+          this.#lastDelta = event.seq;
+          break;
+        case "reasoning_delta":
+          text += `${this.#open}"reasoning_content":${JSON.stringify(event.delta)}${this.#close}`;
+          this.#lastDelta = event.seq;
+          break;
+        case "refusal_delta":
+          text += `${this.#open}"refusal":${JSON.stringify(event.delta)}${this.#close}`;
+          this.#lastDelta = event.seq;
+          break;
+        case "client_tool_call_delta":
+          text += this.#toolCall(event);
+          this.#lastDelta = event.seq;
+          break;
+        case "turn_restart":
+          // What was sent cannot be taken back in this format: an honest error instead of a doubled text
+          if (event.from_seq <= this.#lastDelta || this.#options.interrupts?.(event.turn)) {
+            const { seq, time } = event;
+            text += this.fail(this.#options.toError({ seq, time, type: "error", ...RESTARTED }));
+          }
+          break;
+        case "done":
+          text += this.#done(event);
+          break;
+        case "error":
+          text += this.fail(this.#options.toError(event));
+          break;
       }
-      return text;
-    },
-    fail,
-    ended: () => ended,
-  };
+    }
+    return text;
+  }
+
+  fail(error: HttpError): string {
+    this.ended = true;
+    return `data: ${JSON.stringify(errorBody(error))}\n\ndata: [DONE]\n\n`;
+  }
+
+  get #open(): string {
+    return `${this.#head}{"index":0,"delta":{`;
+  }
+
+  #toolCall({ index, call_id, name = "", arguments_delta }: ClientCallDelta): string {
+    const told = (this.#told ??= new Set());
+    const isFirst = !told.has(index);
+    told.add(index);
+    const head = isFirst ? `"id":${JSON.stringify(call_id)},"type":"function",` : "";
+    const named = isFirst ? `"name":${JSON.stringify(name)},` : "";
+    const call = `{"index":${index},${head}"function":{${named}"arguments":${JSON.stringify(arguments_delta)}}}`;
+    return `${this.#open}"tool_calls":[${call}]${this.#close}`;
+  }
+
+  #done(event: Extract<AgentEvent, { type: "done" }>): string {
+    this.ended = true;
+    const { includeUsage } = this.#options;
+    const noUsage = includeUsage ? NO_USAGE : "";
+    const last = `${this.#open}},"finish_reason":"${event.finish_reason}"}]${noUsage}}\n\n`;
+    const usage = includeUsage ? `${this.#head}],"usage":${JSON.stringify(event.usage)}}\n\n` : "";
+    return `${last}${usage}data: [DONE]\n\n`;
+  }
 }
+
+type ClientCallDelta = Extract<AgentEvent, { type: "client_tool_call_delta" }>;
+
+const CONTENT = `"content":`;
+const NO_USAGE = `,"usage":null`;
+const CLOSE = `},"finish_reason":null}]}\n\n`;
+const CLOSE_WITH_USAGE = `},"finish_reason":null}]${NO_USAGE}}\n\n`;
 
 const RESTARTED = {
   code: "run_interrupted",

@@ -13,7 +13,7 @@ export interface EventEncoder {
   /** Written instead of a clean end */
   fail(error: HttpError): string;
   /** Whether the end was written */
-  ended(): boolean;
+  readonly ended: boolean;
 }
 
 export interface EventStreamOptions {
@@ -37,77 +37,89 @@ const KEEP_ALIVE = ": keep-alive\n\n";
  * array of events is one piece of bytes. A reader that leaves stops the iteration at once, one that takes nothing for 300 s too.
  */
 export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Array<ArrayBuffer>> {
-  const { encoder, clock } = options;
-  const { iterator } = options.opening;
-  let pending = options.opening.pending;
-  let lastWrite = clock.monotonic();
-  let timer: Timer | undefined;
-  let left = false;
+  return new ReadableStream(new EventBody(options), { highWaterMark: 0 });
+}
 
-  const write = (controller: Controller, text: string) => {
-    lastWrite = clock.monotonic();
-    controller.enqueue(Buffer.from(text));
-  };
-  const close = (controller: Controller) => {
-    timer?.clear();
-    controller.close();
-  };
-  const leave = () => {
-    left = true;
-    timer?.clear();
-    if (!encoder.ended()) options.onLeave();
-    // A generator that waits for the upstream ends when the run is cancelled: not waited for here
-    iterator.return?.().catch(() => {});
-  };
-  const giveUp = (controller: Controller) => {
-    leave();
-    const stalled = new CancelError("client_gone", `The reader took nothing for ${STALLED_MS / 1000} s`);
-    if (!encoder.ended()) write(controller, encoder.fail(options.toError(stalled)));
-    controller.close();
-  };
-  const keepAlive = (controller: Controller, afterMs: number) => {
-    timer = clock.after(afterMs, () => {
-      const silence = clock.monotonic() - lastWrite;
-      const unread = (controller.desiredSize ?? -1) < 0;
-      if (unread && silence >= STALLED_MS) return giveUp(controller);
-      // A reader that does not read gets one comment at most: nothing piles up
-      if (silence >= KEEP_ALIVE_MS && !unread) write(controller, KEEP_ALIVE);
-      keepAlive(controller, silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence);
-    });
-  };
+class EventBody {
+  #pending: Opening["pending"];
+  #lastWrite: number;
+  #timer: Timer | undefined = undefined;
+  #left = false;
+  readonly #options: EventStreamOptions;
 
-  return new ReadableStream<Uint8Array<ArrayBuffer>>({
-    start(controller) {
-      let text = encoder.start();
-      for (const events of options.opening.held) text += encoder.encode(events);
-      write(controller, text);
-      keepAlive(controller, KEEP_ALIVE_MS);
-    },
-    async pull(controller) {
-      // Until something was written: a pull that writes nothing is never called again
-      for (;;) {
-        let text: string;
-        let over = false;
-        try {
-          const next = await (pending ?? iterator.next());
-          pending = undefined;
-          over = next.done === true;
-          text = next.done
-            ? (encoder.ended() ? "" : encoder.fail(options.toError(undefined)))
-            : encoder.encode(next.value);
-        } catch (error) {
-          over = true;
-          text = encoder.ended() ? "" : encoder.fail(options.toError(error));
-        }
-        if (left) return;
-        if (text !== "") write(controller, text);
-        if (over) return close(controller);
-        // After the end is written the iteration is read to its own end, which follows at once
-        if (text !== "" && !encoder.ended()) return;
+  constructor(options: EventStreamOptions) {
+    this.#options = options;
+    this.#pending = options.opening.pending;
+    this.#lastWrite = options.clock.monotonic();
+  }
+
+  start(controller: Controller): void {
+    const { encoder, opening } = this.#options;
+    let text = encoder.start();
+    for (const events of opening.held) text += encoder.encode(events);
+    this.#write(controller, text);
+    this.#keepAlive(controller, KEEP_ALIVE_MS);
+  }
+
+  async pull(controller: Controller): Promise<void> {
+    const { encoder, opening, toError } = this.#options;
+    // Until something was written: a pull that writes nothing is never called again
+    for (;;) {
+      let text: string;
+      let over = false;
+      try {
+        const next = await (this.#pending ?? opening.iterator.next());
+        this.#pending = undefined;
+        over = next.done === true;
+        text = next.done ? (encoder.ended ? "" : encoder.fail(toError(undefined))) : encoder.encode(next.value);
+      } catch (error) {
+        over = true;
+        text = encoder.ended ? "" : encoder.fail(toError(error));
       }
-    },
-    cancel: leave,
-  }, { highWaterMark: 0 });
+      if (this.#left) return;
+      if (text !== "") this.#write(controller, text);
+      if (over) {
+        this.#timer?.clear();
+        return controller.close();
+      }
+      // After the end is written the iteration is read to its own end, which follows at once
+      if (text !== "" && !encoder.ended) return;
+    }
+  }
+
+  cancel(): void {
+    const { encoder, opening, onLeave } = this.#options;
+    this.#left = true;
+    this.#timer?.clear();
+    if (!encoder.ended) onLeave();
+    // A generator that waits for the upstream ends when the run is cancelled: not waited for here
+    opening.iterator.return?.().catch(() => {});
+  }
+
+  #write(controller: Controller, text: string): void {
+    this.#lastWrite = this.#options.clock.monotonic();
+    controller.enqueue(Buffer.from(text));
+  }
+
+  #keepAlive(controller: Controller, afterMs: number): void {
+    const { clock } = this.#options;
+    this.#timer = clock.after(afterMs, () => {
+      const silence = clock.monotonic() - this.#lastWrite;
+      const unread = (controller.desiredSize ?? -1) < 0;
+      if (unread && silence >= STALLED_MS) return this.#giveUp(controller);
+      // A reader that does not read gets one comment at most: nothing piles up
+      if (silence >= KEEP_ALIVE_MS && !unread) this.#write(controller, KEEP_ALIVE);
+      this.#keepAlive(controller, silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence);
+    });
+  }
+
+  #giveUp(controller: Controller): void {
+    const { encoder, toError } = this.#options;
+    this.cancel();
+    const stalled = new CancelError("client_gone", `The reader took nothing for ${STALLED_MS / 1000} s`);
+    if (!encoder.ended) this.#write(controller, encoder.fail(toError(stalled)));
+    controller.close();
+  }
 }
 
 type Controller = ReadableStreamDefaultController<Uint8Array<ArrayBuffer>>;

@@ -103,7 +103,7 @@ const router = createRouter({
   services,
   routes: ROUTES,
   Response: FastResponse as unknown as ResponseClass, // the same shape, built without the web's copies
-  readBody: () => Promise.resolve(body),
+  readBody: () => ({ bytes: Promise.resolve(body), fail() {} }),
 });
 
 async function measure(name: string, fields: object): Promise<void> {

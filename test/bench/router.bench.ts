@@ -27,7 +27,7 @@ const router = createRouter({
   services,
   routes: ROUTES,
   Response: FastResponse as unknown as ResponseClass,
-  readBody: () => Promise.resolve(body),
+  readBody: () => ({ bytes: Promise.resolve(body), fail() {} }),
 });
 
 function requestOf(method: string, path: string, headers: Readonly<Record<string, string>>): Request {

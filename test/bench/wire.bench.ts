@@ -5,7 +5,7 @@
 import { performance } from "node:perf_hooks";
 import * as v from "valibot";
 import { completionsRoute } from "../../handlers/completions.ts";
-import { createCompletionChunks } from "../../handlers/wire/completion_chunks.ts";
+import { CompletionChunks } from "../../handlers/wire/completion_chunks.ts";
 import { completionSchema } from "../../handlers/wire/completion_schema.ts";
 import { eventStream } from "../../handlers/wire/event_stream.ts";
 import { isCompletionBody } from "../../handlers/wire/is_completion_body.ts";
@@ -47,7 +47,7 @@ async function* play(arrays: readonly (readonly AgentEvent[])[]) {
 }
 
 const encoder = () =>
-  createCompletionChunks({
+  new CompletionChunks({
     id: "chatcmpl-0123456789abcdefghijklmn",
     created: 1,
     model: "test/model",

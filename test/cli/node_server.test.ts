@@ -12,11 +12,11 @@ const MAX_BYTES = 1_000_000;
 /** Reads a body that comes in these pieces, and forgets it. */
 async function readAndForget(stream: EventEmitter, sizes: readonly number[]): Promise<readonly WeakRef<Uint8Array>[]> {
   // No more of the request is asked
-  const reading = readNodeBody({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
+  const { bytes } = readNodeBody({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
   const chunks = sizes.map((size) => new Uint8Array(size));
   for (const chunk of chunks) stream.emit("data", chunk);
   stream.emit("end");
-  const body = await reading;
+  const body = await bytes;
   assert.equal(body.length, sizes.reduce((sum, size) => sum + size));
   return [...chunks, body].map((bytes) => new WeakRef(bytes));
 }

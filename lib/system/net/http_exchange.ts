@@ -79,19 +79,21 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
   /** Time by the monotonic clock since which somebody waits for the network; undefined while nobody does */
   #waitingSince: number | undefined;
   #timer: Timer;
-  readonly #request: ProviderHttpRequest;
+  readonly #signal: AbortSignal;
   readonly #context: ExchangeContext;
   readonly #onAbort: () => void;
 
   constructor(request: ProviderHttpRequest, context: ExchangeContext, head: Waiter<HttpExchange>) {
-    this.#request = request;
+    // Not the request itself: its body is as long as the history, and a stream may last for minutes
+    this.#signal = request.signal;
     this.#context = context;
     this.#head = head;
     this.#maxWhole = request.wholeBytes ?? -1;
-    this.#onAbort = () => this.#fail(cancelError(request.signal));
-    request.signal.addEventListener("abort", this.#onAbort);
+    this.#onAbort = () => this.#fail(cancelError(this.#signal));
+    this.#signal.addEventListener("abort", this.#onAbort);
     this.#waitingSince = context.clock.monotonic();
-    this.#timer = context.clock.after(request.timeoutMs, () => this.#checkSilence(request.timeoutMs));
+    const { timeoutMs } = request;
+    this.#timer = context.clock.after(timeoutMs, () => this.#checkSilence(timeoutMs));
   }
 
   header(name: string): string | undefined {
@@ -307,7 +309,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
 
   #settle(): void {
     this.#timer.clear();
-    this.#request.signal.removeEventListener("abort", this.#onAbort);
+    this.#signal.removeEventListener("abort", this.#onAbort);
   }
 }
 

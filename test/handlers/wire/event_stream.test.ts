@@ -19,7 +19,9 @@ function createPlainEncoder(): EventEncoder {
       return text;
     },
     fail: ({ message }) => `!${message}`,
-    ended: () => ended,
+    get ended() {
+      return ended;
+    },
   };
 }
 
