@@ -86,9 +86,10 @@ async function complete(request: Request, context: RequestContext, runId?: strin
       parallelToolCalls: input.parallelToolCalls,
       parameters: input.parameters,
     });
-  const head = durable ? await headOf(handle, runs) : {
-    id: context.services.random.id("chatcmpl-"),
-    created: Math.floor(context.services.clock.now() / 1000),
+  const head: CompletionHead = {
+    // The run's own, so that a reply leads to its run
+    id: `chatcmpl-${handle.id.replace(/^run_/, "")}`,
+    created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
     model: handle.model,
   };
   try {
@@ -104,14 +105,10 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   }
 }
 
-/** Of a durable run: the same for each of its readers, in whichever process. */
-async function headOf(handle: RunHandle, runs: RunSupervisor): Promise<CompletionHead> {
+/** Of a durable run: the same for each of its readers, in whichever process. Milliseconds since the epoch */
+async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number> {
   const run = await runs.get(handle.id);
-  return {
-    id: handle.id.replace(/^run_/, "chatcmpl-"),
-    created: Math.floor(Date.parse(run?.created_at ?? "") / 1000),
-    model: handle.model,
-  };
+  return Date.parse(run?.created_at ?? "");
 }
 
 interface StreamOptions extends CompletionHead {

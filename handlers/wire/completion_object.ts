@@ -2,7 +2,7 @@ import type { CollectedReply } from "./collect_reply.ts";
 
 /** What all parts of one reply share. */
 export interface CompletionHead {
-  /** `chatcmpl-` and random characters */
+  /** `chatcmpl-` and the characters of the run's own id */
   readonly id: string;
   /** Seconds since the epoch */
   readonly created: number;
