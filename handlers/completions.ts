@@ -87,7 +87,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
       parameters: input.parameters,
     });
   const head: CompletionHead = {
-    // The run's own, so that a reply leads to its run
+    // The run's own: it leads to what the log and, where one is kept, the journal say of it
     id: `chatcmpl-${handle.id.replace(/^run_/, "")}`,
     created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
     model: handle.model,

@@ -40,7 +40,7 @@ export interface RequestContext {
   /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
   built: Response | undefined;
   /**
-   * The whole request body, read once, at most `max_request_bytes`; empty when there is none.
+   * The whole request body, read once, at most `max_request_bytes`; empty when there is none. Asked for before the reply only.
    * @throws {HttpError} 413 payload_too_large, 408 request_timeout; {CancelError} client_gone when it stops half-way
    */
   body(): Promise<Uint8Array>;

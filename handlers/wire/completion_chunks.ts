@@ -15,7 +15,7 @@ export interface CompletionChunksOptions extends CompletionHead {
 
 /**
  * Events as chunks of a streamed completion (DESIGN.md section 3): the role first, deltas, the reason, the usage if asked,
- * `[DONE]`. Chunks are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
+ * `[DONE]`. Chunks of text are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
  * the like have no place in this format and give no text; reasoning goes out as `reasoning_content`, as the field does it.
  * Source: the chat-completions streaming format
  */

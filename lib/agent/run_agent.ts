@@ -103,13 +103,14 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
             yield batch as readonly AgentEvent[];
             continue;
           }
-          const before = head.length;
-          spoken = turn.take(batch, head) || spoken;
-          const isSilent = head.length === before;
-          if (!isSilent) journal.record?.(head.slice(before));
+          const events: AgentEvent[] = [];
+          spoken = turn.take(batch, events) || spoken;
+          if (events.length > 0) journal.record?.(events);
+          if (head.length > 0) head.push(...events);
+          else head = events;
           // The last array goes out together with the turn's end, which comes at once
           if (turn.finish !== undefined) break;
-          if (isSilent) continue;
+          if (events.length === 0) continue;
           yield head;
           head = [];
         }

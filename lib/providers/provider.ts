@@ -57,7 +57,7 @@ export interface Provider {
   readonly name: string;
   /**
    * One turn. Every array is one network read. The stream ends with `finish`. An empty array says that the reply has begun,
-   * before anything was said.
+   * before anything was said. Iterated once.
    * @throws {ProviderError} before or after the first event; {CancelError} when `signal` aborts
    */
   stream(request: ProviderRequest, options: ProviderCallOptions): AsyncIterable<readonly ProviderEvent[]>;

@@ -5,7 +5,6 @@ import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isTerminal } from "../base/records/agent_event.ts";
 import type { Run } from "../base/records/run.ts";
 import { type AcceptedRun, createRunState } from "./apply_event.ts";
-import type { QueuePlace } from "./run_queue.ts";
 import type { RunRecorder } from "./run_recorder.ts";
 import type { RunHandle } from "./run_request.ts";
 
@@ -19,7 +18,6 @@ export interface ActiveRunOptions {
   /** What its model calls count in; undefined where no budget is set */
   readonly budget: TokenBudget | undefined;
   readonly controller: AbortController;
-  readonly place: QueuePlace;
 }
 
 /** A run at work, or waiting for its turn. */
@@ -42,9 +40,8 @@ export class ActiveRun {
   refused: ProviderError | undefined = undefined;
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
-  readonly #place: QueuePlace;
 
-  constructor({ accepted, depth, durable, recorder, budget, controller, place }: ActiveRunOptions) {
+  constructor({ accepted, depth, durable, recorder, budget, controller }: ActiveRunOptions) {
     this.id = accepted.id;
     this.model = accepted.model;
     this.conversationId = accepted.conversation_id;
@@ -54,7 +51,6 @@ export class ActiveRun {
     this.budget = budget;
     this.#accepted = accepted;
     this.#controller = controller;
-    this.#place = place;
   }
 
   get signal(): AbortSignal {
@@ -63,11 +59,6 @@ export class ActiveRun {
 
   abort(error: CancelError): void {
     this.#controller.abort(error);
-  }
-
-  /** Whether it waits for a person */
-  isPaused(): boolean {
-    return this.#place.isPaused();
   }
 
   /** As it is now, for one that is not recorded */

@@ -137,7 +137,6 @@ export function createLaunch(
         ? budgetOf({ limits, used: interrupted?.run.usage.total_tokens ?? 0, parent: parent?.budget, day })
         : parent?.budget,
       controller,
-      place,
     });
     const leave = () => {
       letGo?.();

@@ -20,8 +20,6 @@ export interface QueuePlace {
    * does not queue again. Its conversation stays its own
    */
   pause<T>(wait: () => Promise<T>): Promise<T>;
-  /** Whether it waits in `pause` */
-  isPaused(): boolean;
   /** Gives the place back; twice does nothing */
   leave(): void;
 }
@@ -132,7 +130,6 @@ export function createRunQueue(limits: () => RunLimits): RunQueue {
             lend(-1);
           }
         },
-        isPaused: () => paused > 0,
         leave() {
           if (left) return;
           left = true;
@@ -167,10 +164,6 @@ class PlainPlace implements QueuePlace {
 
   pause<T>(wait: () => Promise<T>): Promise<T> {
     return wait();
-  }
-
-  isPaused(): boolean {
-    return false;
   }
 
   leave(): void {
