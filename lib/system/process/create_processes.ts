@@ -49,21 +49,11 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const closing = new AbortController();
   const working = new Set<Promise<unknown>>();
   const table = createProcessTable(clock, options.redact);
-  let found: Promise<Containment> | undefined;
-  let launcher: Promise<readonly string[] | undefined> | undefined;
-  // What took too long is tried again: a machine that is busy for a moment, as when it starts, is none without a sandbox
-  let tries = 0;
-  const containment = async () => {
-    const kind = await (found ??= findContainment(commands, clock));
-    if (kind.kind === "none" && kind.timedOut === true && ++tries < MAX_TRIES) found = undefined;
-    return kind;
-  };
-  let launcherTries = 0;
-  const launch = async () => {
-    const words = await (launcher ??= findLauncher(options));
-    if (words === undefined && ++launcherTries < MAX_TRIES) launcher = undefined;
-    return words ?? [];
-  };
+  const containment = keepFound<Containment>(
+    () => findContainment(commands, clock),
+    (found) => found.kind === "none" && found.timedOut === true,
+  );
+  const launcher = keepFound(() => findLauncher(options), (words) => words === undefined);
 
   const lineOf = async (
     { words, scope, composed }: Pick<AnyRequest, "words" | "scope" | "composed">,
@@ -109,7 +99,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
     const line = await lineOf(request);
     const inside = await containedLine(line, request);
     if (inside !== undefined) return { line: inside, contained: true };
-    const [file, ...prefix] = await launch();
+    const [file, ...prefix] = (await launcher()) ?? [];
     if (file === undefined) return { line, contained: false };
     return { line: { ...line, file, args: [...prefix, line.file, ...line.args] }, contained: false };
   };
@@ -160,6 +150,20 @@ export function createProcesses(options: ProcessesOptions): Processes {
 async function hiddenBy(scope: ArgumentScope, options: ScreenOptions): Promise<readonly string[]> {
   const sensitive = scope.allowSensitive ? [] : await findSensitive(await realpath(scope.workspaceRoot));
   return [...forbiddenNames(scope, options), ...sensitive];
+}
+
+/**
+ * What is found out once, save that a try which took too long is made again: a machine that is busy for a moment, as when it starts,
+ * is none without a sandbox.
+ */
+function keepFound<T>(find: () => Promise<T>, tookTooLong: (found: T) => boolean): () => Promise<T> {
+  let finding: Promise<T> | undefined;
+  let tries = 0;
+  return async () => {
+    const found = await (finding ??= find());
+    if (tookTooLong(found) && ++tries < MAX_TRIES) finding = undefined;
+    return found;
+  };
 }
 
 /**
