@@ -6,14 +6,14 @@ import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply } from "./wire/collect_reply.ts";
 import { CompletionChunks } from "./wire/completion_chunks.ts";
-import { type CompletionHead, toCompletionObject } from "./wire/completion_object.ts";
+import { type CompletionHead, completionJson } from "./wire/completion_object.ts";
 import { completionSchema } from "./wire/completion_schema.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { eventStream, KEEP_ALIVE_MS } from "./wire/event_stream.ts";
 import { openEvents } from "./wire/open_events.ts";
 import { readCompletionBody } from "./wire/read_completion_body.ts";
 import { readJsonValue } from "./wire/read_json.ts";
-import { errorReply, jsonReply, sseReply } from "./wire/reply.ts";
+import { errorReply, sseReply, textReply } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 import { endedInSilence, runFailure } from "./wire/run_failure.ts";
 import { tellingRun } from "./wire/telling_run.ts";
@@ -88,7 +88,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
     });
   const head: CompletionHead = {
     // The run's own: it leads to what the log and, where one is kept, the journal say of it
-    id: `chatcmpl-${handle.id.replace(/^run_/, "")}`,
+    id: `chatcmpl-${handle.id.slice("run_".length)}`,
     created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
     model: handle.model,
   };
@@ -99,7 +99,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
     }
     const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
-    return jsonReply(context, 200, toCompletionObject(head, reply));
+    return textReply(context, 200, completionJson(head, reply), "application/json");
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }

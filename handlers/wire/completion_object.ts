@@ -9,22 +9,21 @@ export interface CompletionHead {
   readonly model: string;
 }
 
-/** The JSON reply of a completion (DESIGN.md section 3). `content` is null beside tool calls or a refusal without text. */
-export function toCompletionObject(head: CompletionHead, reply: CollectedReply): unknown {
+/**
+ * The JSON reply of a completion (DESIGN.md section 3), written around its texts: `JSON.stringify` of the whole takes twice as long.
+ * `content` is null beside tool calls or a refusal without text.
+ */
+export function completionJson(head: CompletionHead, reply: CollectedReply): string {
   const { text, reasoning, refusal, toolCalls } = reply;
-  const message: Record<string, unknown> = {
-    role: "assistant",
-    content: text === "" && (toolCalls.length > 0 || refusal !== "") ? null : text,
-    refusal: refusal === "" ? null : refusal,
-  };
-  if (reasoning !== "") message["reasoning_content"] = reasoning;
-  if (toolCalls.length > 0) message["tool_calls"] = toolCalls;
-  return {
-    id: head.id,
-    object: "chat.completion",
-    created: head.created,
-    model: head.model,
-    choices: [{ index: 0, message, logprobs: null, finish_reason: reply.finishReason }],
-    usage: reply.usage,
-  };
+  const content = text === "" && (toolCalls.length > 0 || refusal !== "") ? null : text;
+  const thought = reasoning === "" ? "" : `,"reasoning_content":${JSON.stringify(reasoning)}`;
+  const calls = toolCalls.length === 0 ? "" : `,"tool_calls":${JSON.stringify(toolCalls)}`;
+  const said = `"content":${JSON.stringify(content)},"refusal":${refusal === "" ? null : JSON.stringify(refusal)}`;
+  const choice =
+    `{"index":0,"message":{"role":"assistant",${said}${thought}${calls}},"logprobs":null,"finish_reason":"${reply.finishReason}"}`;
+  const { id, created, model } = head;
+  return (
+    `{"id":${JSON.stringify(id)},"object":"chat.completion","created":${created},"model":${JSON.stringify(model)},` +
+    `"choices":[${choice}],"usage":${JSON.stringify(reply.usage)}}`
+  );
 }

@@ -39,7 +39,7 @@ function ask(body: unknown, options: AskOptions = {}) {
 const hello = { messages: [{ role: "user", content: "hi" }] };
 
 test("a completion is one JSON object in the chat-completions shape", async () => {
-  const { response } = ask({ ...hello, model: "test/one" });
+  const { response } = ask({ ...hello, model: 'test/"one"\\\n' });
   const reply = await response;
   assert.equal(reply.status, 200);
   assert.equal(reply.headers.get("content-type"), "application/json");
@@ -48,7 +48,7 @@ test("a completion is one JSON object in the chat-completions shape", async () =
   assert.equal(created, Date.UTC(2026, 0, 1) / 1000);
   assert.deepEqual(body, {
     object: "chat.completion",
-    model: "test/one",
+    model: 'test/"one"\\\n',
     choices: [{
       index: 0,
       message: { role: "assistant", content: "Hello there", refusal: null },
