@@ -1,4 +1,5 @@
 import { Router } from "itty-router";
+import { isCleanPath } from "./request_target.ts";
 import type { Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
 
@@ -10,11 +11,11 @@ export interface RouteMatch {
 
 export interface RouteTable {
   /**
-   * The route of a clean path (see isCleanPath); HEAD finds that of GET.
+   * The route of a path, which only a clean one has (see isCleanPath); HEAD finds that of GET.
    * @throws {HttpError} 404 not_found, 405 method_not_allowed with `Allow`, 400 invalid_request for a parameter that cannot be decoded
    */
   match(method: string, path: string): RouteMatch;
-  /** Value of `Allow` for a clean path; undefined where no route has it */
+  /** Value of `Allow` for a path; undefined where no route has it */
   allow(path: string): string | undefined;
 }
 
@@ -46,6 +47,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
       const wanted = method === "HEAD" ? "GET" : method;
       const found = fixed.get(path)?.get(wanted);
       if (found !== undefined) return found;
+      if (!isCleanPath(path)) throw notFound();
       for (const row of router.routes) {
         const groups = row[1].exec(path)?.groups;
         const route = byPattern.get(row) as Route; // each row was entered above
@@ -55,6 +57,7 @@ export function createRouteTable(routes: readonly Route[]): RouteTable {
       throw allowed.size === 0 ? notFound() : methodNotAllowed(toAllow(allowed));
     },
     allow(path) {
+      if (!isCleanPath(path)) return undefined;
       const allowed = methodsOf(path);
       return allowed.size === 0 ? undefined : toAllow(allowed);
     },

@@ -19,7 +19,7 @@ import {
   readWebBody,
   watchSignal,
 } from "./request_context.ts";
-import { isCleanPath, parseRequestTarget, type RequestTarget } from "./request_target.ts";
+import { parseRequestTarget, type RequestTarget } from "./request_target.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable, notFound, type RouteMatch } from "./route_table.ts";
 import { socketsOf } from "./websocket/sockets.ts";
@@ -92,7 +92,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     if (request.method === "OPTIONS") {
       seen.route = "preflight";
       if (allowOrigin !== undefined) addPreflightHeaders(replyHeaders, request);
-      const allow = isCleanPath(path) ? table.allow(path) : undefined;
+      const allow = table.allow(path);
       if (allow !== undefined) replyHeaders["allow"] = allow;
       return undefined;
     }
@@ -103,7 +103,6 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     const socketRoute = sockets.has(path);
     if (socketRoute) seen.route = path;
     guardUpgrade(request, { handshake, socketRoute, canUpgrade: seen.canUpgrade });
-    if (!isCleanPath(path)) throw notFound();
     const match = table.match(request.method, path);
     seen.route = match.route.path;
     const ticket = handshake ? context.query.get("ticket") : null;
