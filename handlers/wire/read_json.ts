@@ -41,15 +41,13 @@ export async function readJson<S extends GenericSchema>(
  * @returns undefined for an empty body when `optional`
  * @throws as readJson
  */
-export async function readJsonValue(
+export function readJsonValue(
   request: Request,
   context: RequestContext,
   options: { readonly optional?: boolean } = {},
 ): Promise<unknown> {
   checkMediaType(request.headers.get("content-type"));
-  const bytes = await context.body();
-  if (bytes.length === 0 && options.optional) return undefined;
-  return parseJsonBytes(bytes);
+  return context.body().then((bytes) => bytes.length === 0 && options.optional ? undefined : parseJsonBytes(bytes));
 }
 
 /** Strict UTF-8 and JSON. @throws {HttpError} 400 invalid_request that says where */

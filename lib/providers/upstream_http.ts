@@ -34,8 +34,8 @@ const MAX_ERROR_BYTES = 65_536;
 const MAX_LIST_BYTES = 8 * 1024 * 1024;
 
 /** Sends a request and gives its reply when the status is good. @throws {ProviderError} by `toUpstreamError`; {CancelError} */
-export async function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Promise<HttpExchange> {
-  const exchange = await settings.client.send({
+export function sendUpstream(settings: UpstreamSettings, call: UpstreamCall): Promise<HttpExchange> {
+  return settings.client.send({
     method: call.body === undefined ? "GET" : "POST",
     path: `${settings.basePath}${call.path}`,
     headers: call.headers,
@@ -43,9 +43,11 @@ export async function sendUpstream(settings: UpstreamSettings, call: UpstreamCal
     signal: call.signal,
     timeoutMs: call.whole ? settings.timeoutMs * WHOLE_PATIENCE : settings.timeoutMs,
     wholeBytes: call.whole ? MAX_WHOLE_BYTES : undefined,
-  });
+  }).then((exchange) => exchange.status >= 200 && exchange.status < 300 ? exchange : refused(settings, exchange));
+}
+
+async function refused(settings: UpstreamSettings, exchange: HttpExchange): Promise<never> {
   const { status } = exchange;
-  if (status >= 200 && status < 300) return exchange;
   const { text } = await exchange.text(MAX_ERROR_BYTES);
   throw toUpstreamError(settings.upstream, { status, body: text, header: (name) => exchange.header(name) });
 }
