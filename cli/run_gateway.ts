@@ -14,6 +14,7 @@ import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
 import { randomControlToken } from "./control_token.ts";
 import { EXIT } from "./exit_codes.ts";
+import { inlineFurther } from "./inline_further.ts";
 import { limitYoungGeneration } from "./limit_young_generation.ts";
 import { isOnLoopback, ownAddress } from "./own_address.ts";
 import { type RunningServer, serveGateway } from "./serve.ts";
@@ -47,6 +48,7 @@ export interface RunGatewayOptions {
 export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {
   const { loaded } = options;
   const { config } = loaded;
+  inlineFurther();
   const onRequest = limitYoungGeneration();
   checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
   const token = randomControlToken();
