@@ -1,4 +1,3 @@
-import type { Usage } from "../../lib/base/records/usage.ts";
 import type { CollectedReply } from "./collect_reply.ts";
 
 /** What all parts of one reply share. */
@@ -24,13 +23,7 @@ export function completionJson(head: CompletionHead, reply: CollectedReply): str
     `{"index":0,"message":{"role":"assistant",${said}${thought}${calls}},"logprobs":null,"finish_reason":"${reply.finishReason}"}`;
   const { id, created, model } = head;
   return (
-    `{"id":"${id}","object":"chat.completion","created":${created},"model":${JSON.stringify(model)},` +
-    `"choices":[${choice}],"usage":${usageJson(reply.usage)}}`
+    `{"id":${JSON.stringify(id)},"object":"chat.completion","created":${created},"model":${JSON.stringify(model)},` +
+    `"choices":[${choice}],"usage":${JSON.stringify(reply.usage)}}`
   );
-}
-
-function usageJson(usage: Usage): string {
-  if (usage.estimated !== undefined) return JSON.stringify(usage);
-  const { prompt_tokens, completion_tokens, total_tokens } = usage;
-  return `{"prompt_tokens":${prompt_tokens},"completion_tokens":${completion_tokens},"total_tokens":${total_tokens}}`;
 }

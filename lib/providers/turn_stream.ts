@@ -116,8 +116,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     if (rest === undefined) throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
     const bytes = first === undefined ? rest : Buffer.concat([first, rest]);
     if (isObject(bytes)) {
-      const buffer = Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      decoder.whole(buffer.toString("utf8"), events);
+      decoder.whole(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), events);
       this.#done = true;
       return;
     }
@@ -145,6 +144,5 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
 
 /** Whether the first byte that says something opens a JSON object. */
 function isObject(bytes: Uint8Array): boolean {
-  for (const byte of bytes) if (byte > 32) return byte === BRACE;
-  return false;
+  return bytes.find((byte) => byte > 32) === BRACE;
 }

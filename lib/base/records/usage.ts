@@ -18,7 +18,6 @@ export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_t
 
 /** Sum of two usages; estimated as soon as one part is, and by the rougher of the two ways. */
 export function addUsage(a: Usage, b: Usage): Usage {
-  if (a === NO_USAGE) return b;
   return {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,
     completion_tokens: a.completion_tokens + b.completion_tokens,
