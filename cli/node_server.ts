@@ -176,8 +176,7 @@ function isWebSocket(upgrade: string | undefined): boolean {
 function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
   if (headers.host === undefined && httpVersion === "1.1") return false;
   // srvx would resolve dot segments and turn backslashes before the router sees the path
-  const query = url.indexOf("?");
-  const path = query < 0 ? url : url.slice(0, query);
+  const [path = ""] = url.split("?", 1);
   if (hasDotSegment(path) || path.includes("\\")) return false;
   return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
 }

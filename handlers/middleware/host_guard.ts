@@ -11,12 +11,11 @@ import { httpError } from "../wire/error_codes.ts";
 export function guardHost(request: Request, target: RequestTarget, settings: GatewaySettings): void {
   if (!settings.loopbackBind) return;
   const host = request.headers.get("host");
-  const { authority } = target;
-  if (host !== null && host !== authority && toAuthority(host, request.url.startsWith("https:")) !== authority) {
+  if (host !== null && toAuthority(host, request.url.startsWith("https:")) !== target.authority) {
     throw forbidden("the Host header and the request's target name different hosts");
   }
-  const name = hostNameOf(authority);
-  if (isLoopbackName(name) || settings.allowedHosts.has(name) || settings.allowedHosts.has(authority)) return;
+  const name = hostNameOf(target.authority);
+  if (isLoopbackName(name) || settings.allowedHosts.has(name) || settings.allowedHosts.has(target.authority)) return;
   throw forbidden("this host name is not the gateway's; add it to allowed_hosts in [gateway] if it is");
 }
 

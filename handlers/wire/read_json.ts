@@ -41,13 +41,15 @@ export async function readJson<S extends GenericSchema>(
  * @returns undefined for an empty body when `optional`
  * @throws as readJson
  */
-export function readJsonValue(
+export async function readJsonValue(
   request: Request,
   context: RequestContext,
   options: { readonly optional?: boolean } = {},
 ): Promise<unknown> {
   checkMediaType(request.headers.get("content-type"));
-  return context.body().then((bytes) => bytes.length === 0 && options.optional ? undefined : parseJsonBytes(bytes));
+  const bytes = await context.body();
+  if (bytes.length === 0 && options.optional) return undefined;
+  return parseJsonBytes(bytes);
 }
 
 /** Strict UTF-8 and JSON. @throws {HttpError} 400 invalid_request that says where */
