@@ -11,6 +11,7 @@ import { hasDotSegment } from "../handlers/request_target.ts";
 import { errorBody } from "../handlers/wire/to_http_error.ts";
 import { type ErrorCode, httpError } from "../handlers/wire/error_codes.ts";
 import { CancelError } from "../lib/base/cancel.ts";
+import { inTurns } from "../lib/base/in_turns.ts";
 import type { SocketServer } from "./socket_server.ts";
 
 export interface NodeServerLimits {
@@ -244,8 +245,7 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   });
   stream.on("end", () => {
     if (reading === undefined) return;
-    const { chunks } = reading;
-    reading.resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+    giveInTurn(reading);
     reading = undefined;
   });
   // Without a listener for errors Node reports one as the end of the connection
@@ -262,5 +262,9 @@ interface Reading {
   readonly chunks: Uint8Array[];
   size: number;
 }
+
+const giveInTurn = inTurns<Reading>(32, ({ resolve, chunks }) => {
+  resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+});
 
 const EMPTY: PendingBody = { bytes: Promise.resolve(new Uint8Array(0)), fail() {} };

@@ -2,8 +2,8 @@ import type { Dispatcher } from "undici";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
+import { inTurns } from "../../base/in_turns.ts";
 import { describeNetworkError } from "./network_error.ts";
-import { deliverInTurn, type PieceSource } from "./fair_turns.ts";
 import type { ProviderHttpRequest } from "./provider_client.ts";
 
 /** A reply whose head has arrived; its body is read in the pieces the network delivers. */
@@ -40,6 +40,10 @@ const MAX_QUEUED_BYTES = 262_144;
 const DRAIN_MS = 1_000;
 const MAX_DRAINED_BYTES = 65_536;
 
+/** A piece of a stream is shown at once to who reads it: four are about a quarter of a millisecond of work. */
+const deliverInTurn = inTurns<Exchange>(4, (exchange) => exchange.deliver());
+const giveWholeInTurn = inTurns<Exchange>(32, (exchange) => exchange.giveHead());
+
 /** Sends one request; resolves and throws as `ProviderClient.send`. */
 export function startExchange(
   dispatcher: Dispatcher,
@@ -60,7 +64,7 @@ interface Waiter<T> {
   readonly reject: (error: Error) => void;
 }
 
-class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource {
+class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
   status = 0;
   #headers: Record<string, string | string[] | undefined> = {};
   #controller: Dispatcher.DispatchController | undefined;
@@ -181,10 +185,10 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     }
     this.#maxWhole = -1;
     this.#waitingSince = undefined;
-    this.#giveHead();
+    this.giveHead();
   }
 
-  #giveHead(): void {
+  giveHead(): void {
     this.#head?.resolve(this);
     this.#head = undefined;
   }
@@ -204,16 +208,20 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
         this.#waitingSince = this.#context.clock.monotonic();
         return;
       }
-      this.#giveHead();
+      this.giveHead();
       reader?.resolve(this.#takeWhole());
       return;
     }
     this.#queue.push(chunk);
     this.#queuedBytes += chunk.length;
-    if (reader !== undefined && !this.#isDue) this.#isDue = !deliverInTurn(this);
+    if (reader !== undefined && !this.#isDue) {
+      this.#isDue = true;
+      deliverInTurn(this);
+    }
     if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
   }
 
+  /** Hands on all that has come by now to who waits for it; what comes for one who waits for his turn goes out in one piece */
   deliver(): void {
     this.#isDue = false;
     const reader = this.#reader;
@@ -228,7 +236,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, PieceSource 
     if (this.#failure !== undefined) return;
     this.#ended = true;
     this.#settle();
-    this.#giveHead();
+    if (this.#head !== undefined) giveWholeInTurn(this);
     if (this.#isDue) return;
     this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;

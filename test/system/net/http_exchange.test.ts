@@ -112,3 +112,22 @@ test("one that falls silent or breaks off half-way is an error", async () => {
   broken.fail();
   await assert.rejects(broken.sent, { code: "provider_error", message: /in the middle of its reply/ });
 });
+
+test("those that end in one turn are given in their order, a cancelled one too: all of it was there", async () => {
+  const controller = new AbortController();
+  const given: number[] = [];
+  const replies = Array.from({ length: 40 }, (_, i) => {
+    const reply = send({ wholeBytes: 100, signal: controller.signal });
+    reply.sent.then(() => given.push(i), () => {});
+    reply.head(200, "application/json");
+    reply.come(String(i));
+    reply.end();
+    return reply;
+  });
+  controller.abort();
+  assert.deepEqual(given, []);
+  const texts = await Promise.all(replies.map(async ({ sent }) => Buffer.from(await (await sent).whole(100) ?? [])));
+  assert.deepEqual(texts.map(String), [...given.keys()].map(String));
+  assert.deepEqual(given, given.toSorted((a, b) => a - b));
+  assert.equal(given.length, 40);
+});

@@ -53,6 +53,18 @@ test("a reply that nobody reads is not buffered without bound", async (t) => {
   exchange.release();
 });
 
+test("replies that break off give what came before, also those that wait for their turn", async (t) => {
+  const server = await serve(t, (_, response) => {
+    response.write("part", () => setImmediate(() => response.destroy()));
+  });
+  const client = clientOf(t, server.origin);
+  await Promise.all(Array.from({ length: 60 }, async () => {
+    const exchange = await client.send(GET);
+    assert.equal(Buffer.from(await exchange.read() ?? []).toString(), "part");
+    await assert.rejects(exchange.read(), ProviderError);
+  }));
+});
+
 test("a server that closes its idle connections costs no request", async (t) => {
   let closed = 0;
   const server = await serve(t, (_, response) => {
