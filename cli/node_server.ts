@@ -263,7 +263,7 @@ interface Reading {
   size: number;
 }
 
-const giveInTurn = inTurns<Reading>(32, ({ resolve, chunks }) => {
+const giveInTurn = inTurns<Reading>(16, ({ resolve, chunks }) => {
   resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
 });
 

@@ -62,6 +62,16 @@ test("what came before the connection broke is read first, however late", async 
   await assert.rejects(exchange.read(), { code: "provider_error" });
 });
 
+test("a head and what came with it are given, though the connection breaks in the same turn", async () => {
+  const { sent, head, come, fail } = send();
+  head(200, "text/event-stream");
+  come("some");
+  fail();
+  const exchange = await sent;
+  assert.equal(await read(exchange), "some");
+  await assert.rejects(exchange.read(), { code: "provider_error", message: /in the middle of its reply/ });
+});
+
 test("who has gone reads nothing any more", async () => {
   const controller = new AbortController();
   const { exchange, come } = await begun(controller.signal);
