@@ -49,7 +49,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   const { loaded } = options;
   const { config } = loaded;
   inlineFurther();
-  const onRequest = limitYoungGeneration();
+  const limitSpace = limitYoungGeneration();
   checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
   const token = randomControlToken();
   const stop = watchStop(context, options);
@@ -64,7 +64,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         services,
         host: config.gateway.host,
         port: config.gateway.port,
-        onRequest,
+        onRequest: () => limitSpace(services.agent?.runs.active() ?? 0),
       });
       const stopped = stop.drains(server);
       const { keepConfigFresh } = await import("./keep_config_fresh.ts");
