@@ -40,7 +40,7 @@ const MAX_QUEUED_BYTES = 262_144;
 const DRAIN_MS = 1_000;
 const MAX_DRAINED_BYTES = 65_536;
 
-/** What follows a head, or all of a short reply, takes about 50 us; a piece that is shown to its reader at once takes as much. */
+/** Each is about 50 us of work. A head comes once a reply; pieces come all the time, and are what would keep new clients waiting. */
 const giveInTurn = inTurns<Exchange>(16, (exchange) => exchange.give());
 const deliverInTurn = inTurns<Exchange>(4, (exchange) => exchange.deliver());
 
