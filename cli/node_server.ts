@@ -263,6 +263,7 @@ interface Reading {
   size: number;
 }
 
+/** Bodies that have come: most open a request to a model, about as much work as its reply makes. */
 const giveInTurn = inTurns<Reading>(16, ({ resolve, chunks }) => {
   resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
 });

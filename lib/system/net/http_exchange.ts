@@ -222,7 +222,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
   }
 
-  /** Hands on all that has come by now to who waits for it; what comes for one who waits for his turn goes out in one piece */
+  /** Hands on all that has come by now to who waits for it; what comes until then goes out in one piece */
   deliver(): void {
     this.#isDue = false;
     const reader = this.#reader;
