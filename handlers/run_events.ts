@@ -14,15 +14,16 @@ import { toHttpError } from "./wire/to_http_error.ts";
  * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event (DESIGN.md section 2).
  *
  * Each event has its seq as `id:`, so that a browser's EventSource, and any client that sends `Last-Event-ID` or `?after=`, goes on
- * where its connection broke; one that has seen the end gets 204, which tells an EventSource to stay away. A reader goes at its own
- * pace and costs nothing but its place.
+ * where its connection broke. 204 tells an EventSource to stay away for good, so only a reader that has every event of a run which
+ * does not go on gets it; a reader of a queued run waits. A reader goes at its own pace and costs nothing but its place.
  * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
  */
 export const runEventsRoute: Route = {
   method: "GET",
   path: "/v1/runs/:id/events",
   access: "runs",
-  summary: "Events of a run as server-sent events, live to the terminal one; 204 when nothing comes after the position",
+  summary:
+    "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
   query: {
     after: "Only events after this seq; the header Last-Event-ID says the same and wins. Default 0, from the first",
     follow: "0: only what is recorded by now, without waiting for more. Default 1",
@@ -35,15 +36,15 @@ export const runEventsRoute: Route = {
     const follows = followsOf(context);
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
-    const { events, recorded, furthest } = await followRun(runsToRead(context), id, { after, signal: reading.signal });
-    if (after.seq >= (follows ? furthest : recorded)) return textReply(context, 204, null, "text/event-stream");
+    const { events, recorded, goesOn } = await followRun(runsToRead(context), id, { after, signal: reading.signal });
+    if (!goesOn && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
     const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
-    const shown = follows ? events : upTo(recorded, events);
+    const shown = follows ? events : upTo(recorded, { after: after.seq, events });
     return sseReply(
       context,
       eventStream({
         opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
-        encoder: createEventLines(),
+        encoder: createEventLines({ follows }),
         clock: services.clock,
         toError: (error) =>
           error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
@@ -69,7 +70,8 @@ function followsOf({ query }: RequestContext): boolean {
   throw httpError("invalid_request", 'Cannot use this "follow": it must be 0 or 1', { param: "follow" });
 }
 
-async function* upTo(last: number, events: AsyncIterable<readonly AgentEvent[]>) {
+async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {
+  if (after >= last) return;
   for await (const batch of events) {
     const some = batch.filter(({ seq }) => seq <= last);
     if (some.length > 0) yield some;
@@ -85,16 +87,18 @@ async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () =
   }
 }
 
+const CUT_SHORT = "shutting_down";
+
 /** Neither over nor broken: a shutdown suspends the run, or no more was asked for. */
 function cutShort() {
-  return httpError("shutting_down", "Cannot tell more of the run now");
+  return httpError(CUT_SHORT, "Cannot tell more of the run now");
 }
 
 /** How soon a reader should come back, in milliseconds. */
 const RETRY_MS = 1000;
 
 /** Events as they are in JSON, a piece of text for each array. */
-function createEventLines(): EventEncoder {
+function createEventLines({ follows }: { readonly follows: boolean }): EventEncoder {
   let ended = false;
   return {
     start: () => `retry: ${RETRY_MS}\n\n`,
@@ -108,7 +112,10 @@ function createEventLines(): EventEncoder {
       return text;
     },
     // The run goes on, so no end is told: the reader comes back with its position
-    fail: ({ code }) => `: no more now (${code}), come back with Last-Event-ID\n\n`,
+    fail: ({ code }) =>
+      follows || code !== CUT_SHORT
+        ? `: no more now (${code}), come back with Last-Event-ID\n\n`
+        : ": these are the events recorded by now, come back with Last-Event-ID for more\n\n",
     get ended() {
       return ended;
     },

@@ -24,7 +24,8 @@ export function createRunArchive({ store }: { readonly store: Store }): RunArchi
       const run = await runs.get(id);
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      return { recorded, furthest: isAtWork(run.status) ? shownUpTo(recorded) : recorded };
+      const goesOn = isAtWork(run.status);
+      return { recorded, furthest: goesOn ? shownUpTo(recorded) : recorded, goesOn };
     },
   };
 }

@@ -91,6 +91,8 @@ export interface RunReach {
    * crash can put beyond the journal's end
    */
   readonly furthest: number;
+  /** Events follow by themselves, now or after a restart. False for a run that has ended or waits for a person's review. */
+  readonly goesOn: boolean;
 }
 
 /** Everything that executes is a run started here. */

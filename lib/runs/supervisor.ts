@@ -192,8 +192,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      const reached = active.find(id)?.recorder?.reached() ?? (isAtWork(run.status) ? shownUpTo(recorded) : 0);
-      return { recorded, furthest: Math.max(recorded, reached) };
+      const goesOn = isAtWork(run.status);
+      const reached = active.find(id)?.recorder?.reached() ?? (goesOn ? shownUpTo(recorded) : 0);
+      return { recorded, furthest: Math.max(recorded, reached), goesOn };
     },
     async ended(id, signal) {
       for (;;) {

@@ -146,6 +146,31 @@ test("events come with their seq as id, to the terminal one; 204 tells a reader 
   assert.deepEqual(eventsIn(later.text), all.slice(4), "the header wins");
 });
 
+test("a reader of a queued run waits for its first event, and one at the front of a run at work for the next", async () => {
+  const held = Promise.withResolvers<void>();
+  const { start, send, events, runs, clock } = setUp([{ text: ["one ", "more"], holdUntil: held.promise }, "two"], {
+    limits: { maxConcurrent: 1 },
+  });
+  const working = await start();
+  await clock.advance(0);
+  const queued = await start();
+  assert.equal((await runs.get(queued))?.status, "queued");
+  assert.deepEqual(await events(`/v1/runs/${queued}/events?follow=0`), {
+    status: 200,
+    text: "retry: 1000\n\n: these are the events recorded by now, come back with Last-Event-ID for more\n\n",
+  });
+  const readings = [send("GET", `/v1/runs/${queued}/events`, { token: "token_runs" })];
+  for (let seq = (await runs.reach(working))?.furthest ?? 0, last = seq; seq <= last; seq++) {
+    readings.push(send("GET", `/v1/runs/${working}/events?after=${seq}`, { token: "token_runs" }));
+  }
+  const replies = await Promise.all(readings);
+  assert.deepEqual(replies.map(({ status }) => status), replies.map(() => 200));
+  held.resolve();
+  const [ofQueued = "", ...ofWorking] = await Promise.all(replies.map((reply) => reply.text()));
+  assert.equal(textIn(eventsIn(ofQueued)), "two");
+  for (const text of [ofQueued, ...ofWorking]) assert.equal(eventsIn(text).at(-1)?.type, "done");
+});
+
 test("a position beyond the run's events, or no number, is 400 and names what said it", async () => {
   const { start, json, runs } = setUp(["Hello", { hang: "before" }]);
   const ended = await start();
