@@ -6,7 +6,6 @@ import type { AgentRun } from "./agent_run.ts";
 import { estimateUsage, isReported } from "./estimate_usage.ts";
 import { fitRequest, type FittedRequest } from "./fit_request.ts";
 import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
-import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
 import { createTokenAccount, type TokenAccount } from "./token_account.ts";
 
 /**
@@ -43,8 +42,8 @@ export class ModelRequests implements CallNaming {
     return this.#own.map((tool) => tool.name);
   }
 
-  newCallId(): string {
-    return this.#run.random.id(this.offersTools ? SHARED_CALL_PREFIX : "call_");
+  newCallId(prefix: string): string {
+    return this.#run.random.id(prefix);
   }
 
   ownerOf(name: string): TurnCall["owner"] {

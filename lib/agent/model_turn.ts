@@ -4,6 +4,7 @@ import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { EventStamp } from "./event_stamp.ts";
 import type { RecordedTurn } from "./recorded_run.ts";
+import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
 import type { TokenCounter } from "./token_counter.ts";
 
 /** One tool call of a turn, under an id of ours: the vendor's may be missing or repeated. */
@@ -17,12 +18,14 @@ export interface TurnCall {
 /** Whose the calls of a turn are, and what they are called by. */
 export interface CallNaming {
   ownerOf(name: string): TurnCall["owner"];
-  newCallId(): string;
+  newCallId(prefix: string): string;
 }
 
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
   readonly naming: CallNaming;
+  /** Earlier turns of the run called tools of the agent: the ids of client calls say so */
+  readonly shared: boolean;
   /** Put before the turn's first text in the events, so that texts of two turns do not run together; not part of the message */
   readonly separator: string;
 }
@@ -143,9 +146,16 @@ export class LiveTurn implements ModelTurn {
   }
 
   #openCall(event: Extract<ProviderEvent, { type: "tool_call_delta" }>): OpenCall {
-    const { naming } = this.#options;
+    const { naming, shared } = this.#options;
     const name = event.name ?? "";
-    const call: TurnCall = { id: naming.newCallId(), name, arguments: "", owner: naming.ownerOf(name) };
+    const owner = naming.ownerOf(name);
+    const isShared = owner === "client" && (shared || this.calls.length > this.#clientCalls);
+    const call: TurnCall = {
+      id: naming.newCallId(isShared ? SHARED_CALL_PREFIX : "call_"),
+      name,
+      arguments: "",
+      owner,
+    };
     this.calls.push(call);
     const opened = { call, clientIndex: call.owner === "client" ? this.#clientCalls++ : -1 };
     (this.#byIndex ??= new Map()).set(event.index, opened);

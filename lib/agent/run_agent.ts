@@ -17,6 +17,7 @@ import {
   separatorAfter,
   type TurnFinish,
 } from "./model_turn.ts";
+import { hasMoreThanClient, hasOwnWork } from "./suspended_turns.ts";
 import { ToldEvents, toTerminal } from "./told_events.ts";
 import { toolWork } from "./tool_work.ts";
 
@@ -93,7 +94,12 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         ));
         restartSeq = undefined;
         if (fitted.shortened > 0 || fitted.dropped > 0) head.push(...told.note([trimNotice(fitted)]));
-        turn = new LiveTurn({ stamp, separator, naming: last ? allOwn(requests) : requests });
+        turn = new LiveTurn({
+          stamp,
+          separator,
+          naming: last ? allOwn(requests) : requests,
+          shared: hasOwnWork(added),
+        });
 
         for await (const batch of run.provider.stream(fitted.request, call)) {
           answered = true;
@@ -223,7 +229,7 @@ function loopMessage(what: string): string {
 
 /** In a turn without tools a call is the agent's whatever its name: it is not run, and no client is told of it. */
 function allOwn(requests: CallNaming): CallNaming {
-  return { ownerOf: () => "agent", newCallId: () => requests.newCallId() };
+  return { ownerOf: () => "agent", newCallId: (prefix) => requests.newCallId(prefix) };
 }
 
 /** A cut call stays `length`; some servers say `stop` though they call a tool, or `tool_calls` though they call none. */
@@ -234,9 +240,7 @@ function finishReason(reason: FinishReason, calls: boolean): FinishReason {
 
 /** Keeps what the client will not send back: tool work of the agent, and parts of the vendor's reply. */
 function suspend(run: AgentRun, callIds: readonly string[], added: readonly Message[]): void {
-  const only = added.length === 1 ? added[0] : undefined;
-  if (only?.role === "assistant" && only.opaque === undefined) return;
-  run.suspended.keep(callIds, [...added]);
+  if (hasMoreThanClient(added)) run.suspended.keep(callIds, [...added]);
 }
 
 /** The text of a turn that broke off belongs to the history, its calls do not. */

@@ -2,15 +2,21 @@ import type { Clock } from "../base/clock.ts";
 import type { Message } from "../base/records/message.ts";
 import { inputBytes } from "./estimate_tokens.ts";
 
-/** Ids of client calls made in a run that also had tools of the agent: only these can have lost company. */
+/**
+ * Prefix of a client call's id when the run has already called tools of the agent: the client never sees that work, so the
+ * gateway keeps it under the id. A call that comes before the agent's own calls of the same turn has a plain id, although the
+ * rest of the turn is kept under it too.
+ */
 export const SHARED_CALL_PREFIX = "call_pst_";
 
 const KEEP_MS = 15 * 60 * 1000;
 const MAX_TURNS = 256;
 const MAX_BYTES = 64 * 1024 * 1024;
+/** Ids of forgotten turns that are remembered: the model is told that the rest is gone. */
+const MAX_LOST = 10_000;
 const GONE =
-  "[Postern] The gateway no longer keeps the rest of this turn: if tools of its own were called in it, their results are lost; " +
-  "call them again where they matter.";
+  "[Postern] The gateway no longer keeps the rest of this turn: the results of its own tools in it are lost; call them again " +
+  "where they matter.";
 const UNANSWERED = "No result was given for this call.";
 
 /** What runs left behind that ended with a call to the client's tools (DESIGN.md section 3, "Two kinds of tools"). */
@@ -19,8 +25,20 @@ export interface SuspendedTurns {
   keep(callIds: readonly string[], messages: readonly Message[]): void;
   /** Whether something is kept under this call id */
   has(callId: string): boolean;
+  /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
+  lose(callIds: readonly string[]): void;
   /** The client's messages with the kept parts in their places; the same array when there is nothing to do */
   splice(messages: readonly Message[]): readonly Message[];
+}
+
+/** Whether a run added work of the agent's own tools, which its client never sees. */
+export function hasOwnWork(added: readonly Message[]): boolean {
+  return added.some((message) => message.role === "tool");
+}
+
+/** Whether a run that ends with a client call added anything that the client does not send back: own work, or opaque parts. */
+export function hasMoreThanClient(added: readonly Message[]): boolean {
+  return added.length > 1 || added.some((message) => message.role === "assistant" && message.opaque !== undefined);
 }
 
 interface Kept {
@@ -34,11 +52,22 @@ interface Kept {
 export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): SuspendedTurns {
   const byCall = new Map<string, Kept>();
   const turns = new Set<Kept>();
+  /** Calls whose turn was forgotten; the oldest id first */
+  const lost = new Set<string>();
   let bytes = 0;
+  const lose = (callIds: readonly string[]) => {
+    for (const id of callIds) lost.add(id);
+    for (const oldest of lost) {
+      if (lost.size <= MAX_LOST) break;
+      lost.delete(oldest);
+    }
+  };
   const forget = (kept: Kept) => {
     if (turns.delete(kept)) bytes -= kept.bytes;
     for (const id of kept.callIds) byCall.delete(id);
+    if (hasOwnWork(kept.messages)) lose(kept.callIds);
   };
+  const isLost = (id: string) => id.startsWith(SHARED_CALL_PREFIX) || lost.has(id);
   const find = (id: string): Kept | undefined => {
     const kept = byCall.get(id);
     if (kept === undefined || kept.until > clock.monotonic()) return kept;
@@ -58,6 +87,7 @@ export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): Suspended
       }
     },
     has: (callId) => find(callId) !== undefined,
+    lose,
     splice(messages) {
       if (!messages.some((message) => message.role === "tool")) return messages;
       const placed = new Set<Kept>();
@@ -71,8 +101,7 @@ export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): Suspended
           : [];
         const kept = ids.map(find).find((found) => found !== undefined);
         if (kept === undefined) {
-          const gone = message.role === "tool" && message.tool_call_id.startsWith(SHARED_CALL_PREFIX) &&
-            isTrailing(messages, i);
+          const gone = message.role === "tool" && isLost(message.tool_call_id) && isTrailing(messages, i);
           out.push(gone ? withNote(message) : message);
           changed ||= gone;
           return;

@@ -1,4 +1,5 @@
 import type { AgentJournal, AgentOutcome } from "../agent/agent_run.ts";
+import { hasOwnWork } from "../agent/suspended_turns.ts";
 import { CancelError } from "../base/cancel.ts";
 import type { RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -62,7 +63,11 @@ export class RunJournal implements AgentJournal {
     const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
     // What has ended must be on disk before the run counts as suspended; what has not is left out
     if (suspends) return recorder?.commit().finally(() => onEnd(undefined));
-    if (!recorder?.active()) return this.#over(terminal, endStatus(terminal));
+    if (!recorder?.active()) {
+      const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
+      if (noted === undefined) return this.#over(terminal, endStatus(terminal));
+      return noted.then(() => this.#over(terminal, endStatus(terminal)));
+    }
     // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
     const said = refused === undefined && (terminal.type === "done" || added.length > 0);
     return this.#write(recorder, said ? outcome : undefined).then(
@@ -74,13 +79,21 @@ export class RunJournal implements AgentJournal {
     );
   }
 
+  /** What a run without records leaves on disk when its client must come back. undefined when nothing does */
+  #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
+    const { entry, request, suspendedRecords, log } = this.#options;
+    if (!isSuspended(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
+    return suspendedRecords.note(outcome.added).catch((error) => {
+      log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
+    });
+  }
+
   /** @param said undefined: the conversation gets nothing of it */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId }, request, conversations, suspendedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
-    const isSuspended = request.durable && terminal.type === "done" && request.clientTools.length > 0;
-    const kept = isSuspended ? await suspendedRecords.writes(added) : [];
+    const kept = isSuspended(request, said) ? await suspendedRecords.writes(added, { durable: request.durable }) : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
@@ -95,4 +108,9 @@ export class RunJournal implements AgentJournal {
     }
     onEnd(status);
   }
+}
+
+/** Whether the run ended with calls to tools of the client, or may have. */
+function isSuspended(request: RunRequest, { terminal }: AgentOutcome): boolean {
+  return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
 }

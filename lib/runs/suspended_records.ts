@@ -1,11 +1,13 @@
 import * as v from "valibot";
-import { SHARED_CALL_PREFIX, type SuspendedTurns } from "../agent/suspended_turns.ts";
+import { hasMoreThanClient, hasOwnWork, SHARED_CALL_PREFIX, type SuspendedTurns } from "../agent/suspended_turns.ts";
 import type { Clock } from "../base/clock.ts";
 import { type Message, messageSchema } from "../base/records/message.ts";
 import type { Store, Write } from "../storage/store.ts";
 
 const COLLECTION = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
+/** Ids that this gateway gives to calls */
+const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
 /** Old records forgotten with each new one */
 const SWEEP = 20;
 
@@ -15,13 +17,19 @@ const recordSchema = v.object({
   at: v.number(),
   /** The client's calls that wait for their results; the record's key is the first */
   call_ids: v.array(v.string()),
+  /** Empty: they were in the memory of an attached run alone, so a restart loses them */
   messages: v.array(messageSchema),
 });
 
 /** What durable runs left behind that ended with a call to the client's tools: kept over a restart, for 24 hours. */
 export interface SuspendedRecords {
-  /** The writes that keep what a run added to the history; none where the client has all of it */
-  writes(added: readonly Message[]): Promise<readonly Write[]>;
+  /**
+   * The writes that keep what a run added to the history; none when the client has all of it. For an attached run they only say
+   * that something was there, and only when its call ids do not say so themselves.
+   */
+  writes(added: readonly Message[], options: { readonly durable: boolean }): Promise<readonly Write[]>;
+  /** Writes the same for an attached run of which nothing else is written */
+  note(added: readonly Message[]): Promise<void>;
   /** Puts what the results at the end of these messages belong to back into the memory, where a restart has lost it */
   recall(messages: readonly Message[]): Promise<void>;
 }
@@ -32,33 +40,44 @@ export function createSuspendedRecords(options: {
   readonly suspended: SuspendedTurns;
 }): SuspendedRecords {
   const { store, clock, suspended } = options;
-  return {
-    async writes(added) {
+  const records: SuspendedRecords = {
+    async writes(added, { durable }) {
       const callIds = openCalls(added);
       const [key] = callIds;
-      const only = added.length === 1 ? added[0] : undefined;
-      if (key === undefined || (only?.role === "assistant" && only.opaque === undefined)) return [];
+      if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
       const before = clock.now() - KEEP_MS;
       const oldest = await store.scan(COLLECTION, { order: "created", limit: SWEEP });
       const old = oldest.filter(({ body }) => v.parse(recordSchema, body).at < before);
-      const body = { v: 1, at: clock.now(), call_ids: callIds, messages: [...added] };
+      const body = { v: 1, at: clock.now(), call_ids: callIds, messages: durable ? [...added] : [] };
       return [
         { op: "insert", collection: COLLECTION, key, body },
         ...old.map(({ key }) => ({ op: "delete", collection: COLLECTION, key }) as const),
       ];
     },
+    async note(added) {
+      const writes = await records.writes(added, { durable: false });
+      if (writes.length > 0) await store.batch(writes);
+    },
     async recall(messages) {
       for (const message of messages.toReversed()) {
         if (message.role !== "tool") return;
         const id = message.tool_call_id;
-        if (!id.startsWith(SHARED_CALL_PREFIX) || id.length > 64 || suspended.has(id)) continue;
+        if (!OWN_ID.test(id) || suspended.has(id)) continue;
         const stored = await store.get(COLLECTION, id);
         if (stored === undefined) continue;
         const record = v.parse(recordSchema, stored.body);
-        if (record.at >= clock.now() - KEEP_MS) suspended.keep(record.call_ids, record.messages);
+        if (record.at < clock.now() - KEEP_MS) continue;
+        if (record.messages.length === 0) suspended.lose(record.call_ids);
+        else suspended.keep(record.call_ids, record.messages);
       }
     },
   };
+  return records;
+}
+
+/** Whether the run has work of the agent of which none of these ids tells. */
+function isUntold(callIds: readonly string[], added: readonly Message[]): boolean {
+  return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
 }
 
 /** Calls of the last turn without a result. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { SHARED_CALL_PREFIX } from "../../lib/agent/suspended_turns.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { ask, only, readAll, supervised, typesOf } from "../support/supervised.ts";
@@ -96,6 +97,33 @@ test("after 15 minutes the suspended turn is gone, and the model is told so", as
   await readAll(await runs.start(ask("", { messages, clientTools: [WEATHER] })));
   const last = provider.requests[1]?.messages.at(-1);
   assert.match(String(last?.content), /^25 degrees\n\n\[Postern\] The gateway no longer keeps/);
+});
+
+const OWN_ROUNDS = {
+  "the agent's call comes first": [{ name: "look" }, { name: "weather" }],
+  "the client's call comes first": [{ name: "weather" }, { name: "look" }],
+};
+for (const [what, toolCalls] of Object.entries(OWN_ROUNDS)) {
+  test(`a restart loses the agent's part of an attached run, and the model is told so: ${what}`, async () => {
+    const before = supervised([{ toolCalls }], { tools: [LOOK] });
+    const first = await readAll(await before.runs.start(ask("Go", { clientTools: [WEATHER] })));
+    const { runs, provider } = supervised(["Sunny"], { tools: [LOOK], store: before.store });
+    const messages = answered(first, ["25 degrees"]);
+    await readAll(await runs.start(ask("", { messages, clientTools: [WEATHER] })));
+    assert.match(String(provider.requests[0]?.messages.at(-1)?.content), /^25 degrees\n\n\[Postern\]/);
+  });
+}
+
+test("a call id names the agent's own work only where there is some", async () => {
+  const script = [{ toolCalls: [{ name: "look" }] }, { toolCalls: [{ name: "weather" }] }];
+  const mixed = supervised(script, { tools: [LOOK] });
+  const plain = supervised(script.slice(1), { tools: [LOOK] });
+  const idOf = async ({ runs }: typeof mixed) => {
+    const events = await readAll(await runs.start(ask("Go", { clientTools: [WEATHER] })));
+    return events.find((event) => event.type === "client_tool_call_delta")?.call_id ?? "";
+  };
+  assert.ok((await idOf(mixed)).startsWith(SHARED_CALL_PREFIX));
+  assert.ok(!(await idOf(plain)).startsWith(SHARED_CALL_PREFIX));
 });
 
 test("a call of a kept turn that the client leaves unanswered gets a result that says so", async () => {
