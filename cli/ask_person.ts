@@ -18,9 +18,9 @@ export function describeApproval(approval: Approval): string {
 }
 
 /**
- * Asks the person at the terminal about a call, and answers the approval; anything but a yes is a denial.
- * @param options.inRun a run waits for the answer, so that none is a denial too, and one may stand for the rest of the run
- * @returns undefined where nobody answered and the question stays open
+ * Asks the person at the terminal about a call, and answers the approval; any line but a yes is a denial.
+ * @param options.inRun a run waits for the answer, so that one may stand for the rest of the run
+ * @returns undefined where nobody answered, as at Ctrl-C or the end of the terminal: the question is still open
  */
 export async function askPerson(
   { io, say }: CommandContext,
@@ -32,7 +32,7 @@ export async function askPerson(
   say(harmless(describeApproval(approval)));
   const choices = approval.always_rule === null ? "y/N" : inRun ? "y/N/run/always" : "y/N/always";
   const line = await io.ask(`Run this call? [${choices}] `);
-  if (line === undefined && !inRun) return undefined;
+  if (line === undefined) return undefined;
   const body = toAnswer(line, choices);
   try {
     await gateway.request({ method: "POST", path, body });
@@ -45,8 +45,8 @@ export async function askPerson(
   }
 }
 
-function toAnswer(line: string | undefined, choices: string) {
-  const word = line?.trim().toLowerCase() ?? "";
+function toAnswer(line: string, choices: string) {
+  const word = line.trim().toLowerCase();
   if (word === "y" || word === "yes") return { decision: "approve" } as const;
   const remember = (["run", "always"] as const).find((each) => each === word && choices.includes(each));
   return remember === undefined ? { decision: "deny" } as const : { decision: "approve", remember } as const;

@@ -11,6 +11,8 @@ export interface ChatOptions {
   readonly model: string | undefined;
   /** Goes on with this conversation; undefined: a new one */
   readonly conversationId: string | undefined;
+  /** Whether somebody here answers questions about calls; without it such a call is denied at once as `nobody_could_answer` */
+  readonly canApprove: boolean;
 }
 
 /** A conversation at the terminal, one message at a time. */
@@ -27,7 +29,7 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   if (gateway.running === undefined) return localSession(gateway, options);
   const { ticket } = await gateway.request({ method: "POST", path: "/v1/ws-ticket" }) as { ticket: string };
   const socket = await gateway.running.client.openSocket(`/ws/chat?ticket=${encodeURIComponent(ticket)}`);
-  socket.send(JSON.stringify({ type: "hello", events: true }));
+  socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();
   const { model, conversationId } = options;
   return {
@@ -61,7 +63,7 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
         conversationId,
         caller: { via: "cli", tokenId: null, scopes: SCOPES },
         durable: false,
-        canApprove: true,
+        canApprove: options.canApprove,
         agentTools: "configured",
         clientTools: [],
         parameters: {},

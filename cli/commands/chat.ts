@@ -26,7 +26,12 @@ export const chatCommand = defineCliCommand({
     if (message?.trim() === "") throw new CommandError("Cannot chat: the message is empty");
     const gateway = await reachGateway(context, { agent: true });
     try {
-      const session = await openChatSession(gateway, { model: args.model, conversationId: args.conversation });
+      const session = await openChatSession(gateway, {
+        model: args.model,
+        conversationId: args.conversation,
+        // With --json the reader of the events answers, by whatever way, which takes a gateway that runs
+        canApprove: context.flags.json ? gateway.running !== undefined : context.io.canAsk,
+      });
       try {
         const talk: Talk = { context, session, gateway };
         return message === undefined ? await converse(talk) : await showReply(talk, message);
@@ -64,9 +69,10 @@ async function showReply({ context, session, gateway }: Talk, message: string): 
     let failed = false;
     for await (const event of session.send(message)) {
       reply.show(event);
-      // With --json the reader of the events answers, by whatever way
       if (event.type === "approval_needed" && !context.flags.json) {
-        await askPerson(context, gateway, { id: event.approval_id, inRun: true });
+        const answer = await askPerson(context, gateway, { id: event.approval_id, inRun: true });
+        // No answer is nobody's no: the reply stops, and its question is withdrawn
+        if (answer === undefined) session.cancel();
       }
       failed ||= event.type === "error";
     }

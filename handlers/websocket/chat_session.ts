@@ -67,6 +67,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   const outbox = createOutbox({ peer, clock: services.clock, patienceMs: idleTimeoutMs });
   const queue: (MessageFrame | ResumeFrame)[] = [];
   let encode: FrameEncoder = encodePlain;
+  let answers = true;
   let conversationId = "new";
   let working = false;
   let running: Reading | undefined;
@@ -144,6 +145,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
         return void answerQuestion(frame);
       case "hello":
         encode = frame.events ? encodeEvent : encodePlain;
+        answers = frame.approvals ?? true;
         return;
       case "ping":
         return reply(PONG_FRAME);
@@ -166,7 +168,7 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
 
   /** Whether who reads here sees questions, and may answer them */
   function mayApprove(): boolean {
-    return encode === encodeEvent && hasScope(caller.scopes, "approve");
+    return encode === encodeEvent && answers && hasScope(caller.scopes, "approve");
   }
 
   function enqueue(frame: MessageFrame | ResumeFrame): void {

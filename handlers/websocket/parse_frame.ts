@@ -27,7 +27,12 @@ const commands = {
     remember: v.nullish(v.picklist(REMEMBER)),
   }),
   resume: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
-  hello: v.object({ type: v.literal("hello"), events: v.nullish(v.boolean()) }),
+  hello: v.object({
+    type: v.literal("hello"),
+    events: v.nullish(v.boolean()),
+    /** Whether somebody there answers questions about calls, where the token may. Default true */
+    approvals: v.nullish(v.boolean()),
+  }),
   ping: v.object({ type: v.literal("ping") }),
 } as const;
 

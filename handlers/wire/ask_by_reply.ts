@@ -1,6 +1,11 @@
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { toQuestion } from "../../lib/runs/ask_person.ts";
-import type { ApprovalAnswer, ApprovalRequest, Approver } from "../../lib/tools/runtime/tool_door.ts";
+import {
+  type ApprovalAnswer,
+  type ApprovalRequest,
+  type Approver,
+  nobodyCouldAnswer,
+} from "../../lib/tools/runtime/tool_door.ts";
 
 export interface AskByReplyOptions {
   readonly approvals: Approvals;
@@ -22,13 +27,15 @@ export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyO
   const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
     const used = await approvals.use(id, request.binding.digest);
     if (used.ok) return { decision: "approve", reason: "Approved by a person", approvalId: id };
-    return { decision: "deny", reason: used.reason, ...(used.waiting ? { approvalId: id } : {}) };
+    return used.waiting
+      ? { decision: "deny", rule: "approval_waits", reason: used.reason, approvalId: id }
+      : { decision: "deny", rule: "approval_failed", reason: used.reason };
   };
   return async (request) => {
     if (given !== undefined && !granted) return await use(given, request);
     const asked = await approvals.ask(toQuestion(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs));
     if (asked === undefined) {
-      return { decision: "deny", reason: `${request.reason}; as many questions wait for a person as may` };
+      return nobodyCouldAnswer(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`);
     }
     const { id, expires_at } = asked;
     if (granted) {
@@ -37,6 +44,7 @@ export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyO
     }
     return {
       decision: "deny",
+      rule: "approval_waits",
       reason: `${request.reason}. A person may approve it as "${id}" until ${expires_at}: then repeat this call with ` +
         `"approval_id": "${id}". With the scope "approve", "approved": true allows it at once`,
       approvalId: id,

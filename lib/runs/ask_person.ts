@@ -3,8 +3,8 @@ import { cancelReason } from "../base/cancel.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Approvals } from "../guard/approvals.ts";
-import type { ApprovalAnswer, ApprovalRequest } from "../tools/runtime/tool_door.ts";
-import { denyUnattended } from "./deny_unattended.ts";
+import type { ApprovalAnswer, ApprovalRequest, DenialRule } from "../tools/runtime/tool_door.ts";
+import { denyUnasked, denyUnattended } from "./deny_unattended.ts";
 import { approve, createEarlierQuestions, toAnswered } from "./earlier_questions.ts";
 import type { AskedQuestion } from "./recall_run.ts";
 import type { QueuePlace } from "./run_queue.ts";
@@ -47,7 +47,9 @@ export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: App
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
         await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
-      if (asked === undefined) return deny(`${request.reason}; as many questions wait for a person as may`);
+      if (asked === undefined) {
+        return denyUnasked(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`, emit);
+      }
       if (known?.isShown !== true) emit(toNeeded(asked));
       const settled = await wait(asked.id, { approvals, run, signal });
       if (known?.isAnswerShown !== true) emit(toAnswered(settled));
@@ -96,16 +98,23 @@ async function wait(
 
 async function toAnswer(settled: Approval, approvals: Approvals): Promise<ApprovalAnswer> {
   const { id, status, tool, note, reason } = settled;
-  if (status === "expired") return deny(`Cannot call "${tool}": nobody answered in time. ${reason}`);
-  if (status !== "approved") {
-    return deny(`Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
+  const deny = (rule: DenialRule, why: string) => ({ decision: "deny", rule, reason: why, approvalId: id } as const);
+  switch (status) {
+    case "approved": {
+      const use = await approvals.use(id, settled.digest);
+      return use.ok ? approve(id) : deny("approval_failed", use.reason);
+    }
+    case "denied":
+      return deny("approval", `Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
+    case "expired":
+      return deny("approval_expired", `Cannot call "${tool}": nobody answered in time. ${reason}`);
+    case "pending":
+    case "cancelled":
+      return deny(
+        "approval_failed",
+        `Cannot call "${tool}": the question was taken back, so nobody answered. ${reason}`,
+      );
   }
-  const use = await approvals.use(id, settled.digest);
-  return use.ok ? approve(id) : deny(use.reason);
-}
-
-function deny(reason: string): ApprovalAnswer {
-  return { decision: "deny", reason };
 }
 
 function toNeeded(asked: Approval): AgentEventBody {

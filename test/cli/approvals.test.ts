@@ -98,7 +98,7 @@ for (const [name, way] of WAYS) {
       const denied = await run(chat, { answers: ["n"] });
       assert.match(denied.stderr, /\[approval\] write_file needs your word\n[\s\S]*\[approval\] deny/);
       assert.ok(!existsSync(join(cwd, "new.txt")));
-      assert.match((await run(chat)).stderr, /\[approval\] deny/, "nobody is there to answer");
+      assert.match((await run(chat)).stderr, /nobody_could_answer/, "nobody is there to answer");
       const approved = await run(chat, { answers: ["y"] });
       assert.match(approved.stderr, /\[approval\] approve\n\[tool\] write_file [\s\S]*done in/);
       assert.equal(readFileSync(join(cwd, "new.txt"), "utf8"), "hello");

@@ -156,7 +156,7 @@ test("a second machine's tools are used by HTTP and by the agent, under both pol
     assert.equal(denied.is_error, true);
     assert.match(
       denied.output,
-      /^Denied by the node's own policy, .*; a change there counts from the node's next start$/,
+      /^Denied \(nobody_could_answer\): the node's own policy asks, .*; a change there counts from the node's next start$/,
     );
 
     const message = `/node__pi__read_file {"path": "sensor.txt"}`;

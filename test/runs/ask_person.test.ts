@@ -62,7 +62,10 @@ describe("an attached run", () => {
   test("that nobody follows who may approve is denied at once, with what allows the call, and files nothing", async () => {
     const { runs, ran, pending, clock } = setUp();
     const events = await readAll(await runs.start(ask("write")));
-    assert.match(only(events, "tool_end").output, /^Denied, since nobody who may approve follows this run: asked/);
+    assert.match(
+      only(events, "tool_end").output,
+      /^Denied \(nobody_could_answer\): nobody who may approve follows this run, so nobody was asked: asked/,
+    );
     assert.deepEqual([ran, await pending(), clock.pending()], [[], [], 0]);
   });
 
@@ -123,6 +126,16 @@ describe("an attached run", () => {
     assert.deepEqual([ran, approval?.status, clock.pending()], [[], "cancelled", 0]);
   });
 
+  test("whose question is taken back is told that, and not that a person denied it", async () => {
+    const { runs, clock, ran, approvals, pending } = setUp();
+    const reading = readAll(await runs.start(ask("write", FOLLOWED)));
+    await clock.advance(1);
+    await approvals.cancel((await pending())[0]?.id ?? "");
+    const { output } = only(await reading, "tool_end");
+    assert.match(output, /the question was taken back, so nobody answered/);
+    assert.deepEqual(ran, []);
+  });
+
   test("lends its slot while it waits, so that others go on", async () => {
     const { runs, clock, approvals, pending } = setUp({ limits: { maxConcurrent: 1 } });
     const waiting = readAll(await runs.start(ask("write", FOLLOWED)));
@@ -143,7 +156,11 @@ describe("an attached run", () => {
     const question = { ...rest, runId, callId, inputDigest: "", requestedBy: BY, timeoutMs: DURABLE_MS };
     for (let i = 1; i < APPROVAL_LIMITS.pending; i++) await approvals.ask(question);
     const events = await readAll(await runs.start(ask("write", FOLLOWED)));
-    assert.match(only(events, "tool_end").output, /as many questions wait for a person as may/);
+    assert.match(
+      only(events, "tool_end").output,
+      /^Denied \(nobody_could_answer\): as many questions wait for a person/,
+    );
+    assert.equal(only(events, "notice").code, "nobody_could_answer");
     await approvals.cancel(first.id);
     await reading;
   });

@@ -226,7 +226,7 @@ test("where nobody reads along who may approve, it is denied at once", () =>
     const ended = events.find((event) => event.type === "tool_end");
     assert.match(
       ended?.type === "tool_end" ? ended.output : "",
-      /^Denied, since nobody who may approve follows this run/,
+      /^Denied \(nobody_could_answer\): nobody who may approve follows this run/,
     );
     assert.equal(readFileSync(gateway.workspace.path("notes.txt"), "utf8"), "a note\n");
   }));
@@ -235,7 +235,7 @@ test("a person who approves the delegation itself has not approved what the agen
   withDelegates(WRITE, async ({ gateway }) => {
     const body = { input: { agent: "local", prompt: "Write" }, approved: true };
     const { output } = await jsonOf(gateway.call("/v1/tools/delegate/call", { body }));
-    assert.match(output, /^Denied, since nobody who may approve follows this run/);
+    assert.match(output, /^Denied \(nobody_could_answer\): nobody who may approve follows this run/);
     assert.equal(readFileSync(gateway.workspace.path("notes.txt"), "utf8"), "a note\n");
   }));
 

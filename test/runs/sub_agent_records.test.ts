@@ -16,7 +16,7 @@ const by = (callId: string): SubAgentCaller => ({
     limits: { maxIterations: 5, maxToolCalls: 5, tokensPerRun: 0 },
     tools: undefined,
     durable: true,
-    approver: () => Promise.resolve({ decision: "deny", reason: "No" }),
+    approver: () => Promise.resolve({ decision: "deny", rule: "approval", reason: "No" }),
   },
   signal: new AbortController().signal,
   progress: () => {},

@@ -196,7 +196,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         caller: { via: "agent", tokenId: null, scopes: [] },
         depth: 0,
         signal: new AbortController().signal,
-        approver: async ({ reason }) => ({ decision: "deny", reason }),
+        approver: async ({ reason }) => ({ decision: "deny", rule: "approval", reason }),
         ...more,
       }),
     configure(changes) {

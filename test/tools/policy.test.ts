@@ -237,7 +237,7 @@ async function callOf(door: ToolDoor, name: string, input: string): Promise<Seen
       signal: new AbortController().signal,
       approver: ({ reason }) => {
         asked = reason;
-        return Promise.resolve({ decision: "deny", reason });
+        return Promise.resolve({ decision: "deny", rule: "approval", reason });
       },
       onStart: () => Promise.reject(stop),
     });

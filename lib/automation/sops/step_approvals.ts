@@ -56,7 +56,7 @@ export function createStepApprovals(
         case "expired":
           return { code: "approval_expired", message: "Nobody answered in time" };
         default:
-          return { code: "approval_denied", message: "The question was taken back" };
+          return { code: "approval_lost", message: "The question was taken back, so nobody answered it" };
       }
     },
 

@@ -1,6 +1,6 @@
 import type { Random } from "../../base/random.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
-import type { Approver, ToolDoor } from "../../tools/runtime/tool_door.ts";
+import { type Approver, nobodyCouldAnswer, type ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ServiceName } from "../../tools/runtime/tool_services.ts";
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, TOOL_NAME, type ToolOffer } from "./protocol.ts";
@@ -44,11 +44,9 @@ export function createNodeWork({ door, random, patterns }: OfferOptions): NodeWo
 }
 
 const denyOnNode: Approver = ({ reason }) =>
-  Promise.resolve({
-    decision: "deny",
-    reason:
-      `Denied by the node's own policy, since nobody answers there: ${reason}; a change there counts from the node's next start`,
-  });
+  Promise.resolve(nobodyCouldAnswer(
+    `the node's own policy asks, and nobody answers there: ${reason}; a change there counts from the node's next start`,
+  ));
 
 function isOfferable({ name, source, needs }: Tool): boolean {
   return TOOL_NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));

@@ -30,7 +30,10 @@ export interface DecisionEvent extends AuditedCall {
   readonly access: Access | null;
   readonly effects: Effects;
   readonly decision: Decision["kind"];
-  /** The policy's rule, or `approval`, `unknown_tool`, `bad_input` */
+  /**
+   * The policy's rule; `approval` for a person's word; `nobody_could_answer` where nobody was asked; `approval_expired`,
+   * `approval_waits`, `approval_failed`; `remembered:<id>`, `binding`, `unknown_tool`, `bad_input`, `audit`
+   */
   readonly rule: string;
   /** Why not; empty for an allow */
   readonly reason: string;

@@ -29,7 +29,7 @@ export interface PermitOptions extends RememberedAnswers {
 }
 
 interface Word {
-  /** The policy's, or `approval`, `remembered:<id>`, `binding`, as the audit has it */
+  /** The policy's, or `approval`, a DenialRule, `remembered:<id>`, `binding`, as the audit has it */
   readonly rule: string;
   readonly approvalId?: string;
 }
@@ -53,8 +53,8 @@ export type PermitCall = (
   call: { readonly request: ToolCallRequest; readonly audit: CallAudit },
 ) => Promise<Permit>;
 
-/** An answer with the rule it comes from, where one was remembered. */
-type Answer = ApprovalAnswer & { readonly rule?: string };
+/** An answer with the rule it comes from: the approver's, or `remembered:<id>`. */
+type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { readonly rule: string };
 
 /** Asks about a call where the policy says so: a remembered answer first, then the request's approver. */
 export function createPermit(options: PermitOptions): PermitCall {
@@ -63,10 +63,13 @@ export function createPermit(options: PermitOptions): PermitCall {
   /** A rule's answer, else the approver's; one that fails has approved nothing. */
   const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
     try {
-      return await rememberedAnswer(question) ?? await request.approver(question, request.signal);
+      const remembered = await rememberedAnswer(question);
+      if (remembered !== undefined) return remembered;
+      const answer = await request.approver(question, request.signal);
+      return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
     } catch (error) {
       if (error instanceof CancelError) throw error;
-      return { decision: "deny", reason: reportBug(tool, request, error) };
+      return { decision: "deny", rule: "approval_failed", reason: reportBug(tool, request, error) };
     }
   };
 
@@ -102,7 +105,7 @@ export function createPermit(options: PermitOptions): PermitCall {
         callId,
       });
       const { approvalId } = answer;
-      const answered = { rule: answer.rule ?? "approval", ...(approvalId === undefined ? {} : { approvalId }) };
+      const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
       if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
       const again = policy.decide(tool, prepared);
       if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };

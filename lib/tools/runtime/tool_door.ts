@@ -31,12 +31,34 @@ export interface ApprovalRequest {
   readonly runId: string;
   readonly callId: string;
 }
-export interface ApprovalAnswer {
-  readonly decision: "approve" | "deny";
-  /** Told to the model when denied: what would allow the call */
-  readonly reason: string;
-  readonly approvalId?: string;
+
+/**
+ * Who or what a denial comes from, as the audit's `rule` has it: a person (`approval`), nobody, since nobody was asked
+ * (`nobody_could_answer`), a question that nobody answered in time, one that still waits, or a failure of the approver.
+ */
+export type DenialRule =
+  | "approval"
+  | "nobody_could_answer"
+  | "approval_expired"
+  | "approval_waits"
+  | "approval_failed";
+
+/** Answer to a question about a call. `reason` of a denial is told to the model: why, and what would allow the call. */
+export type ApprovalAnswer =
+  | { readonly decision: "approve"; readonly reason: string; readonly approvalId?: string }
+  | {
+    readonly decision: "deny";
+    readonly reason: string;
+    /** Required, so that no path says of a person what no person said */
+    readonly rule: DenialRule;
+    readonly approvalId?: string;
+  };
+
+/** Returns the denial of a call that nobody was asked about. @param why one sentence, with what would allow the call */
+export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decision: "deny" }> {
+  return { decision: "deny", rule: "nobody_could_answer", reason: `Denied (nobody_could_answer): ${why}` };
 }
+
 export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
 
 export interface ToolCallRequest {

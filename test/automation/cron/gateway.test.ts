@@ -60,7 +60,7 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
             caller: { via: "cli", tokenId: null, scopes: ["admin"] },
             depth: 0,
             signal: new AbortController().signal,
-            approver: ({ reason }) => Promise.resolve({ decision: "deny", reason }),
+            approver: ({ reason }) => Promise.resolve({ decision: "deny", rule: "approval", reason }),
           });
           return result;
         },

@@ -99,6 +99,7 @@ async function runOn(
       told();
     },
     readStdin: () => Promise.resolve(options.stdin),
+    canAsk: options.answers !== undefined,
     ask: () => Promise.resolve(answers.shift()),
     onInterrupt(listener) {
       listeners.add(listener);

@@ -31,6 +31,33 @@ const REQUEST: ApprovalRequest = {
   callId: "call_1",
 };
 
+/** What a call that comes without an approval is told. */
+async function denialOf(more: Parameters<typeof askByReply>[0]) {
+  const answer = await askByReply(more)(REQUEST, new AbortController().signal);
+  assert.ok(answer.decision === "deny");
+  return answer;
+}
+
+test("a denial says whether a person is asked, could not be asked, or the approval does not count", async () => {
+  const store = createMemoryStore();
+  const approvals = createApprovals({
+    store,
+    clock: createFakeClock(),
+    random: createSeededRandom(),
+    log: SILENT,
+    metrics: createMetrics(),
+    audit: createFakeAudit(store).append,
+  });
+  const options = { approvals, given: undefined, granted: false, timeoutMs: 1000 };
+  const asked = await denialOf(options);
+  assert.equal(asked.rule, "approval_waits");
+  assert.equal((await denialOf({ ...options, given: asked.approvalId })).rule, "approval_waits");
+  assert.equal((await denialOf({ ...options, given: "apr_unknown" })).rule, "approval_failed");
+  const full = { ...approvals, ask: () => Promise.resolve(undefined) };
+  const unasked = await denialOf({ ...options, approvals: full });
+  assert.deepEqual([unasked.rule, unasked.approvalId], ["nobody_could_answer", undefined]);
+});
+
 test("a call that comes approved is let through where questions expire sooner than the disk takes what is written", async () => {
   const clock = createFakeClock();
   const store = createMemoryStore();

@@ -87,7 +87,7 @@ test("an ask goes to the approver with the prepared call; a denial does not run"
   const denied = await call("probe", "x", {
     approver: async (request) => {
       requests.push(request);
-      return { decision: "deny", reason: "Not today", approvalId: "apr_1" };
+      return { decision: "deny", rule: "approval", reason: "Not today", approvalId: "apr_1" };
     },
   });
   assert.deepEqual(denied, {
@@ -319,7 +319,7 @@ test("bind gives what an approval of the call would be bound to, or the words it
   await call("probe", "x", {
     approver: ({ binding, reason }) => {
       asked = binding.digest;
-      return Promise.resolve({ decision: "deny", reason });
+      return Promise.resolve({ decision: "deny", rule: "approval", reason });
     },
   });
   const bound = await door.bind("probe", "x", signal);
