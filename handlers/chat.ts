@@ -30,6 +30,7 @@ export const chatRoute: Route = {
   method: "POST",
   path: "/api/chat",
   access: "chat",
+  continues: "conversation",
   summary: "Chat with the agent, answered as JSON",
   body: chatSchema,
   reply: { status: 200, type: "application/json", schema: chatReplySchema },

@@ -2,7 +2,8 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
 import type { JsonSchema } from "../lib/base/records/json_schema.ts";
 import { ERROR_CODES } from "./wire/error_codes.ts";
-import type { Route, RouteAccess } from "./route.ts";
+import type { DoorAccess } from "./door.ts";
+import type { Route } from "./route.ts";
 import { textReply } from "./wire/reply.ts";
 
 /**
@@ -94,7 +95,7 @@ function operationOf(route: Route) {
   };
 }
 
-function securityOf(access: RouteAccess) {
+function securityOf(access: DoorAccess) {
   if (access === "public") return [];
   return access === "pairing_code" || access === "node_token" ? [{ [access]: [] }] : [{ bearer: [access] }];
 }

@@ -1,8 +1,8 @@
 import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
-import type { Scope } from "../lib/base/records/caller.ts";
 import type { Services } from "../lib/gateway.ts";
+import type { Door } from "./door.ts";
 import type { RunClaim } from "./run_claim.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
@@ -46,12 +46,6 @@ export interface RequestContext {
   body(): Promise<Uint8Array>;
 }
 
-/**
- * `public`: no credentials. `pairing_code`: the handler checks the code. `node_token`: the route checks the token of node control.
- * Otherwise the scope a bearer token needs.
- */
-export type RouteAccess = "public" | "pairing_code" | "node_token" | Scope;
-
 export type Handler = (request: Request, context: RequestContext) => Response | Promise<Response>;
 
 /**
@@ -65,12 +59,10 @@ export type RepeatHandler = (
 ) => Response | Promise<Response>;
 
 /** One row of the route table; `/openapi.json` is generated from it. */
-export interface Route {
+export interface Route extends Door {
   readonly method: "GET" | "POST" | "DELETE";
   /** `/v1/models/:id`; a parameter is one path segment, or the rest of the path when written `:id+` */
   readonly path: string;
-  /** Required: forgetting it does not compile */
-  readonly access: RouteAccess;
   readonly summary: string;
   /** Schema of the JSON body, the one the handler validates with; undefined: the route reads none */
   readonly body?: GenericSchema | undefined;

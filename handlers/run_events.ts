@@ -2,6 +2,7 @@ import { CancelError } from "../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../lib/base/records/agent_event.ts";
 import { eventFollowersOf } from "./event_followers.ts";
 import type { RequestContext, Route } from "./route.ts";
+import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { type EventEncoder, eventStream } from "./wire/event_stream.ts";
 import { followRun } from "./wire/follow_run.ts";
@@ -36,7 +37,12 @@ export const runEventsRoute: Route = {
     const follows = followsOf(context);
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
-    const { events, recorded, goesOn } = await followRun(runsToRead(context), id, { after, signal: reading.signal });
+    const caller = callerOf(context, "http");
+    const { events, recorded, goesOn } = await followRun(runsToRead(context), id, {
+      after,
+      signal: reading.signal,
+      caller,
+    });
     if (!goesOn && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
     const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, { after: after.seq, events });

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import * as v from "valibot";
 import { CancelError } from "../lib/base/cancel.ts";
+import { hasScope, isSameToken } from "../lib/base/records/caller.ts";
 import type { Run } from "../lib/base/records/run.ts";
 import type { Config } from "../lib/config/config.ts";
 import type { RunHandle, RunRequest } from "../lib/runs/run_request.ts";
@@ -160,10 +161,24 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
 /** A repeated delivery: the first one's run, with its reply when it is there. */
 async function repeat(context: RequestContext, channel: string, runId: string): Promise<Response> {
   const accepted = { accepted: true, channel, run_id: runId };
+  if (isWaiting(context)) await checkDelivered(context, runId);
   const run = isWaiting(context) ? await endedRun(context, runId) : undefined;
   if (run?.status === "completed") return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
   if (run?.error) throw runFailure(run.error);
   return jsonReply(context, 202, accepted);
+}
+
+/** A message_id is no secret: the reply is for the token that delivered the message. @throws {HttpError} 403 insufficient_scope */
+async function checkDelivered(context: RequestContext, runId: string): Promise<void> {
+  const caller = callerOf(context, "channel");
+  if (hasScope(caller.scopes, "runs")) return;
+  const starter = await context.services.agent?.runs.startedBy(runId);
+  if (starter !== undefined && isSameToken(starter, caller)) return;
+  throw httpError(
+    "insufficient_scope",
+    'Cannot show the reply: another token delivered the message of this message_id, and yours lacks the scope "runs"',
+    { param: "message_id" },
+  );
 }
 
 /** undefined when the wait ends first. */

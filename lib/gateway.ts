@@ -467,6 +467,12 @@ async function openNodes({ config, environment, ...parts }: NodeParts): Promise<
 /** Paths of the gateway that anyone may read */
 const PUBLIC_PATHS = ["/", "/health", "/health/live", "/metrics", "/openapi.json"];
 
+/** A conversation of a channel has the channel's name as its id, or as the first part of it before a colon. */
+function isChannelConversation(channels: Config["channels"], id: string): boolean {
+  const [name = ""] = id.split(":", 1);
+  return name === "default" || Object.hasOwn(channels, name);
+}
+
 function replyTarget(channels: Config["channels"], name: string): ReplyTarget | undefined {
   const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
   if (channel === undefined || channel.reply_url === "") return undefined;
@@ -617,6 +623,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     pendingQuestions: async () =>
       (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
     withdraw: approvals.cancel,
+    isChannelConversation: (id) => isChannelConversation(config().channels, id),
     audit: audit.append,
     approverOf: askPerson({
       approvals,

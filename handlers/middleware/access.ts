@@ -1,7 +1,8 @@
 import type { Identity } from "../../lib/access/identity.ts";
-import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
+import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { bearerTokenOf } from "../bearer_token.ts";
+import { checkScope } from "../door.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import { isLoopbackAddress } from "../loopback.ts";
 import type { Route } from "../route.ts";
@@ -29,9 +30,7 @@ export interface AccessOptions {
 export function checkAccess(request: Request, route: Route, options: AccessOptions): Identity | null {
   if (route.access === "public" || route.access === "pairing_code" || route.access === "node_token") return null;
   const identity = identify(request, options);
-  if (!hasScope(identity.scopes, route.access)) {
-    throw httpError("insufficient_scope", `Cannot use this route: the token lacks the scope "${route.access}"`);
-  }
+  checkScope(route, identity, "use this route");
   return identity;
 }
 

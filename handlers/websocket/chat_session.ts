@@ -4,6 +4,7 @@ import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/is_longer.ts";
 import type { Services } from "../../lib/gateway.ts";
+import { checkScope } from "../door.ts";
 import { followRun } from "../wire/follow_run.ts";
 import { requireAgent } from "../wire/require_agent.ts";
 import { endedInSilence } from "../wire/run_failure.ts";
@@ -11,7 +12,14 @@ import { toChatRequest } from "../wire/to_chat_request.ts";
 import { toHttpError } from "../wire/to_http_error.ts";
 import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
 import { createOutbox, type OutboxPeer } from "./outbox.ts";
-import { type AnswerFrame, type Frame, type MessageFrame, parseFrame, type ResumeFrame } from "./parse_frame.ts";
+import {
+  type AnswerFrame,
+  type Frame,
+  FRAMES,
+  type MessageFrame,
+  parseFrame,
+  type ResumeFrame,
+} from "./parse_frame.ts";
 import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf } from "./sockets.ts";
 import { watchPeer } from "./watch_peer.ts";
 
@@ -131,6 +139,11 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   }
 
   function take(frame: Frame): void {
+    try {
+      checkScope(FRAMES[frame.type], caller, `take the frame "${frame.type}"`);
+    } catch (error) {
+      return report(error);
+    }
     switch (frame.type) {
       case "message":
       case "resume":
@@ -139,9 +152,6 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
         return stop("cancelled");
       case "approve":
       case "deny":
-        if (!hasScope(caller.scopes, "approve")) {
-          return fail("insufficient_scope", `Cannot ${frame.type}: the token lacks the scope "approve"`);
-        }
         return void answerQuestion(frame);
       case "hello":
         encode = frame.events ? encodeEvent : encodePlain;
@@ -210,11 +220,14 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
     return { runId: handle.id, events: handle.events(), cancel: (reason) => handle.cancel(reason) };
   }
 
-  /** `cancel` stops the run itself; anything else ends the reading alone, for the run was not started for this connection. */
+  /**
+   * Reads a run that this connection did not start, if its caller may (see followRun). `cancel` then stops the run itself; anything
+   * else ends the reading alone.
+   */
   async function resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
     const { runs } = requireAgent(services);
     const reading = new AbortController();
-    const options = { after: { name: "after", seq: after }, signal: reading.signal };
+    const options = { after: { name: "after", seq: after }, signal: reading.signal, caller };
     return {
       runId,
       events: (await followRun(runs, runId, options)).events,

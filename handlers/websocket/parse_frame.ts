@@ -1,43 +1,51 @@
 import * as v from "valibot";
 import { REMEMBER } from "../../lib/base/records/approval.ts";
+import type { Door } from "../door.ts";
+
+const id = v.pipe(v.string(), v.minLength(1), v.maxLength(128));
+const answerFields = { approval_id: id, remember: v.nullish(v.picklist(REMEMBER)) } as const;
 
 /**
- * What a client says on `/ws/chat` (DESIGN.md section 4). `null` equals absent.
+ * The frames that a client of `/ws/chat` may send (DESIGN.md section 4), each with the scope it needs and its fields. `null` equals
+ * absent.
  *
  * A JSON object with a known `type` is a command; one without a `type` but with a string `message`, `content` or `text` is a
- * message of that string; any other text is the message, word for word.
+ * message of that string; any other text is the message, word for word. An answer to a question refuses fields it does not know,
+ * as the routes of approvals do.
  */
-const id = v.pipe(v.string(), v.minLength(1), v.maxLength(128));
-const commands = {
-  message: v.object({
-    type: v.literal("message"),
-    text: v.pipe(v.string(), v.minLength(1)),
-    conversation_id: v.nullish(id),
-    model: v.nullish(v.string()),
-  }),
-  cancel: v.object({ type: v.literal("cancel") }),
-  approve: v.object({
-    type: v.literal("approve"),
-    approval_id: id,
-    remember: v.nullish(v.picklist(REMEMBER)),
-  }),
-  deny: v.object({
-    type: v.literal("deny"),
-    approval_id: id,
-    remember: v.nullish(v.picklist(REMEMBER)),
-  }),
-  resume: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
-  hello: v.object({
-    type: v.literal("hello"),
-    events: v.nullish(v.boolean()),
-    /** Whether somebody there answers questions about calls, where the token may. Default true */
-    approvals: v.nullish(v.boolean()),
-  }),
-  ping: v.object({ type: v.literal("ping") }),
-} as const;
+export const FRAMES = {
+  message: {
+    access: "chat",
+    continues: "conversation",
+    fields: v.object({
+      type: v.literal("message"),
+      text: v.pipe(v.string(), v.minLength(1)),
+      conversation_id: v.nullish(id),
+      model: v.nullish(v.string()),
+    }),
+  },
+  resume: {
+    access: "chat",
+    continues: "run",
+    fields: v.object({ type: v.literal("resume"), run_id: id, after: v.pipe(v.number(), v.integer(), v.minValue(0)) }),
+  },
+  cancel: { access: "chat", continues: "run", fields: v.object({ type: v.literal("cancel") }) },
+  approve: { access: "approve", fields: v.strictObject({ type: v.literal("approve"), ...answerFields }) },
+  deny: { access: "approve", fields: v.strictObject({ type: v.literal("deny"), ...answerFields }) },
+  hello: {
+    access: "chat",
+    fields: v.object({
+      type: v.literal("hello"),
+      events: v.nullish(v.boolean()),
+      /** Whether somebody there answers questions about calls, where the token may. Default true */
+      approvals: v.nullish(v.boolean()),
+    }),
+  },
+  ping: { access: "chat", fields: v.object({ type: v.literal("ping") }) },
+} as const satisfies Readonly<Record<string, Door & { readonly fields: v.GenericSchema }>>;
 
-type Commands = typeof commands;
-export type Frame = { [Type in keyof Commands]: v.InferOutput<Commands[Type]> }[keyof Commands];
+type Frames = typeof FRAMES;
+export type Frame = { [Type in keyof Frames]: v.InferOutput<Frames[Type]["fields"]> }[keyof Frames];
 export type MessageFrame = Extract<Frame, { type: "message" }>;
 export type ResumeFrame = Extract<Frame, { type: "resume" }>;
 export type AnswerFrame = Extract<Frame, { type: "approve" | "deny" }>;
@@ -55,13 +63,19 @@ export function parseFrame(text: string): ParsedFrame {
   if (value === undefined) return message(text);
   const { type } = value;
   if (type === undefined || type === null) return message(plainText(value) ?? text);
-  if (typeof type !== "string" || !Object.hasOwn(commands, type)) return message(text);
+  if (typeof type !== "string" || !Object.hasOwn(FRAMES, type)) return message(text);
   // The key was just found in the table
-  const result = v.safeParse(commands[type as keyof Commands], value, { abortEarly: true });
+  const result = v.safeParse(FRAMES[type as keyof Frames].fields, value, { abortEarly: true });
   if (result.success) return { ok: true, frame: result.output };
-  const field = v.getDotPath(result.issues[0]) ?? "type";
-  return { ok: false, reason: `Cannot read the "${type}" frame: its field "${field}" is missing or not valid` };
+  const [issue] = result.issues;
+  const field = (v.getDotPath(issue) ?? "type").slice(0, MAX_FIELD_LENGTH);
+  const reason = issue.expected === "never"
+    ? `it has no field "${field}"`
+    : `its field "${field}" is missing or not valid`;
+  return { ok: false, reason: `Cannot read the "${type}" frame: ${reason}` };
 }
+
+const MAX_FIELD_LENGTH = 64;
 
 function message(text: string): ParsedFrame {
   return { ok: true, frame: { type: "message", text } };

@@ -1,4 +1,5 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { type Caller, hasScope, isSameToken } from "../../lib/base/records/caller.ts";
 import type { RunArchive } from "../../lib/runs/run_archive.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./error_codes.ts";
@@ -8,6 +9,7 @@ export interface FollowOptions {
   readonly after: { readonly name: string; readonly seq: number };
   /** Ends the reading, not the run */
   readonly signal: AbortSignal;
+  readonly caller: Pick<Caller, "tokenId" | "scopes">;
 }
 
 /** A run's events after a position, and how far they had come when the reading began. */
@@ -16,12 +18,22 @@ export interface FollowedRun extends RunReach {
 }
 
 /**
- * A run's events after a reader's position, live to its end.
- * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept, 400 invalid_request for a position that
- *   the run has not reached
+ * A run's events after a reader's position, live to its end. Every door that shows a run's events comes through here.
+ * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept; 403 insufficient_scope for a run that
+ *   another token began, where the caller lacks `runs`; 400 invalid_request for a position that the run has not reached
  */
 export async function followRun(runs: RunArchive, id: string, options: FollowOptions): Promise<FollowedRun> {
-  const { after, signal } = options;
+  const { after, signal, caller } = options;
+  if (!hasScope(caller.scopes, "runs")) {
+    const starter = await runs.startedBy(id);
+    if (starter === undefined) throw unknownRun();
+    if (!isSameToken(starter, caller)) {
+      throw httpError(
+        "insufficient_scope",
+        'Cannot follow this run: another token began it, and yours lacks the scope "runs"',
+      );
+    }
+  }
   const reach = await runs.reach(id);
   if (reach !== undefined && after.seq > reach.furthest) {
     throw httpError("invalid_request", `Cannot go on after ${after.seq}: the run's events have not come that far`, {
@@ -30,7 +42,11 @@ export async function followRun(runs: RunArchive, id: string, options: FollowOpt
   }
   const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal });
   if (reach === undefined || events === undefined) {
-    throw httpError("not_found", "Cannot follow this run: see /v1/runs for those that are recorded");
+    throw unknownRun();
   }
   return { ...reach, events };
+}
+
+function unknownRun() {
+  return httpError("not_found", "Cannot follow this run: see /v1/runs for those that are recorded");
 }

@@ -1,5 +1,5 @@
 import { CancelError } from "../base/cancel.ts";
-import { ProviderError } from "../base/errors.ts";
+import { HttpError, ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
 import type { AgentOutcome, AgentRun } from "./agent_run.ts";
@@ -72,6 +72,7 @@ export class ToldEvents {
 export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
   if (error instanceof CancelError) return { type: "error", code: error.reason, message: error.message };
   if (error instanceof ProviderError) return { type: "error", code: error.code, message: error.message };
+  if (error instanceof HttpError) return { type: "error", code: error.code, message: error.message };
   if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
   run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
   return INTERNAL;

@@ -1,6 +1,7 @@
 import type { TokenBudget } from "../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../base/cancel.ts";
 import type { ProviderError } from "../base/errors.ts";
+import type { Caller } from "../base/records/caller.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isTerminal } from "../base/records/agent_event.ts";
 import type { Run } from "../base/records/run.ts";
@@ -12,6 +13,7 @@ export interface ActiveRunOptions {
   readonly accepted: AcceptedRun;
   /** 0 for the run a person started, 1 for its children, and so on */
   readonly depth: number;
+  readonly caller: Caller;
   readonly durable: boolean;
   /** undefined for a run that can have nothing to record */
   readonly recorder: RunRecorder | undefined;
@@ -26,6 +28,7 @@ export class ActiveRun {
   readonly model: string;
   readonly conversationId: string | null;
   readonly depth: number;
+  readonly caller: Caller;
   readonly durable: boolean;
   readonly recorder: RunRecorder | undefined;
   readonly budget: TokenBudget | undefined;
@@ -41,11 +44,12 @@ export class ActiveRun {
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
 
-  constructor({ accepted, depth, durable, recorder, budget, controller }: ActiveRunOptions) {
+  constructor({ accepted, depth, caller, durable, recorder, budget, controller }: ActiveRunOptions) {
     this.id = accepted.id;
     this.model = accepted.model;
     this.conversationId = accepted.conversation_id;
     this.depth = depth;
+    this.caller = caller;
     this.durable = durable;
     this.recorder = recorder;
     this.budget = budget;

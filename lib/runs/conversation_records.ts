@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { messageSchema } from "../base/records/message.ts";
+import { conversationOwnerSchema } from "./conversation_owner.ts";
 
 /** Collection `conversations`, by conversation id. */
 export const CONVERSATIONS = "conversations";
@@ -10,6 +11,8 @@ export const conversationRecordSchema = v.object({
   updated_at: v.string(),
   /** Number of its messages, which is the length of its stream */
   messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  /** Whoever began it. Absent from records of older versions */
+  owner: v.optional(conversationOwnerSchema),
   /** What its first `covers` messages were condensed into for the model; they stay in the stream */
   summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });

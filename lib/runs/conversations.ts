@@ -1,8 +1,10 @@
 import * as v from "valibot";
 import type { Random } from "../base/random.ts";
 import { HttpError } from "../base/errors.ts";
+import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Store, Write } from "../storage/store.ts";
+import { checkConversation, ownerFor } from "./conversation_owner.ts";
 import {
   conversationEntrySchema,
   conversationRecordSchema,
@@ -41,22 +43,51 @@ export interface Conversations {
    * @throws {HttpError} 400 for an id outside [A-Za-z0-9._:-]{1,128}
    */
   open(id: string): string;
-  /** Its newest messages, oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for a new one */
-  history(id: string): Promise<History>;
+  /**
+   * Checks that a caller may go on with a conversation (see checkConversation). The conversation can change after the check, until its
+   * run is at work: `history` checks again.
+   * @throws {HttpError} 403 insufficient_scope
+   */
+  check(id: string, caller: ConversationCaller): Promise<void>;
+  /**
+   * Returns its newest messages, oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for a new one.
+   * @throws {HttpError} 403 insufficient_scope for a caller who may not go on with it
+   */
+  history(id: string, caller: ConversationCaller): Promise<History>;
   /** Keeps a summary, so that it is made once; the messages stay stored. Does nothing when the conversation changed meanwhile */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
   /** The writes that add these messages, to go into one batch with the run's end. Holds as long as no other run of it works */
   writes(
     id: string,
-    added: { readonly runId: string; readonly messages: readonly Message[]; readonly time: string },
+    added: {
+      readonly runId: string;
+      readonly caller: ConversationCaller;
+      readonly messages: readonly Message[];
+      readonly time: string;
+    },
   ): Promise<readonly Write[]>;
 }
 
-export function createConversations(options: { readonly store: Store; readonly random: Random }): Conversations {
-  const { store, random } = options;
+type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
+
+export interface ConversationsOptions {
+  readonly store: Store;
+  readonly random: Random;
+  /** Whether messages of a configured channel are recorded under an id. Default: of none */
+  readonly isChannel?: ((id: string) => boolean) | undefined;
+}
+
+export function createConversations(options: ConversationsOptions): Conversations {
+  const { store, random, isChannel = () => false } = options;
   const load = async (id: string) => {
     const stored = await store.get(CONVERSATIONS, id);
     return stored === undefined ? undefined : v.parse(conversationRecordSchema, stored.body);
+  };
+  const enter = async (id: string, caller: ConversationCaller) => {
+    const conversation = await load(id);
+    const owner = conversation === undefined ? null : conversation.owner;
+    checkConversation(caller, { owner, isChannel: isChannel(id) });
+    return conversation;
   };
   return {
     open(id) {
@@ -68,8 +99,9 @@ export function createConversations(options: { readonly store: Store; readonly r
         { status: 400, type: "invalid_request_error", param: "conversation_id" },
       );
     },
-    async history(id) {
-      const conversation = await load(id);
+    check: async (id, caller) => void await enter(id, caller),
+    async history(id, caller) {
+      const conversation = await enter(id, caller);
       if (conversation === undefined) return NO_HISTORY;
       const { summary } = conversation;
       const kept: { readonly message: Message; readonly bytes: number }[] = [];
@@ -105,14 +137,17 @@ export function createConversations(options: { readonly store: Store; readonly r
       const body = { ...conversation, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
     },
-    async writes(id, { runId, messages, time }) {
+    async writes(id, { runId, caller, messages, time }) {
       const conversation = await load(id);
+      // A channel's message makes the conversation the channel's: whoever began it under that id reads it no longer
+      const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;
       const body = {
         v: 1,
         created_at: conversation?.created_at ?? time,
         updated_at: time,
         messages: length + messages.length,
+        ...(owner === undefined ? {} : { owner }),
         ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [

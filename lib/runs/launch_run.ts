@@ -131,6 +131,7 @@ export function createLaunch(
     const entry = new ActiveRun({
       accepted,
       depth,
+      caller: request.caller,
       durable: request.durable,
       recorder,
       budget: request.call === undefined
@@ -161,6 +162,7 @@ export function createLaunch(
         if (conversationId === null) return assembleMessages({ prompt, history: [], messages });
         const recalled = await recallHistory(conversationId, {
           conversations,
+          caller: request.caller,
           provider,
           model: providerModel,
           findWindow,

@@ -6,6 +6,7 @@ import { summarize } from "../agent/summarize.ts";
 import { createTokenAccount } from "../agent/token_account.ts";
 import type { TokenBudget } from "../agent/token_budget.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Usage } from "../base/records/usage.ts";
 import type { ContextWindows } from "../providers/context_windows.ts";
@@ -16,6 +17,8 @@ import { fitHistory } from "./fit_history.ts";
 
 export interface RecallOptions {
   readonly conversations: Conversations;
+  /** Of the run, who must be allowed to go on with the conversation */
+  readonly caller: Caller;
   readonly provider: Provider;
   /** As the provider knows it */
   readonly model: string;
@@ -49,11 +52,11 @@ const SHORT_TOKENS = 1500;
 /**
  * The history as the model is sent it: whole, or its older turns condensed by the run's own model where it outgrew the window. The
  * summary is kept with the conversation. It is made under the run's budget; the offline provider makes none.
- * @throws {CancelError} when the run was stopped
+ * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
   const { conversations, provider, model, prompt, messages, tools, parameters, budget, requestId, signal } = options;
-  const history = await conversations.history(id);
+  const history = await conversations.history(id, options.caller);
   const own: readonly Message[] = prompt === null ? messages : [{ role: "system", content: prompt }, ...messages];
   const ownTokens = messageTokens(own);
   const isShort = messageTokens(history.messages) + ownTokens < SHORT_TOKENS;

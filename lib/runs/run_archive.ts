@@ -7,7 +7,7 @@ import type { RunSupervisor } from "./run_request.ts";
 import { createRunStore } from "./run_store.ts";
 
 /** Runs that were recorded, for reading. */
-export type RunArchive = Pick<RunSupervisor, "get" | "list" | "follow" | "reach">;
+export type RunArchive = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
 
 /** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
 export function createRunArchive({ store }: { readonly store: Store }): RunArchive {
@@ -15,6 +15,7 @@ export function createRunArchive({ store }: { readonly store: Store }): RunArchi
   const news = createWaiters();
   return {
     get: runs.get,
+    startedBy: runs.startedBy,
     list: runs.list,
     async follow(id, options) {
       if (await runs.get(id) === undefined) return undefined;

@@ -97,7 +97,10 @@ export class RunJournal implements AgentJournal {
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
-    await recorder.finish([...await conversations.writes(conversationId, { runId: id, messages, time }), ...kept]);
+    await recorder.finish([
+      ...await conversations.writes(conversationId, { runId: id, caller: request.caller, messages, time }),
+      ...kept,
+    ]);
   }
 
   #over(terminal: AgentOutcome["terminal"], status: RunStatus): void {

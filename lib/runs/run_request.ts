@@ -99,11 +99,13 @@ export interface RunReach {
 export interface RunSupervisor {
   /**
    * Accepts a run; a durable one is on disk when this resolves.
-   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 404 `not_found` for an unknown conversation;
-   * 400 `invalid_request` for an unknown agent
+   * @throws {HttpError} 409 `conflict` when the claim was made before; 503 `overloaded`, `shutting_down` or `agent_unavailable`; 403 `insufficient_scope` for a
+   * conversation of another token; 400 `invalid_request` for an unknown agent
    */
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;
+  /** Returns who began a run: the token whose rights it works with. undefined as for `follow` */
+  startedBy(id: string): Promise<Pick<Caller, "tokenId"> | undefined>;
   list(
     options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
   ): Promise<RunList>;

@@ -6,7 +6,7 @@ import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
 import { joinedEvents, lastSeqOf, type PackedEvents, unpackEvents } from "./pack_events.ts";
-import type { RunList } from "./run_request.ts";
+import type { RunList, RunSupervisor } from "./run_request.ts";
 import {
   journalOf,
   type JournalRecord,
@@ -62,6 +62,7 @@ export interface RunStore {
   records(runId: string): AsyncGenerator<JournalRecord, void, undefined>;
   get(runId: string): Promise<Run | undefined>;
   input(runId: string): Promise<RunInput | undefined>;
+  startedBy: RunSupervisor["startedBy"];
   /** Newest first */
   list(
     options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
@@ -165,6 +166,11 @@ export function createRunStore(store: Store): RunStore {
     return { state: folded.state, seq: folded.seq, records: record.records };
   };
 
+  const loadInput = async (runId: string): Promise<RunInput | undefined> => {
+    const stored = await store.get(RUN_INPUTS, runId);
+    return stored === undefined ? undefined : parseRunInput(stored.body);
+  };
+
   return {
     async accept(state, input, claim) {
       const head = { state, seq: 0, records: 0 };
@@ -212,9 +218,10 @@ export function createRunStore(store: Store): RunStore {
     lastSeq: async (runId) => heads.get(runId)?.seq ?? (await loadRecord(runId))?.seq ?? 0,
     records,
     get: async (runId) => heads.get(runId)?.state.run ?? (await loadRecord(runId))?.run,
-    async input(runId) {
-      const stored = await store.get(RUN_INPUTS, runId);
-      return stored === undefined ? undefined : parseRunInput(stored.body);
+    input: loadInput,
+    async startedBy(runId) {
+      const input = await loadInput(runId);
+      return input === undefined ? undefined : { tokenId: input.caller.token_id };
     },
     async list({ status, after, limit }) {
       const runs: Run[] = [];

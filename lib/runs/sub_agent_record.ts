@@ -17,6 +17,8 @@ const recordSchema = v.object({
   /** Names of the tools it was given */
   tools: v.array(v.string()),
   limits: v.optional(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
+  /** The token with whose rights it was started; null without one. Absent from records of older versions */
+  token_id: v.optional(v.nullable(v.string())),
   created_at: v.string(),
   /** Of a delegation whose run is not kept */
   ended: v.nullable(v.object({ status: v.picklist(["completed", "failed", "cancelled"]), at: v.string() })),

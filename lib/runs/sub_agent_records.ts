@@ -50,7 +50,7 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
   const turnsOf = (id: string, options: { readonly reverse: boolean; readonly limit: number }) =>
     store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
-    const { v: _v, ancestors: _ancestors, limits: _limits, ended, ...shown } = record;
+    const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, ended, ...shown } = record;
     const [newest] = await turnsOf(record.id, { reverse: true, limit: 1 });
     const runId = newest === undefined ? record.run_id : parseTurn(newest.body);
     const run = await runOf(runId);

@@ -3,6 +3,7 @@ import { CancelError, cancelError, type CancelReason } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
+import { hasScope, isSameToken } from "../base/records/caller.ts";
 import { isAtWork, type Run } from "../base/records/run.ts";
 import type { Config } from "../config/config.ts";
 import type { Store } from "../storage/store.ts";
@@ -64,7 +65,7 @@ export function createSubAgentService({ store, clock, agents, tools, runs }: Sub
 
   const visible = async (id: string, by: SubAgentCaller): Promise<SubAgentRecord> => {
     const [record, self] = await Promise.all([records.find(id), selfOf(by)]);
-    if (record !== undefined && isBelow(record, self)) return record;
+    if (record !== undefined && isBelow(record, self) && mayReach(by, record)) return record;
     throw new ToolError(
       "not_found",
       `Cannot find the sub-agent ${JSON.stringify(id)}: subagent_list shows those there are`,
@@ -134,6 +135,7 @@ export function createSubAgentService({ store, clock, agents, tools, runs }: Sub
       task: task.slice(0, SHOWN_TASK),
       ...lineage,
       tools: [...granted],
+      token_id: by.caller.tokenId,
       ...(limits === undefined ? {} : { limits: toLimits(limits) }),
       created_at: new Date(clock.now()).toISOString(),
       ended: null,
@@ -165,7 +167,7 @@ export function createSubAgentService({ store, clock, agents, tools, runs }: Sub
     const self = await selfOf(by);
     const views: SubAgentView[] = [];
     for await (const record of records.all()) {
-      if (!isBelow(record, self)) continue;
+      if (!isBelow(record, self) || !mayReach(by, record)) continue;
       const view = await records.view(record);
       if (keep(record, view)) views.push(view);
       if (views.length === SUB_AGENT_LIMITS.listed) break;
@@ -249,6 +251,11 @@ export function createSubAgentService({ store, clock, agents, tools, runs }: Sub
 /** Whether `self` may see it; undefined: a caller that is no sub-agent sees all. */
 function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): boolean {
   return self === undefined || record.ancestors.includes(self.id);
+}
+
+/** Whether the caller's token started it; with the scope `runs` those of others are reached too. */
+function mayReach({ caller }: SubAgentCaller, { token_id: tokenId }: SubAgentRecord): boolean {
+  return hasScope(caller.scopes, "runs") || isSameToken({ tokenId: tokenId ?? null }, caller);
 }
 
 /** The record, in the transaction that accepts its first run: of two starts of one call, one is made. */

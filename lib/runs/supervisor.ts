@@ -6,6 +6,7 @@ import { createSuspendedTurns } from "../agent/suspended_turns.ts";
 import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
+import { type Caller, hasScope } from "../base/records/caller.ts";
 import { isAtWork, type RunStatus } from "../base/records/run.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
@@ -20,6 +21,7 @@ import { type AgentOf, noAgents } from "./agent_profile.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
 import type { ApprovableRun } from "./ask_person.ts";
+import { checkConversation, ownerFor } from "./conversation_owner.ts";
 import { createConversations } from "./conversations.ts";
 import { createDayBudget } from "./day_budget.ts";
 import { followRun } from "./follow_run.ts";
@@ -56,6 +58,8 @@ export interface SupervisorOptions {
   readonly pendingQuestions?: () => Promise<readonly PendingQuestion[]>;
   /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
   readonly withdraw?: (approvalId: string) => Promise<void>;
+  /** Whether messages of a configured channel are recorded under a conversation's id. Default: of none */
+  readonly isChannelConversation?: (id: string) => boolean;
   /** Told what a person decides about an interrupted run. Default: nobody */
   readonly audit?: AuditAppend;
 }
@@ -74,7 +78,7 @@ const SETTLE_MS = 2000;
 export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const { store, clock, random, log, metrics } = options;
   const runs = createRunStore(store);
-  const conversations = createConversations({ store, random });
+  const conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
   const time = createIsoTime(clock);
   const active = createActiveRuns<ActiveRun>();
   const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
@@ -95,6 +99,17 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       if (pruned > 0) log.info("Old runs were forgotten", { runs: pruned });
     } catch (error) {
       log.error("Old runs could not be forgotten", { error });
+    }
+  };
+
+  /** Looked at before a run has its place, so that the client is told by a status: the run itself looks once more at its turn. */
+  const checkOwner = async (conversationId: string, caller: Caller) => {
+    if (hasScope(caller.scopes, "runs")) return;
+    await conversations.check(conversationId, caller);
+    // What is said in a conversation is recorded at the end of a run: until then it belongs to whoever is at work in it
+    for (const run of active.all()) {
+      if (run.conversationId !== conversationId) continue;
+      checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
     }
   };
 
@@ -167,6 +182,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
         });
       }
       const { agent } = request;
+      if (request.conversationId !== undefined && request.conversationId !== "new") {
+        await checkOwner(request.conversationId, request.caller);
+      }
       const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
       if (day.isSet() && request.call === undefined) await day.check(lastBytes(request.messages));
       if (request.messages.at(-1)?.role === "tool") await suspendedRecords.recall(request.messages);
@@ -183,6 +201,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     },
 
     get,
+    startedBy: runs.startedBy,
     list: runs.list,
     async follow(id, options) {
       if (!RUN_ID.test(id) || await runs.get(id) === undefined) return undefined;

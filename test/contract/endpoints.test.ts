@@ -1,12 +1,22 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Door } from "../../handlers/door.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { ENDPOINTS, SECRET_ENDPOINTS } from "./endpoints.ts";
+import { FRAMES } from "../../handlers/websocket/parse_frame.ts";
+import { ENDPOINTS, FRAME_TYPES, SECRET_ENDPOINTS } from "./endpoints.ts";
 
-const sorted = (rows: readonly (readonly string[])[]) => rows.map((row) => row.join(" ")).sort();
+const sorted = (rows: readonly (readonly (string | undefined)[])[]) => rows.map((row) => row.join(" ")).sort();
+const row = (...cells: readonly (string | undefined)[]) => cells.filter((cell) => cell !== undefined);
 
 test("the routes are those of the endpoint table, with its access", () => {
-  assert.deepEqual(sorted(ROUTES.map(({ method, path, access }) => [method, path, access])), sorted(ENDPOINTS));
+  const rows = ROUTES.map(({ method, path, access, continues }) => row(method, path, access, continues));
+  assert.deepEqual(sorted(rows), sorted(ENDPOINTS));
+});
+
+test("the frames of the WebSocket are those of the frame table, with their access", () => {
+  const doors: readonly (readonly [string, Door])[] = Object.entries(FRAMES);
+  const rows = doors.map(([type, { access, continues }]) => row(type, access, continues));
+  assert.deepEqual(sorted(rows), sorted(FRAME_TYPES));
 });
 
 test("every POST route says what it does with Idempotency-Key, and those that hand out secrets refuse it", () => {

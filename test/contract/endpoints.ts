@@ -1,5 +1,8 @@
-/** The endpoint table of DESIGN.md section 2: method, path, access. A route enters it in the commit that implements it. */
-export const ENDPOINTS: readonly (readonly [method: string, path: string, access: string])[] = [
+/**
+ * The endpoint table of DESIGN.md section 2: method, path, access, and the thing that the request may go on with (it needs `runs` when
+ * another began it). A route enters the table in the commit that implements it.
+ */
+export const ENDPOINTS: readonly (readonly [method: string, path: string, access: string, continues?: string])[] = [
   ["GET", "/", "public"],
   ["GET", "/health", "public"],
   ["GET", "/health/live", "public"],
@@ -7,12 +10,12 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/pair", "pairing_code"],
   ["POST", "/v1/ping", "chat"],
   ["POST", "/v1/webhook/:channel", "chat"],
-  ["POST", "/api/chat", "chat"],
+  ["POST", "/api/chat", "chat", "conversation"],
   ["POST", "/v1/chat/completions", "chat"],
   ["GET", "/v1/models", "chat"],
   ["GET", "/v1/models/:id+", "chat"],
   ["GET", "/ws/chat", "chat"],
-  ["POST", "/webhook", "chat"],
+  ["POST", "/webhook", "chat", "conversation"],
   ["POST", "/v1/runs", "runs"],
   ["GET", "/v1/runs", "runs"],
   ["GET", "/v1/runs/:id", "runs"],
@@ -56,3 +59,14 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
 
 /** POST routes whose replies hold a secret: they refuse Idempotency-Key. */
 export const SECRET_ENDPOINTS: readonly string[] = ["/pair", "/v1/ws-ticket", "/v1/pairing-code", "/v1/tokens"];
+
+/** The frames of `/ws/chat` (DESIGN.md section 4), in the same form: type, access, and what the frame may go on with. */
+export const FRAME_TYPES: readonly (readonly [type: string, access: string, continues?: string])[] = [
+  ["message", "chat", "conversation"],
+  ["resume", "chat", "run"],
+  ["cancel", "chat", "run"],
+  ["approve", "approve"],
+  ["deny", "approve"],
+  ["hello", "chat"],
+  ["ping", "chat"],
+];

@@ -10,6 +10,7 @@ import { createSeededRandom } from "../support/seeded_random.ts";
 import { createTestRouter, type SendInit } from "../support/test_router.ts";
 
 const time = "2026-01-01T00:00:00.000Z";
+const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
 
 function setUp() {
   const atWork = new Set<string>();
@@ -18,7 +19,7 @@ function setUp() {
   const { services, send } = createTestRouter({ agent: { runs, providers: undefined as never } });
   const conversations = createConversations({ store: services.store, random: createSeededRandom() });
   const add = async (id: string, ...messages: Message[]) => {
-    await services.store.batch(await conversations.writes(id, { runId: "run_1", messages, time }));
+    await services.store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
   };
   const json = async (method: string, path: string, init: SendInit = {}) => {
     const reply = await send(method, path, { token: "token_runs", ...init });

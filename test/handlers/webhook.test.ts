@@ -3,6 +3,8 @@ import { createHmac } from "node:crypto";
 import { test } from "node:test";
 import { httpError } from "../../handlers/wire/error_codes.ts";
 import { webhookRoute } from "../../handlers/webhook.ts";
+import type { Identity } from "../../lib/access/identity.ts";
+import type { Scope } from "../../lib/base/records/caller.ts";
 import type { FakeClock } from "../support/fake_clock.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { jsonOf } from "../support/json_of.ts";
@@ -27,7 +29,12 @@ interface Gateway {
   send(
     channel: string,
     body: unknown,
-    options?: { query?: string; headers?: Record<string, string>; controller?: AbortController },
+    options?: {
+      query?: string;
+      headers?: Record<string, string>;
+      controller?: AbortController;
+      identity?: Identity;
+    },
   ): Promise<Response>;
 }
 
@@ -69,7 +76,8 @@ function gateway(script: readonly ScriptStep[] = answer("Hello there"), refuse?:
         environment: { HOOK_SECRET: SECRET },
         ...(options.controller ? { controller: options.controller } : {}),
       });
-      return await webhookRoute.handler(request, context);
+      const { identity = context.identity } = options;
+      return await webhookRoute.handler(request, Object.assign(context, { identity }));
     },
   };
 }
@@ -164,6 +172,18 @@ test("a message_id that comes again gets the first run's id, and its reply when 
   assert.equal((await jsonOf(waited)).reply, "Hello there");
   await send("room", { message: "x", message_id: "m1" });
   assert.equal(runs.started.length, 2, "another channel has ids of its own");
+});
+
+test("the reply of a message_id is for the token that delivered it, and for the scope runs", async () => {
+  const { send } = gateway();
+  const wait = { query: "?wait=1" };
+  await send("default", { message: "x", message_id: "m1" }, wait);
+  const again = (tokenId: string, scopes: readonly Scope[]) =>
+    send("default", { message: "x", message_id: "m1" }, { ...wait, identity: { tokenId, scopes } });
+  await assert.rejects(again("tok_2", ["chat"]), { code: "insufficient_scope" });
+  assert.equal((await again("tok_2", ["chat", "runs"])).status, 200);
+  assert.equal((await again("tok_1", ["chat"])).status, 200);
+  assert.equal((await send("default", { message: "x", message_id: "m1" })).status, 202);
 });
 
 test("a message that comes again gets its run's id while no further reply can be promised", async () => {

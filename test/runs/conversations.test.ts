@@ -8,12 +8,13 @@ import { createSeededRandom } from "../support/seeded_random.ts";
 import { ask, readAll, supervised } from "../support/supervised.ts";
 
 const time = "2026-01-01T00:00:00.000Z";
+const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
 
 function setUp() {
   const store = createMemoryStore();
   const conversations = createConversations({ store, random: createSeededRandom() });
   const add = async (id: string, messages: readonly Message[]) =>
-    store.batch(await conversations.writes(id, { runId: "run_1", messages, time }));
+    store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
   return { store, conversations, add };
 }
 
@@ -22,14 +23,16 @@ describe("conversations", () => {
     const { conversations, add } = setUp();
     await add("talk", [{ role: "user", content: "1" }, { role: "assistant", content: "2" }]);
     await add("talk", [{ role: "user", content: "3" }]);
-    const { messages } = await conversations.history("talk");
+    const { messages } = await conversations.history("talk", caller);
     assert.deepEqual(messages.map((message) => message.content), ["1", "2", "3"]);
   });
 
   test("refuse a second writer that did not see the first", async () => {
     const { store, conversations } = setUp();
     const messages: Message[] = [{ role: "user", content: "1" }];
-    const both = await Promise.all([1, 2].map(() => conversations.writes("talk", { runId: "r", messages, time })));
+    const both = await Promise.all(
+      [1, 2].map(() => conversations.writes("talk", { runId: "r", caller, messages, time })),
+    );
     assert.deepEqual([await store.batch(both[0] ?? []), await store.batch(both[1] ?? [])], [true, false]);
   });
 
@@ -40,7 +43,7 @@ describe("conversations", () => {
       { role: "assistant", content: `answer ${i}` },
     ]);
     await add("talk", [...turns.flat(), { role: "user", content: "last" }]);
-    const { messages, firstSeq } = await conversations.history("talk");
+    const { messages, firstSeq } = await conversations.history("talk", caller);
     assert.equal(messages.length, 999);
     assert.equal(firstSeq, 403);
     assert.equal(messages[0]?.role, "user");
@@ -53,12 +56,12 @@ describe("conversations", () => {
     await add("talk", say("1", "2", "3"));
     await conversations.summarized("talk", { text: "One and two", covers: 2 }, time);
     await add("talk", say("4"));
-    const history = await conversations.history("talk");
+    const history = await conversations.history("talk", caller);
     assert.deepEqual([history.summary?.text, history.summary?.covers, history.firstSeq], ["One and two", 2, 3]);
     assert.deepEqual(history.messages.map((message) => message.content), ["3", "4"]);
     assert.equal((await store.read("conversation/talk", { afterSeq: 0, limit: 10 })).length, 4);
     await conversations.summarized("unknown", { text: "x", covers: 1 }, time);
-    assert.deepEqual((await conversations.history("unknown")).messages, []);
+    assert.deepEqual((await conversations.history("unknown", caller)).messages, []);
   });
 
   test("make up an id for new and refuse one that is no id", () => {

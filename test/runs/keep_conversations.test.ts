@@ -18,7 +18,8 @@ function setUp(days: number, atWork: readonly string[] = []) {
   const say = async (id: string) => {
     const time = new Date(clock.now()).toISOString();
     const messages = [{ role: "user", content: "Hi" }] as const;
-    await store.batch(await conversations.writes(id, { runId: "run_1", messages, time }));
+    const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
+    await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
   };
   const keep = () => keepConversations(archive, { clock, log: SILENT, days: () => days });
   const ids = async () => (await archive.list({ limit: 100 })).conversations.map(({ id }) => id).sort();

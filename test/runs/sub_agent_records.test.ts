@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Scope } from "../../lib/base/records/caller.ts";
 import type { Write } from "../../lib/storage/store.ts";
 import { createSubAgents } from "../../lib/runs/create_sub_agents.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../lib/tools/agents/sub_agents.ts";
 import { supervised } from "../support/supervised.ts";
 
-const by = (callId: string): SubAgentCaller => ({
+const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat"]): SubAgentCaller => ({
   runId: "run_parent",
   callId,
   conversationId: null,
-  caller: { via: "http", tokenId: null, scopes: ["chat"] },
+  caller: { via: "http", tokenId, scopes },
   depth: 0,
   direct: false,
   inherited: {
@@ -42,6 +43,24 @@ test("a call that is made again starts nothing twice, at once or after a restart
   assert.equal((await again.spawn({ task: "Look" }, by("call_1"))).run_id, started[0]?.run_id);
   assert.notEqual((await again.spawn({ task: "Look" }, by("call_2"))).id, started[0]?.id);
   assert.equal((await runs.list({ limit: 10 })).runs.length, 2);
+});
+
+test("another token sees, asks, tells and stops a sub-agent only with the scope runs", async () => {
+  const { agents, store } = setUp();
+  const { id } = await agents.spawn({ task: "Look" }, by("call_1"));
+  const others = [by("call_2", "tok_2"), by("call_2", "tok_2", ["tools", "approve"])];
+  for (const other of others) {
+    assert.deepEqual(await agents.list({}, other), []);
+    assert.deepEqual(await agents.delegations(other), []);
+    await assert.rejects(agents.status(id, other), { code: "not_found" });
+    await assert.rejects(agents.result(id, other), { code: "not_found" });
+    await assert.rejects(agents.message(id, "More", other), { code: "not_found" });
+    await assert.rejects(agents.cancel(id, other), { code: "not_found" });
+  }
+  assert.equal((await agents.result(id, by("call_3", "tok_3", ["chat", "runs"]))).result, "told Look");
+  const { token_id: _, ...older } = (await store.get("sub_agents", id))?.body as Record<string, unknown>;
+  await store.batch([{ op: "put", collection: "sub_agents", key: id, body: older }]);
+  await assert.rejects(agents.status(id, by("call_4")), { code: "not_found" });
 });
 
 test("a message that is sent again is one turn", async () => {

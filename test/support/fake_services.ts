@@ -131,9 +131,9 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   };
 }
 
-/** The handlers read nothing but `[gateway]` and how long a question waits. */
+/** Handlers read nothing but `[gateway]`, the channels and how long a question waits. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {
-  return { gateway, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
+  return { gateway, channels: {}, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
 }
 
 function issued(token: string, scopes: readonly Scope[], label = ""): IssuedToken {

@@ -101,6 +101,7 @@ export function createScriptedRuns(options: ScriptedRunsOptions): ScriptedRuns {
       return toHandle(run, { ...options, over, save: (record) => records.set(run.id, record) });
     },
     get: (id) => Promise.resolve(records.get(id)),
+    startedBy: (id) => Promise.resolve(started.find((run) => run.id === id)?.request.caller),
     list: () => Promise.resolve({ runs: [...records.values()], hasMore: false }),
     cancel: () => Promise.resolve(false),
     follow: () => Promise.resolve(undefined),

@@ -29,6 +29,7 @@ export interface SupervisedOptions {
   readonly retentionDays?: number;
   readonly approverOf?: SupervisorOptions["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
+  readonly isChannelConversation?: (id: string) => boolean;
   readonly questions?: Pick<SupervisorOptions, "pendingQuestions" | "withdraw">;
   /** What stands before the scripted model, as its routing */
   readonly wrap?: (providers: Providers) => Providers;
@@ -72,6 +73,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
     ...options.questions,
+    ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });
   return { runs, provider, door, store, clock, metrics };
@@ -82,7 +84,7 @@ export function ask(text: string, options: Partial<RunRequest> = {}): RunRequest
   return {
     kind: "chat",
     messages: [{ role: "user", content: text }],
-    caller: { via: "http", tokenId: null, scopes: ["chat"] },
+    caller: { via: "http", tokenId: "tok_1", scopes: ["chat"] },
     durable: false,
     canApprove: false,
     agentTools: "configured",

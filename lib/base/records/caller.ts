@@ -11,6 +11,11 @@ export interface Caller {
   readonly scopes: readonly Scope[];
 }
 
+/** Whether two callers came with one token. Callers without a token are nobody in particular, so never the same. */
+export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId">): boolean {
+  return a.tokenId !== null && a.tokenId === b.tokenId;
+}
+
 /** Whether these scopes include `scope`. */
 export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
   return scopes.includes(scope) || scopes.includes("admin");
