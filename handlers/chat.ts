@@ -5,7 +5,7 @@ import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
-import { errorReply, jsonReply } from "./wire/reply.ts";
+import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 import { toChatRequest } from "./wire/to_chat_request.ts";
 
@@ -68,6 +68,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
     ));
   try {
     const reply = await collectReply(handle);
+    if (reply.fallback !== undefined) nameFallback(context, reply.fallback);
     return jsonReply(context, 200, {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,

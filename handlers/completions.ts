@@ -13,7 +13,7 @@ import { eventStream, KEEP_ALIVE_MS } from "./wire/event_stream.ts";
 import { openEvents } from "./wire/open_events.ts";
 import { readCompletionBody } from "./wire/read_completion_body.ts";
 import { readJsonValue } from "./wire/read_json.ts";
-import { errorReply, sseReply, textReply } from "./wire/reply.ts";
+import { errorReply, nameFallback, sseReply, textReply } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 import { endedInSilence, runFailure } from "./wire/run_failure.ts";
 import { tellingRun } from "./wire/telling_run.ts";
@@ -99,7 +99,10 @@ async function complete(request: Request, context: RequestContext, runId?: strin
     }
     const reply = await collectReply(handle);
     context.ignored.push(...reply.ignored);
-    return textReply(context, 200, completionJson(head, reply), "application/json");
+    const { fallback } = reply;
+    if (fallback === undefined) return textReply(context, 200, completionJson(head, reply), "application/json");
+    nameFallback(context, fallback);
+    return textReply(context, 200, completionJson({ ...head, model: fallback }, reply), "application/json");
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }
@@ -125,13 +128,19 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   };
   const told = claim === undefined ? handle : tellingRun(handle, claim);
   const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
+  let { model } = options;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
-    if (event.type === "notice" && event.param !== undefined) context.ignored.push(event.param);
+    if (event.type !== "notice") continue;
+    if (event.param !== undefined) context.ignored.push(event.param);
+    if (event.model === undefined) continue;
+    model = event.model;
+    nameFallback(context, model);
   }
   const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
   const encoder = new CompletionChunks({
     ...options,
+    model,
     interrupts: claim === undefined ? undefined : claim.wasTold,
     toError: (event) => toError(runFailure(event)),
   });

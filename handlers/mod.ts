@@ -35,6 +35,11 @@ export interface GatewayOptions {
   readonly home?: string;
   /** false: no agent; its routes answer 503. Default true */
   readonly agent?: boolean;
+  /**
+   * Whether `kind = "auto"` may take a model server that it finds on this machine. Only one that runs as the gateway's own user,
+   * root or a user of `provider.local_users` is taken. Default false: name a server in `config` instead
+   */
+  readonly localServers?: boolean;
   /** Receives the log, the access log in it. Default: nowhere */
   readonly onLog?: (line: GatewayLogLine) => void;
   /** The class replies are made of, as srvx's FastResponse. Default: the global one */
@@ -82,6 +87,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     environment: options.environment ?? {},
     version: VERSION,
     agent: options.agent ?? true,
+    ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
   const router = createRouter({

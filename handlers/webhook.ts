@@ -11,7 +11,7 @@ import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { readJson } from "./wire/read_json.ts";
-import { errorReply, jsonReply } from "./wire/reply.ts";
+import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 import { runFailure } from "./wire/run_failure.ts";
 import { toChatRequest } from "./wire/to_chat_request.ts";
@@ -150,6 +150,7 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
   if (!isWaiting(context)) return jsonReply(context, 202, accepted);
   try {
     const reply = await waitFor(collectReply(handle), context.signal);
+    if (reply?.fallback !== undefined) nameFallback(context, reply.fallback);
     return reply === undefined
       ? jsonReply(context, 202, accepted)
       : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });

@@ -35,6 +35,7 @@ import { createAgentProviders } from "./providers/agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./providers/live_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
+import { loadProviderMemory } from "./providers/provider_memory.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
@@ -144,6 +145,8 @@ export interface ServicesOptions {
   readonly random?: Random;
   /** Used in place of the configured providers: a model of one's own, or a script in tests */
   readonly providers?: Providers;
+  /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
+  readonly localServers?: readonly string[] | false;
 }
 
 /**
@@ -564,6 +567,11 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
   const observer = createProviderMetrics(metrics);
   const env = parts.environment;
   const onSecret = parts.addSecret;
+  const memory = await loadProviderMemory({ store, log });
+  const rememberAgents = async ({ agents }: Config) => {
+    if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
+  };
+  await rememberAgents(config());
   const providers: LiveProviders = await createLiveProviders({
     config: config(),
     fixed: parts.providers,
@@ -571,8 +579,10 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     offline: createOfflineProvider(),
     netOf: (proxy) => createProviderClients({ clock, proxy }),
     isOwn: parts.isOwn,
+    localOrigins: parts.localServers,
     observer,
     documents: createDocuments({ store }),
+    memory,
     onSecret,
     clock,
     random,
@@ -637,6 +647,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     providers,
     runs,
     async prepare(next, { always }) {
+      await rememberAgents(next);
       const useProviders = always || providers.differs(next) ? await providers.prepare(next) : () => {};
       return () => {
         useProviders();

@@ -14,6 +14,8 @@ export interface CollectedReply {
   readonly finishReason: FinishReason;
   /** Parameters of the request that the provider has nothing for */
   readonly ignored: readonly string[];
+  /** The `provider/model` that answered in place of the one that was asked for; undefined: no other did */
+  readonly fallback: string | undefined;
   readonly usage: Usage;
 }
 
@@ -45,6 +47,7 @@ class Collector {
   #refusal = "";
   #calls: { id: string; name: string; arguments: string }[] = [];
   #ignored: readonly string[] = NONE;
+  #fallback: string | undefined = undefined;
   /** Lengths before the running turn: an interrupted turn is asked again from there */
   #turnStart = NOTHING_SAID;
 
@@ -66,6 +69,7 @@ class Collector {
         break;
       }
       case "notice":
+        this.#fallback = event.model ?? this.#fallback;
         if (event.param !== undefined && !this.#ignored.includes(event.param)) {
           this.#ignored = [...this.#ignored, event.param];
         }
@@ -95,6 +99,7 @@ class Collector {
       })),
       finishReason: done.finish_reason,
       ignored: this.#ignored,
+      fallback: this.#fallback,
       usage: done.usage,
     };
   }

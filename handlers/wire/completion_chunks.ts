@@ -16,15 +16,15 @@ export interface CompletionChunksOptions extends CompletionHead {
 /**
  * Events as chunks of a streamed completion (DESIGN.md section 3): the role first, deltas, the reason, the usage if asked,
  * `[DONE]`. Chunks of text are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
- * the like have no place in this format and give no text; reasoning goes out as `reasoning_content`, as the field does it.
+ * the like have no place in this format and give no text, but a notice of a fallback changes the chunks' `model`; reasoning goes out as `reasoning_content`, as the field does it.
  * Source: the chat-completions streaming format
  */
 export class CompletionChunks implements EventEncoder {
   ended = false;
   /** Before the choices of each chunk */
-  readonly #head: string;
+  #head: string;
   /** What stands around a delta's text. In one piece each: a text put together by + is put together anew at every chunk */
-  readonly #content: string;
+  #content: string;
   readonly #close: string;
   /** Indexes of the client's calls that were told of; made with the first */
   #told: Set<number> | undefined = undefined;
@@ -33,10 +33,7 @@ export class CompletionChunks implements EventEncoder {
 
   constructor(options: CompletionChunksOptions) {
     this.#options = options;
-    this.#head = [
-      `data: {"id":${JSON.stringify(options.id)},"object":"chat.completion.chunk","created":${options.created},`,
-      `"model":${JSON.stringify(options.model)},"choices":[`,
-    ].join("");
+    this.#head = headOf(options, options.model);
     this.#content = [this.#open, CONTENT].join("");
     this.#close = options.includeUsage ? CLOSE_WITH_USAGE : CLOSE;
   }
@@ -73,6 +70,12 @@ export class CompletionChunks implements EventEncoder {
             const { seq, time } = event;
             text += this.fail(this.#options.toError({ seq, time, type: "error", ...RESTARTED }));
           }
+          break;
+        case "notice":
+          // Another model answers from here on
+          if (event.model === undefined) break;
+          this.#head = headOf(this.#options, event.model);
+          this.#content = [this.#open, CONTENT].join("");
           break;
         case "done":
           text += this.#done(event);
@@ -112,6 +115,13 @@ export class CompletionChunks implements EventEncoder {
     const usage = includeUsage ? `${this.#head}],"usage":${JSON.stringify(event.usage)}}\n\n` : "";
     return `${last}${usage}data: [DONE]\n\n`;
   }
+}
+
+function headOf({ id, created }: CompletionHead, model: string): string {
+  return [
+    `data: {"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${created},`,
+    `"model":${JSON.stringify(model)},"choices":[`,
+  ].join("");
 }
 
 type ClientCallDelta = Extract<AgentEvent, { type: "client_tool_call_delta" }>;

@@ -66,6 +66,13 @@ export function errorReply(
   return jsonReply(context, told.status, errorBody(told), told.headers);
 }
 
+/** Sets `x-postern-fallback` to the `provider/model` that answers in place of the one that was asked for. */
+export function nameFallback(context: RequestContext, model: string): void {
+  context.replyHeaders["x-postern-fallback"] = model.slice(0, MAX_MODEL_NAME).replace(/[^\x21-\x7e]/g, "_");
+}
+
+const MAX_MODEL_NAME = 256;
+
 function build(
   context: RequestContext,
   status: number,

@@ -122,6 +122,7 @@ export class LiveTurn implements ModelTurn {
             code: event.code,
             message: event.message,
             ...(event.param === undefined ? {} : { param: event.param }),
+            ...(event.model === undefined ? {} : { model: event.model }),
           });
           break;
         case "finish":

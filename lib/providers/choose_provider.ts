@@ -12,6 +12,8 @@ export interface ChosenProvider {
   readonly reason: string;
   /** Whether it hangs on which local servers answer, and may be another one later */
   readonly isFound: boolean;
+  /** The local server it is; undefined for every other provider */
+  readonly server?: LocalServer | undefined;
 }
 
 export interface ChooseProviderOptions {
@@ -20,12 +22,13 @@ export interface ChooseProviderOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
   readonly net: ProviderClientFactory;
-  /** Where local servers are looked for. Default: the usual ports on loopback */
-  readonly localOrigins?: readonly string[] | undefined;
+  /** Where local servers are looked for, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
+  readonly localOrigins?: readonly string[] | false | undefined;
   /** Whether an origin is this gateway itself. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
 
+const NOT_SOUGHT = "no API key is set, and local servers are not looked for";
 const KINDS_BY_KEY = ["openai", "anthropic", "openrouter"];
 
 /**
@@ -42,13 +45,16 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
     if ((env[name]?.trim() ?? "") !== "") return told(kind, `${name} is set`);
   }
   const [server] = await findLocalServers(options);
-  return chooseLocal(provider, server);
+  const chosen = chooseLocal(provider, server);
+  // Where nobody looks, nothing comes and goes
+  return options.localOrigins === false ? { ...chosen, reason: NOT_SOUGHT, isFound: false } : chosen;
 }
 
 /** As `discoverLocalServers`, with the options of a choice. */
 export function findLocalServers(
   { localOrigins, ...options }: Omit<ChooseProviderOptions, "provider">,
 ): Promise<readonly LocalServer[]> {
+  if (localOrigins === false) return Promise.resolve([]);
   return discoverLocalServers({ ...options, origins: localOrigins });
 }
 
@@ -72,5 +78,6 @@ export function chooseLocal(
     settings: { ...provider, kind, base_url: baseUrl, model },
     reason: `${software} answers at ${new URL(baseUrl).host}`,
     isFound: true,
+    server,
   };
 }

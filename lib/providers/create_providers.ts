@@ -1,4 +1,4 @@
-import { ConfigError, ProviderError } from "../base/errors.ts";
+import { ConfigError } from "../base/errors.ts";
 import { canonicalDigest } from "../base/canonical_json.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
@@ -9,11 +9,14 @@ import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
 import { firstChatModel } from "./default_model.ts";
+import { withListedModels } from "./listed_models.ts";
 import { createModelList } from "./model_list.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
+import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
+import { createModelNames, type ModelNames, type ProviderEntry } from "./resolve_model.ts";
 import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
 export interface CreateProvidersOptions {
@@ -35,14 +38,20 @@ export interface CreateProvidersOptions {
   readonly documents?: Documents;
   /** Told of every key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string) => void;
-  /** Where `auto` looks for local servers. Default: the usual ports on loopback */
-  readonly localOrigins?: readonly string[];
+  /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
+  readonly localOrigins?: readonly string[] | false | undefined;
   /** What was made of `provider`. Default: it is chosen now */
   readonly chosen?: ChosenProvider;
+  /** What the data directory remembers of earlier models. Default: nothing, and nothing is kept */
+  readonly memory?: ProviderMemory;
+  /** Told when a request names a model whose local server is gone. Default: nobody */
+  readonly onLost?: () => void;
 }
 
 const OFFLINE_MODEL = "assistant";
 const FIRST_LIST_MS = 2_000;
+/** For the lists that the error of an unknown model names */
+const NAMES_MS = 2_000;
 
 /**
  * The configured providers, each with its retries and fallbacks; what `auto` is, chooseProvider says. With `none` every `resolve`
@@ -50,6 +59,7 @@ const FIRST_LIST_MS = 2_000;
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
 export async function createProviders(options: CreateProvidersOptions): Promise<Providers> {
+  const { clock } = options;
   const chosen = options.chosen ?? await chooseProvider(options);
   const bases = new Map<string, Base>();
   const open = async (name: string, settings: ProviderSettings, table: string) =>
@@ -57,42 +67,46 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
   if (chosen.settings.kind !== "none") await open(chosen.settings.kind, chosen.settings, "provider");
   for (const [name, settings] of Object.entries(options.providers)) await open(name, settings, `providers.${name}`);
 
+  const entries = new Map<string, ProviderEntry>();
+  const inUse = { name: chosen.settings.kind, reason: chosen.reason };
+  const listAll = (signal: AbortSignal) => listed(entries, names, signal);
   const retry: RetryOptions = {
-    clock: options.clock,
+    clock,
     random: options.random,
     log: options.log,
     observer: options.observer ?? createProviderMetrics(options.metrics),
+    modelNames: () => within(NAMES_MS, clock, async (signal) => (await listAll(signal)).map(({ id }) => id)),
   };
-  const entries = new Map<string, Entry>();
   for (const [name, base] of bases) {
-    const attempts: [Attempt, ...Attempt[]] = [
-      { provider: base.provider, model: undefined, maxRetries: base.settings.max_retries },
-      ...base.settings.fallback.map((wanted) => toFallback(wanted, { base, bases, offline: options.offline })),
-    ];
-    const provider = withRetries(attempts, retry);
-    entries.set(name, {
-      provider,
-      model: base.model,
-      models: createModelList(provider, {
-        ...options,
-        key: `models/${name}/${canonicalDigest([base.settings.kind, base.settings.base_url])}`,
-      }),
-    });
+    entries.set(
+      name,
+      toEntry(name, base, { ...options, bases, retry, chosen, missing: (...asked) => names.missing(...asked) }),
+    );
   }
-  const standard = entries.get(chosen.settings.kind);
-  if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, options.clock);
-  return toProviders({ entries, standard, inUse: { name: chosen.settings.kind, reason: chosen.reason } });
+  const standard = entries.get(inUse.name);
+  const names = createModelNames({
+    entries,
+    standard,
+    inUse,
+    isFound: chosen.isFound,
+    server: chosen.server,
+    memory: options.memory ?? createProviderMemory(),
+    onLost: options.onLost,
+  });
+  if (standard !== undefined && standard.model === "") standard.model = await firstListed(standard, clock);
+  return {
+    inUse: { ...inUse, model: standard?.model ?? "" },
+    resolve: names.resolve,
+    listModels: listAll,
+    async close() {
+      await Promise.all([...entries.values()].map(({ provider }) => provider.close()));
+    },
+  };
 }
 
 interface Base extends OpenedProvider {
   readonly settings: ProviderSettings;
   readonly table: string;
-}
-
-interface Entry {
-  readonly provider: Provider;
-  model: string;
-  readonly models: ReturnType<typeof createModelList>;
 }
 
 async function createBase(
@@ -106,6 +120,37 @@ async function createBase(
   }
   const { openProvider } = await import("./open_provider.ts");
   return { ...await openProvider(name, settings, { ...options, table }), settings, table };
+}
+
+interface EntryParts extends CreateProvidersOptions {
+  readonly bases: ReadonlyMap<string, Base>;
+  readonly retry: RetryOptions;
+  readonly chosen: ChosenProvider;
+  readonly missing: ModelNames["missing"];
+}
+
+function toEntry(name: string, base: Base, parts: EntryParts): ProviderEntry {
+  const { settings } = base;
+  const { server } = parts.chosen;
+  // Ollama refuses a name that it does not have; others answer with whatever is loaded
+  const isStrict = server !== undefined && server.baseUrl === settings.base_url && server.kind !== "ollama";
+  const provider = !isStrict ? base.provider : withListedModels(base.provider, {
+    models: server.models,
+    unknown: (wanted, models) => parts.missing(wanted, models),
+  });
+  const attempt: Attempt = { provider, model: undefined, maxRetries: settings.max_retries };
+  const fallbacks = settings.fallback.map((wanted) => toFallback(wanted, { ...parts, base }));
+  const alone = withRetries([attempt], parts.retry);
+  return {
+    provider: fallbacks.length === 0 ? alone : withRetries([attempt, ...fallbacks], parts.retry),
+    alone,
+    model: base.model,
+    isOffline: settings.kind === "offline",
+    models: createModelList(alone, {
+      ...parts,
+      key: `models/${name}/${canonicalDigest([settings.kind, settings.base_url])}`,
+    }),
+  };
 }
 
 function toFallback(
@@ -132,43 +177,28 @@ function toFallback(
   });
 }
 
-async function firstListed(entry: Entry, clock: Clock): Promise<string> {
-  const timeout = clock.timeoutSignal(FIRST_LIST_MS);
+function firstListed(entry: ProviderEntry, clock: Clock): Promise<string> {
+  return within(FIRST_LIST_MS, clock, async (signal) => firstChatModel(await entry.models.read(signal)) ?? "");
+}
+
+async function listed(
+  entries: ReadonlyMap<string, ProviderEntry>,
+  names: ModelNames,
+  signal: AbortSignal,
+): Promise<readonly ModelEntry[]> {
+  const lists = await Promise.all(
+    [...entries].map(async ([name, { models }]) =>
+      (await models.read(signal)).map((model) => ({ ...model, id: names.idOf(name, model.id) }))
+    ),
+  );
+  return lists.flat();
+}
+
+async function within<T>(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+  const timeout = clock.timeoutSignal(ms);
   try {
-    return firstChatModel(await entry.models.read(timeout.signal)) ?? "";
+    return await work(timeout.signal);
   } finally {
     timeout.clear();
   }
-}
-
-function toProviders({ entries, standard, inUse }: {
-  readonly entries: ReadonlyMap<string, Entry>;
-  readonly standard: Entry | undefined;
-  readonly inUse: { readonly name: string; readonly reason: string };
-}): Providers {
-  const listOf = async (name: string, entry: Entry, signal: AbortSignal): Promise<readonly ModelEntry[]> => {
-    const models = await entry.models.read(signal);
-    const needsPrefix = (id: string) =>
-      entry !== standard || (id.includes("/") && entries.has(id.slice(0, id.indexOf("/"))));
-    return models.map((model) => (needsPrefix(model.id) ? { ...model, id: `${name}/${model.id}` } : model));
-  };
-  return {
-    inUse: { ...inUse, model: standard?.model ?? "" },
-    resolve(wanted = "") {
-      const slash = wanted.indexOf("/");
-      const named = slash === -1 ? undefined : entries.get(wanted.slice(0, slash));
-      if (named !== undefined) return { provider: named.provider, model: wanted.slice(slash + 1) || named.model };
-      if (standard !== undefined) return { provider: standard.provider, model: wanted || standard.model };
-      throw new ProviderError("provider_error", `Cannot choose a provider: [provider] has the kind "none"`, {
-        provider: "none",
-      });
-    },
-    async listModels(signal) {
-      const lists = await Promise.all([...entries].map(([name, entry]) => listOf(name, entry, signal)));
-      return lists.flat();
-    },
-    async close() {
-      await Promise.all([...entries.values()].map(({ provider }) => provider.close()));
-    },
-  };
 }

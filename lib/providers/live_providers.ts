@@ -6,6 +6,7 @@ import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers } fr
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
 import type { LocalServer } from "./discovery.ts";
 import type { Providers } from "./provider.ts";
+import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
 import type { StreamObserver } from "./retry.ts";
 import { withRouting } from "./routing.ts";
 import { type ServersWatch, watchServers } from "./watch_servers.ts";
@@ -54,6 +55,7 @@ export interface LiveProviders extends Providers {
  */
 export async function createLiveProviders(options: LiveProvidersOptions): Promise<LiveProviders> {
   const { clock, log } = options;
+  const memory = options.memory ?? createProviderMemory();
   /** All of them to the end: a run that waits for a person for a day goes on with what it began with. An idle one holds no connection */
   const opened: Opened[] = [];
   let watch: ServersWatch | undefined;
@@ -76,12 +78,14 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
       return { config, net, chosen: undefined, providers: withRouting(options.fixed, config) };
     }
     const chosen = known ?? await chooseProvider({ ...options, provider, net });
+    await rememberReal(memory, chosen, providers);
     // A server that comes and goes is opened once
     const before = opened.find((one) =>
       one.config === config && one.chosen !== undefined && isSame(one.chosen, chosen)
     );
     if (before !== undefined) return before;
-    const created = await createProviders({ ...options, provider, providers, net, observer, chosen });
+    const onLost = () => watch?.lookSoon();
+    const created = await createProviders({ ...options, provider, providers, net, observer, chosen, memory, onLost });
     return { config, net, chosen, providers: withRouting(created, config) };
   };
   const use = (next: Opened) => {
@@ -111,7 +115,10 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     missedOnce = isPatient;
     if (isPatient || closed || current !== before) return;
     const chosen = chooseLocal(provider, same ?? servers[0], settings.model);
-    if (isSame(chosen, known)) return;
+    if (isSame(chosen, known)) {
+      if (same !== undefined) await memory.remember(same);
+      return;
+    }
     try {
       const next = await open(before.config, chosen);
       if (closed || current !== before) {
@@ -173,6 +180,18 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
 }
 
 const LISTENING_MS = 2_000;
+
+/** From the first real provider on, the offline assistant no longer answers for any name. */
+async function rememberReal(
+  memory: ProviderMemory,
+  { settings, server }: ChosenProvider,
+  named: ProvidersConfig["providers"],
+): Promise<void> {
+  const kinds = [settings.kind, ...Object.values(named).map(({ kind }) => kind)];
+  if (server !== undefined || kinds.some((kind) => kind !== "offline" && kind !== "none")) {
+    await memory.remember(server);
+  }
+}
 
 interface Opened {
   readonly config: ProvidersConfig;

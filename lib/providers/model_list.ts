@@ -9,6 +9,8 @@ import type { Provider } from "./provider.ts";
 export interface ModelList {
   /** Never throws: the old list when the provider fails or `signal` aborts, an empty one when there is none */
   read(signal: AbortSignal): Promise<readonly ModelEntry[]>;
+  /** Returns the last list without asking: empty before the first one */
+  known(): readonly ModelEntry[];
 }
 
 export interface ModelListOptions {
@@ -55,6 +57,7 @@ export function createModelList(provider: Provider, { clock, log, documents, key
       if (clock.monotonic() >= freshUntil) await firstOf(flight ??= refresh(), signal);
       return kept ?? [];
     },
+    known: () => kept ?? [],
   };
 }
 

@@ -15,7 +15,7 @@ const MAX_PIECES = 64;
 /**
  * The embedded default: no model, and honest about it. It searches with the agent's read tools and quotes what it finds.
  *
- * Any model name is accepted and echoed. The same request always gives the same events. `max_tokens` counts four bytes as a
+ * Takes any model name: which names reach it is decided where names are resolved. The same request always gives the same events. `max_tokens` counts four bytes as a
  * token, usage is estimated likewise; `stop` and `response_format` of type `json_object` (`{"answer": text}`) are honoured.
  * @throws {ProviderError} `provider_rejected` for a `json_schema` format: nothing here can follow a schema
  * Source: DESIGN.md section 7, "Offline provider"

@@ -71,13 +71,18 @@ export interface ResolvedModel {
   readonly provider: Provider;
   /** As the provider knows it */
   readonly model: string;
+  /** As replies name it, where that is not the name that was asked for */
+  readonly shown?: string | undefined;
 }
 
 /** The configured providers as one. */
 export interface Providers {
   /**
-   * `provider/model` when the part before the first slash is a configured provider, else a model of the default provider;
-   * undefined or empty means the configured default.
+   * Resolves a model name: `provider/model` when the part before the first slash is a configured provider, else a model of the
+   * default provider. undefined, an empty name, `default` and `assistant` mean the configured default, which alone may be served by
+   * another one.
+   * @throws {ProviderError} `model_not_found` for a name that no provider has, with the names that would work; `provider_error` for a
+   * model whose local server is gone
    */
   resolve(model: string | undefined): ResolvedModel;
   /** The model of a request that names none, by its query; undefined: the default. Absent where queries are not classified */

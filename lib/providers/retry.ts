@@ -4,13 +4,15 @@ import { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import { firstChatModel } from "./default_model.ts";
 import { mayHaveBeenServed } from "./may_have_been_served.ts";
+import { withNames } from "./model_names.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 
 /** One place to ask. */
 export interface Attempt {
   readonly provider: Provider;
-  /** Model at this provider; undefined: the request's own */
+  /** Model at this provider; undefined: the request's own; empty: the first that the provider lists */
   readonly model: string | undefined;
   /** Further attempts after the first */
   readonly maxRetries: number;
@@ -34,6 +36,8 @@ export interface RetryOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly observer: StreamObserver;
+  /** Names of models that would work, for the error of one that does not. Default: the error names none */
+  readonly modelNames?: (() => Promise<readonly string[]>) | undefined;
 }
 
 const FIRST_PAUSE_MS = 500;
@@ -46,7 +50,7 @@ const MAX_RETRY_AFTER_SECONDS = 30;
  *
  * Pauses double from 0.5 s to 8 s, shortened by up to half at random; a Retry-After up to 30 s is kept instead. Only what may pass
  * by itself is tried again; the next provider is asked for every error but those that lie in the request (`provider_rejected`).
- * Each retry and each change of provider is a `notice` at the head of the stream.
+ * Each retry and each change of provider is a `notice` at the head of the stream; that of a change names the `model` that answers.
  * @param attempts the provider itself, then its fallbacks
  */
 export function withRetries(attempts: readonly [Attempt, ...Attempt[]], options: RetryOptions): Provider {
@@ -73,6 +77,8 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
   /** Of the attempts; the one at work */
   #place = 0;
+  /** Model at that attempt's provider; undefined: the request's own */
+  #model: string | undefined = undefined;
   #retries = 0;
   #startedAt = 0;
   /** Something was given: from here on nothing is tried again */
@@ -117,7 +123,8 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
 
   #begin(): AsyncIterator<readonly ProviderEvent[]> {
     const { request, call, options } = this.#call;
-    const { provider, model } = this.#attempt;
+    const { provider } = this.#attempt;
+    const model = this.#model;
     this.#startedAt = options.clock.monotonic();
     this.#counted = false;
     const stream = provider.stream(model === undefined ? request : { ...request, model }, call);
@@ -163,13 +170,22 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     const next = this.#attempts[this.#place + 1];
     const isFinal = this.#given || signal.aborted || failure?.code === "provider_rejected";
     if (next === undefined || failure === undefined || isFinal) {
+      if (failure?.code === "model_not_found" && !this.#given) throw await this.#withNames(failure);
       throw signal.aborted && !(error instanceof CancelError) ? cancelError(signal) : error;
     }
     await this.#countAgain(failure);
+    const { name } = next.provider;
+    this.#model = next.model === "" ? await firstModel(next.provider, signal) : next.model;
     this.#ended = false;
     this.#place++;
     this.#retries = 0;
-    this.#report("provider_fallback", `${failure.message}; asking provider "${next.provider.name}" instead`);
+    const model = `${name}/${this.#model ?? this.#call.request.model}`;
+    this.#report("provider_fallback", `${failure.message}; asking provider "${name}" instead`, model);
+  }
+
+  async #withNames(failure: ProviderError): Promise<ProviderError> {
+    const { modelNames } = this.#call.options;
+    return modelNames === undefined ? failure : withNames(failure, await modelNames());
   }
 
   async #countAgain(failure: ProviderError): Promise<void> {
@@ -194,9 +210,18 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     return Math.round(Math.min(FIRST_PAUSE_MS * 2 ** this.#retries, MAX_PAUSE_MS) * (1 - byte / 512));
   }
 
-  #report(code: string, message: string): void {
-    (this.#notices ??= []).push({ type: "notice", code, message });
+  #report(code: string, message: string, model?: string): void {
+    (this.#notices ??= []).push({ type: "notice", code, message, ...(model === undefined ? {} : { model }) });
     const { call, options } = this.#call;
     options.log.warn(message, { code, ...(call.requestId === undefined ? {} : { request_id: call.requestId }) });
+  }
+}
+
+/** Empty where the provider does not say: it is then asked again, and its failure is the attempt's. */
+async function firstModel(provider: Provider, signal: AbortSignal): Promise<string> {
+  try {
+    return firstChatModel(await provider.listModels(signal)) ?? "";
+  } catch {
+    return "";
   }
 }

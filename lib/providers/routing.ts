@@ -72,8 +72,8 @@ export function withRouting(providers: Providers, config: RoutingConfig): Provid
     if (route === undefined) {
       throw notFound(hint, `there is no such route; the hints are ${routes.map((known) => known.hint).join(", ")}`);
     }
-    const resolved = providers.resolve(`${route.provider}/${route.model}`);
-    if (resolved.provider.name === route.provider) return resolved;
+    const resolved = resolveIfThere(providers, `${route.provider}/${route.model}`);
+    if (resolved?.provider.name === route.provider) return resolved;
     throw notFound(hint, `its provider "${route.provider}" is not in use; configure [providers.${route.provider}]`);
   };
   const resolve = (model?: string) =>
@@ -87,6 +87,15 @@ export function withRouting(providers: Providers, config: RoutingConfig): Provid
       return hint === undefined ? undefined : resolveHint(hint);
     },
   };
+}
+
+function resolveIfThere(providers: Providers, model: string): ResolvedModel | undefined {
+  try {
+    return providers.resolve(model);
+  } catch (error) {
+    if (error instanceof ProviderError && error.code === "model_not_found") return undefined;
+    throw error;
+  }
 }
 
 function notFound(hint: string, reason: string): ProviderError {

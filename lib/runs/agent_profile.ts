@@ -1,6 +1,7 @@
 import { HttpError } from "../base/errors.ts";
 import type { Config } from "../config/config.ts";
 import type { AgentProviders } from "../providers/agent_providers.ts";
+import { isDefaultModel } from "../providers/model_names.ts";
 import type { RunModel } from "./run_settings.ts";
 
 /** What a run takes over from the configured agent it is of. */
@@ -34,7 +35,8 @@ export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
     const resolved = await providers.of(name, agent);
     const { provider } = resolved;
     const prefix = `${provider.name}/`;
-    const wanted = asked.startsWith(prefix) ? asked.slice(prefix.length) : asked;
+    const named = isDefaultModel(asked) ? "" : asked;
+    const wanted = named.startsWith(prefix) ? named.slice(prefix.length) : named;
     const providerModel = wanted === "" ? resolved.model : wanted;
     return {
       provider,

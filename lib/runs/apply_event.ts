@@ -89,8 +89,9 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
     case "tool_start":
     case "tool_progress":
     case "tool_end":
-    case "notice":
       return state;
+    case "notice":
+      return event.model === undefined ? state : { text, kept, run: { ...run, model: event.model } };
   }
 }
 

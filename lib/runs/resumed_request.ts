@@ -10,8 +10,9 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
   return {
     kind: run.kind,
     messages: input.messages,
+    model: input.model,
     // The agent it is of has a model of its own; else it stays with the model it had
-    model: input.agent === undefined ? run.model : input.model,
+    lastModel: input.agent === undefined ? run.model : undefined,
     conversationId: run.conversation_id ?? undefined,
     parentId: run.parent_id ?? undefined,
     depth: input.depth,

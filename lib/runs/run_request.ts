@@ -19,6 +19,8 @@ export interface RunRequest {
   /** The client's messages, or one user message; with a conversation its history goes before them */
   readonly messages: readonly Message[];
   readonly model?: string | undefined;
+  /** Of a run that goes on and named no model: what answered it before. It is asked again where it is still there */
+  readonly lastModel?: string | undefined;
   /** Record under this conversation; `new` creates one; undefined keeps nothing but the run's journal */
   readonly conversationId?: string | "new" | undefined;
   readonly parentId?: string | undefined;

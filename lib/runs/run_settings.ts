@@ -1,8 +1,10 @@
 import type { AgentLimits, AgentRun } from "../agent/agent_run.ts";
 import { CALL_MODEL, createCallProvider, type SingleCall } from "../agent/call_provider.ts";
 import { systemPrompt } from "../agent/system_prompt.ts";
+import { ProviderError } from "../base/errors.ts";
 import { type Message, textOf } from "../base/records/message.ts";
-import type { Provider, Providers } from "../providers/provider.ts";
+import { isDefaultModel } from "../providers/model_names.ts";
+import type { Provider, Providers, ResolvedModel } from "../providers/provider.ts";
 import { HINT_PREFIX } from "../providers/routing.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
@@ -90,11 +92,27 @@ function toolsOf(
   );
 }
 
-function modelOf(providers: Providers, { model: asked = "", messages }: RunRequest): RunModel {
-  const routed = asked === "" ? providers.route?.(lastQuery(messages)) : undefined;
-  const { provider, model } = routed ?? providers.resolve(asked);
-  const isNamed = asked !== "" && !asked.startsWith(HINT_PREFIX);
-  return { provider, providerModel: model, model: isNamed ? asked : `${provider.name}/${model}` };
+function modelOf(providers: Providers, request: RunRequest): RunModel {
+  const { model: asked, messages } = request;
+  const isDefault = isDefaultModel(asked);
+  const resolved = (isDefault ? lastModel(providers, request) ?? providers.route?.(lastQuery(messages)) : undefined) ??
+    providers.resolve(asked);
+  const { provider, model } = resolved;
+  const isNamed = !isDefault && !asked?.startsWith(HINT_PREFIX);
+  const shown = resolved.shown ?? (isNamed ? asked : undefined) ?? `${provider.name}/${model}`;
+  return { provider, providerModel: model, model: shown };
+}
+
+/** The model that answered an interrupted run before; undefined for a new run, and where that model is gone. */
+function lastModel(providers: Providers, { lastModel: last }: RunRequest): ResolvedModel | undefined {
+  if (last === undefined || isDefaultModel(last)) return undefined;
+  try {
+    const resolved = providers.resolve(last);
+    return last.startsWith(`${resolved.provider.name}/`) ? resolved : undefined;
+  } catch (error) {
+    if (error instanceof ProviderError) return undefined;
+    throw error;
+  }
 }
 
 /** What the user said last. */

@@ -145,15 +145,15 @@ test("one that cannot be reached by a run is looked after at once, not after 30 
 test("a server that answers with errors is there, and what does not listen is not asked over HTTP", async (t) => {
   const server = await started(t, "vllm");
   const { providers, clock, asked } = await live(t, configOf(), { origins: [server.origin] });
-  const { provider } = providers.resolve("");
+  const { provider, model } = providers.resolve("");
   await server.close();
   const page = await started(t, "web_app", Number(new URL(server.origin).port));
-  await collect(provider).catch(() => {});
+  await collect(provider, { model }).catch(() => {});
   await clock.advance(0);
   assert.deepEqual(page.requests.map(({ path }) => path), ["/v1/chat/completions"]);
   await page.close();
   const before = asked.length;
-  await collect(provider).catch(() => {});
+  await collect(provider, { model }).catch(() => {});
   await clock.advance(0);
   await until(() => providers.inUse.name === "offline");
   assert.equal(asked.length, before);

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { canonicalDigest } from "../../lib/base/canonical_json.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { createScriptedProvider } from "../../fixtures/scripted_provider.ts";
+import { HttpError, ProviderError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Message, textOf } from "../../lib/base/records/message.ts";
 import { isAtWork, type Run } from "../../lib/base/records/run.ts";
@@ -256,6 +257,38 @@ describe("after a restart", () => {
     await runs.recover();
     assert.deepEqual((await runs.get(id))?.error?.code, "model_not_found");
   });
+
+  for (
+    const [what, there, expected] of [
+      ["stays with the model it had, where that is still there", true, "other/big"],
+      ["takes the default where the model it had is gone", false, "scripted-model"],
+    ] as const
+  ) {
+    test(`a run that named no model ${what}`, async () => {
+      const store = createMemoryStore();
+      const first = createScriptedProvider([{ hang: "before" }], { name: "other" });
+      const resolve = () => ({ provider: first, model: "big" });
+      const before = supervised([], { store, wrap: (providers) => ({ ...providers, resolve }) });
+      await before.runs.start(ask("Go", { durable: true, model: "default" }));
+      await until(() => first.requests.length === 1);
+      const resolved: unknown[] = [];
+      const { runs, provider } = restart(store, ["Done"], {
+        wrap: (providers) => ({
+          ...providers,
+          resolve(name) {
+            resolved.push(name);
+            if (name !== "other/big") return providers.resolve(name);
+            if (there) return { provider: { ...provider, name: "other" }, model: "other/big" };
+            throw new ProviderError("model_not_found", "There is no such model", { provider: "none" });
+          },
+        }),
+      });
+      await runs.recover();
+      await until(() => provider.requests.length === 1);
+      assert.equal(provider.requests[0]?.model, expected);
+      assert.deepEqual(resolved, there ? ["other/big"] : ["other/big", "default"]);
+    });
+  }
 
   test("a journal of an older version is not guessed at: its run is ended", async () => {
     const store = createMemoryStore();

@@ -53,6 +53,8 @@ export interface RunningGatewayOptions {
   readonly agent?: boolean;
   /** Default: the system's */
   readonly clock?: Clock;
+  /** Origins where `kind = "auto"` looks for local servers. Default: none, beside OLLAMA_HOST */
+  readonly localServers?: readonly string[] | false;
   /** Absolute; kept afterwards. Default: a fresh one */
   readonly dataDir?: string;
   /** Kept afterwards. Default: a fresh one with `files` */
@@ -87,6 +89,7 @@ export async function withRunningGateway(
         home: folder,
         environment: { POSTERN_TOKEN: TOKEN, ...options.environment },
         version: VERSION,
+        localServers: options.localServers ?? [],
         ...(options.agent === undefined ? {} : { agent: options.agent }),
         ...(options.clock === undefined ? {} : { clock: options.clock }),
         logSink: (record) => void log.push(record),

@@ -74,6 +74,8 @@ export const agentEventSchema = v.variant("type", [
     message: v.string(),
     /** With code `parameter_ignored`: the request's parameter that is not honoured */
     param: v.optional(v.string()),
+    /** With code `provider_fallback`: the `provider/model` that answers in place of the one that was asked for */
+    model: v.optional(v.string()),
   }),
   event("turn_end", { turn: v.number(), usage: usageSchema }),
   event("done", { finish_reason: finishReasonSchema, usage: usageSchema }),

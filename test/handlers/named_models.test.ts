@@ -1,0 +1,228 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
+import { startOpenAiUpstream, toDelta, toSse, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { freePort } from "../support/free_port.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { until } from "../support/until.ts";
+
+const HELLO = [{ role: "user", content: "Hello" }];
+
+interface Answer {
+  readonly status: number;
+  readonly fallback: string | null;
+  readonly model: string | undefined;
+  readonly text: string;
+  readonly code: string | undefined;
+  readonly message: string;
+}
+
+/** Asks for a completion; `model` undefined leaves the field out. */
+async function ask(gateway: RunningGateway, model: string | null | undefined, stream = false): Promise<Answer> {
+  const body = { ...(model === undefined ? {} : { model }), messages: HELLO, stream };
+  const reply = await gateway.call("/v1/chat/completions", { body, headers: { "x-postern-tools": "none" } });
+  const fallback = reply.headers.get("x-postern-fallback");
+  const sent = await reply.text();
+  const { status } = reply;
+  if (!stream || status !== 200) {
+    const json = JSON.parse(sent);
+    return {
+      status,
+      fallback,
+      model: json.model,
+      text: json.choices?.[0].message.content ?? "",
+      code: json.error?.code,
+      message: json.error?.message ?? "",
+    };
+  }
+  const chunks = sent.split("\n\n").filter((line) => line.startsWith("data: {")).map((line) =>
+    JSON.parse(line.slice(6))
+  );
+  const models = new Set(chunks.map((chunk) => chunk.model));
+  assert.equal(models.size, 1, "a stream names one model throughout");
+  const text = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
+  return { status, fallback, model: [...models][0], text, code: undefined, message: "" };
+}
+
+/** A local server that answers with its own words, whatever model a request names, as llama.cpp does. */
+function startLocal(models: readonly string[], port = 0): Promise<FakeServer> {
+  return startFakeServer((seen, response) => {
+    if (seen.path === "/v1/models") {
+      response.writeHead(200, { "content-type": "application/json" });
+      const data = models.map((id) => ({ id, object: "model", created: 1, owned_by: "llamacpp" }));
+      return void response.end(JSON.stringify({ object: "list", data }));
+    }
+    if (seen.path !== "/v1/chat/completions") return void response.writeHead(404).end("{}");
+    if ((seen.json as { stream?: boolean }).stream) {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const chunks = [toDelta({ role: "assistant", content: "local words" }), toDelta({}, "stop"), USAGE_CHUNK];
+      return void response.end(`${chunks.map(toSse).join("")}data: [DONE]\n\n`);
+    }
+    response.writeHead(200, { "content-type": "application/json" });
+    const message = { role: "assistant", content: "local words" };
+    response.end(JSON.stringify({ choices: [{ index: 0, message, finish_reason: "stop" }], model: models[0] }));
+  }, port);
+}
+
+const AUTO = { provider: { kind: "auto", max_retries: 0 } };
+const DEFAULTS = [undefined, null, "", "default", "assistant"];
+
+test("on a fresh data directory the offline assistant answers any name, and says that it did", async () => {
+  await withRunningGateway({ config: AUTO }, async (gateway) => {
+    for (const model of [...DEFAULTS, "gpt-4o", "nobody/has-this"]) {
+      for (const stream of [false, true]) {
+        const answer = await ask(gateway, model, stream);
+        assert.deepEqual(
+          [answer.status, answer.model, answer.fallback],
+          [200, "assistant", null],
+          `${model} ${stream}`,
+        );
+      }
+    }
+  });
+});
+
+for (
+  const [what, options] of [
+    ["a key in the environment", { environment: { OPENAI_API_KEY: "sk-test-of-the-memory-0123456789" } }],
+    ["a configured provider", {
+      config: { provider: { kind: "openai_compatible", base_url: "http://127.0.0.1:9/v1" } },
+    }],
+    ["a named provider", { config: { ...AUTO, providers: { work: { base_url: "http://127.0.0.1:9/v1" } } } }],
+    ["an agent's provider", {
+      config: { ...AUTO, agents: { helper: { provider: "http://127.0.0.1:9/v1", model: "m" } } },
+    }],
+  ] as const
+) {
+  test(`after ${what} the offline assistant no longer answers for another model`, async () => {
+    await withTemporaryFolder(async (folder) => {
+      const dataDir = join(folder, "data");
+      await withRunningGateway({ config: AUTO, ...options, dataDir }, () => Promise.resolve());
+      await withRunningGateway({ config: AUTO, dataDir }, async (gateway) => {
+        for (const stream of [false, true]) {
+          const refused = await ask(gateway, "gpt-4o", stream);
+          assert.deepEqual([refused.status, refused.code], [404, "model_not_found"]);
+          assert.match(refused.message, /"default"/, "the error names what would work");
+          for (const model of DEFAULTS) {
+            const answer = await ask(gateway, model, stream);
+            const { status, model: said, fallback } = answer;
+            assert.deepEqual([status, said, fallback], [200, "offline/assistant", "offline/assistant"]);
+          }
+        }
+      });
+    });
+  });
+}
+
+test("a dead local server's model is 502 and never the offline assistant; the default may be, and says so", async () => {
+  const port = await freePort();
+  const origin = `http://127.0.0.1:${port}`;
+  const local = await startLocal(["local-model"], port);
+  await withTemporaryFolder(async (folder) => {
+    const options = { config: AUTO, dataDir: join(folder, "data"), localServers: [origin] };
+    await withRunningGateway(options, async (gateway) => {
+      assert.equal((await ask(gateway, "local-model")).text, "local words");
+      assert.equal((await ask(gateway, "default")).model, "openai_compatible/local-model");
+      await local.close();
+      assert.equal((await ask(gateway, "local-model")).status, 502);
+      await until(() => gateway.services.agent?.providers.inUse.name === "offline", "the server is given up");
+      for (const stream of [false, true]) {
+        for (const name of ["local-model", "openai_compatible/local-model"]) {
+          const lost = await ask(gateway, name, stream);
+          assert.deepEqual([lost.status, lost.code], [502, "provider_error"], name);
+          assert.match(lost.message, /stopped answering/);
+        }
+        assert.equal((await ask(gateway, "other-model", stream)).status, 404);
+        assert.equal((await ask(gateway, "assistant", stream)).fallback, "offline/assistant");
+      }
+      const chat = await gateway.call("/api/chat", { body: { message: "Hello", model: null } });
+      assert.equal(chat.headers.get("x-postern-fallback"), "offline/assistant");
+      const run = await gateway.call("/v1/runs", { body: { message: "Hello", model: "local-model" } });
+      assert.equal(run.status, 502);
+    });
+    await withRunningGateway(options, async (gateway) => {
+      assert.equal((await ask(gateway, "local-model")).status, 502, "remembered over a restart");
+      assert.equal((await ask(gateway, "gpt-4o")).status, 404);
+    });
+  });
+});
+
+test("a server that answers whatever a request names is asked for the models it lists alone", async () => {
+  const models = ["local-model"];
+  const local = await startLocal(models);
+  try {
+    await withRunningGateway({ config: AUTO, localServers: [local.origin] }, async (gateway) => {
+      for (const stream of [false, true]) {
+        const refused = await ask(gateway, "gpt-4o", stream);
+        assert.deepEqual([refused.status, refused.code], [404, "model_not_found"]);
+        assert.match(refused.message, /"local-model"/);
+      }
+      models.push("loaded-later");
+      const answer = await ask(gateway, "loaded-later");
+      assert.deepEqual([answer.status, answer.model], [200, "loaded-later"]);
+    });
+  } finally {
+    await local.close();
+  }
+});
+
+test("a configured fallback serves the default and its own name, and no other model", async () => {
+  const main = await startOpenAiUpstream({ kind: "status", status: 500 });
+  const spare = await startOpenAiUpstream();
+  const provider = {
+    kind: "openai_compatible",
+    base_url: main.baseUrl,
+    model: "main",
+    max_retries: 0,
+    fallback: ["spare"],
+  };
+  const config = { provider, providers: { spare: { base_url: spare.baseUrl, model: "spare-model" } } };
+  try {
+    await withRunningGateway({ config }, async (gateway) => {
+      for (const stream of [false, true]) {
+        for (const model of [...DEFAULTS, "main", "openai_compatible/main"]) {
+          const answer = await ask(gateway, model, stream);
+          const { status, model: said, fallback } = answer;
+          assert.deepEqual(
+            [status, said, fallback],
+            [200, "spare/spare-model", "spare/spare-model"],
+            `${model} ${stream}`,
+          );
+        }
+        const other = await ask(gateway, "other", stream);
+        assert.deepEqual([other.status, other.fallback], [502, null]);
+      }
+      const started = await gateway.call("/v1/runs", { body: { message: "Hello" } });
+      const { id } = await started.json() as { id: string };
+      const events = await (await gateway.call(`/v1/runs/${id}/events`)).text();
+      const notice = events.split("\n").filter((line) => line.startsWith("data: {"))
+        .map((line) => JSON.parse(line.slice(6)) as AgentEvent)
+        .find((event) => event.type === "notice" && event.code === "provider_fallback");
+      assert.equal(notice?.type === "notice" ? notice.model : undefined, "spare/spare-model");
+      const run = await (await gateway.call(`/v1/runs/${id}`)).json() as { model: string };
+      assert.equal(run.model, "spare/spare-model", "the record names what answered");
+    });
+  } finally {
+    await Promise.all([main.close(), spare.close()]);
+  }
+});
+
+test("an upstream's 404 for a model goes out with the names that would work", async () => {
+  const error = { message: "The model `nope` does not exist", code: "model_not_found" };
+  const upstream = await startOpenAiUpstream({ kind: "status", status: 404, body: { error } });
+  const config = { provider: { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" } };
+  try {
+    await withRunningGateway({ config }, async (gateway) => {
+      for (const stream of [false, true]) {
+        const answer = await ask(gateway, "nope", stream);
+        assert.deepEqual([answer.status, answer.code], [404, "model_not_found"]);
+        assert.match(answer.message, /"default".*"upstream-model".*"upstream-small"/);
+      }
+    });
+  } finally {
+    await upstream.close();
+  }
+});
