@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
-import { copyFileSync, statSync } from "node:fs";
+import { Buffer } from "node:buffer";
+import { copyFileSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { createDiskSync } from "../../lib/storage/sqlite/disk_sync.ts";
 import { BUSY_TIMEOUT_MS } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -11,6 +13,9 @@ import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { until } from "../support/until.ts";
 
 const LONG_LOG_BYTES = 8 * 1024 * 1024;
+/** Sizes in a log of pages of 4,096 bytes. Source: sqlite.org/fileformat2.html section 4 */
+const LOG_HEADER_BYTES = 32;
+const FRAME_BYTES = 24 + 4096;
 const TEXT = "x".repeat(20_000);
 
 async function fill(store: Store, from: number, count: number): Promise<void> {
@@ -72,7 +77,37 @@ test("while another connection reads the log stays, and nothing of it is lost or
     reader.close();
     await fill(store, 1000, 50);
     assert.equal(await countInCopy(path), 1050);
-    // It is emptied after the writes that made it long were told to be done
-    await until(() => statSync(`${path}-wal`).size < 2.5 * LONG_LOG_BYTES, "the log is never emptied again");
+    // It is started over and cut after the writes that made it long were told to be done
+    await until(() => statSync(`${path}-wal`).size < 2.5 * LONG_LOG_BYTES, "the log is never cut back");
+    await store.close();
+  }));
+
+test("when power is lost as the log starts over, every mix of its old and new beginning gives every write", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const store = await open(path);
+    await fill(store, 0, 100);
+    const database = new DatabaseSync(path);
+    const disk = createDiskSync(database, path);
+    const before = readFileSync(`${path}-wal`);
+    await disk.emptyLog();
+    const after = readFileSync(`${path}-wal`);
+    const [header, frame] = [LOG_HEADER_BYTES, LOG_HEADER_BYTES + FRAME_BYTES];
+    assert.equal(after.length, before.length, "the file keeps its length");
+    assert.notDeepEqual(after.subarray(0, header), before.subarray(0, header), "the log has started over");
+    assert.deepEqual(after.subarray(frame), before.subarray(frame), "in one frame");
+    for (const first of [before, after]) {
+      for (const second of [before, after]) {
+        const copy = join(folder, "copy.db");
+        copyFileSync(path, copy);
+        const log = Buffer.concat([first.subarray(0, header), second.subarray(header, frame), before.subarray(frame)]);
+        writeFileSync(`${copy}-wal`, log);
+        const found = await open(copy);
+        assert.equal(await found.count("texts"), 100, `header ${first === after}, frame ${second === after}`);
+        await found.close();
+      }
+    }
+    database.close();
+    disk.close();
     await store.close();
   }));

@@ -1,6 +1,5 @@
-import { closeSync, fdatasync, fstatSync, openSync } from "node:fs";
+import { closeSync, fdatasync, openSync, readSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
-import { BUSY_TIMEOUT_MS } from "./open_database.ts";
 
 /** Brings what a connection has committed to the disk, off the event loop. */
 export interface DiskSync {
@@ -8,7 +7,7 @@ export interface DiskSync {
   sync(): Promise<void>;
   /** Whether the log has grown so long that it should be copied into the database */
   isLogLong(): boolean;
-  /** Copies the log into the database and empties it. Nothing may be committed meanwhile. @throws the file system's error */
+  /** Copies the log into the database and starts it over. Nothing may be committed meanwhile. @throws the file system's error */
   emptyLog(): Promise<void>;
   /** Leaves the rest to SQLite, which syncs when the connection is closed; call before that */
   handBack(): void;
@@ -16,46 +15,67 @@ export interface DiskSync {
   close(): void;
 }
 
-/** 2,048 pages: copying them takes the event loop a few milliseconds. */
+/** 2,048 pages: copying them takes the event loop about a millisecond. */
 const LONG_LOG_BYTES = 8 * 1024 * 1024;
+const FRAME_HEADER_BYTES = 24;
+/** Place of the number of frames in the log's index, in the byte order of the machine. Source: sqlite.org/walformat.html section 2.1 */
+const FRAMES_AT = 16;
 
 /**
  * Takes the syncs of the disk over from SQLite (`synchronous = OFF`, no automatic checkpoint), which could only make them on the event
  * loop. The order is SQLite's own (https://sqlite.org/wal.html, section 2.2): the log is synced before it is copied, the database
- * before the log is emptied, and the empty log before it is written again, so that no frame of before can be taken for a new one. A
- * loss of power at any moment leaves a log that gives every durable write.
+ * before the log starts over, and the log's new beginning before more is written. A loss of power at any moment leaves a log that
+ * gives every durable write.
+ *
+ * The log's file keeps its length: frames that overwrite older ones need no new blocks on the disk, whose release and allocation would
+ * hold up every write. The new beginning is one frame with the header before it. Whichever of the two is on the disk after a loss of
+ * power, no older frame follows one that the header fits, or all of them do.
  * @param path of the database, which is open in WAL mode
  * @throws the file system's errors
  */
 export function createDiskSync(database: DatabaseSync, path: string): DiskSync {
-  // Closing the database file would drop the locks that SQLite holds on it (POSIX fcntl): it is closed after the connection
+  // Closing one of these files would drop the locks that SQLite holds on it (POSIX fcntl): they are closed after the connection
   const file = openSync(path, "r");
   const log = openSync(`${path}-wal`, "r");
-  database.exec("PRAGMA wal_autocheckpoint = 0; PRAGMA synchronous = OFF");
+  const index = openSync(`${path}-shm`, "r");
+  // A log that grew further while another connection read it is cut back to twice the usual length when it starts over
+  database.exec(`
+    PRAGMA wal_autocheckpoint = 0;
+    PRAGMA synchronous = OFF;
+    PRAGMA journal_size_limit = ${2 * LONG_LOG_BYTES};
+  `);
   const copy = database.prepare("PRAGMA wal_checkpoint(PASSIVE)");
-  const empty = database.prepare("PRAGMA wal_checkpoint(TRUNCATE)");
+  const frameBytes = Number(database.prepare("PRAGMA page_size").get()?.["page_size"]) + FRAME_HEADER_BYTES;
+  const frames = new Uint32Array(1);
   return {
     sync: () => syncFile(log),
-    isLogLong: () => fstatSync(log).size > LONG_LOG_BYTES,
+    isLogLong() {
+      readSync(index, frames, 0, frames.byteLength, FRAMES_AT);
+      return (frames[0] ?? 0) * frameBytes > LONG_LOG_BYTES;
+    },
     async emptyLog() {
       await syncFile(log);
       const copied = copy.get();
       await syncFile(file);
       // Another connection reads what would have to be copied over: later. What is not copied and synced must stay in the log
       if (copied?.["busy"] !== 0 || copied["log"] !== copied["checkpointed"]) return;
-      database.exec("PRAGMA busy_timeout = 0");
-      const isEmpty = empty.get()?.["busy"] === 0;
-      database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
+      writeFirstPage(database);
       await syncFile(log);
-      // A log that another connection reads starts over with its old frames behind the new ones: SQLite must sync between
-      database.exec(`PRAGMA synchronous = ${isEmpty ? "OFF" : "NORMAL"}`);
     },
     handBack: () => database.exec("PRAGMA synchronous = FULL"),
     close() {
-      closeSync(log);
-      closeSync(file);
+      for (const descriptor of [index, log, file]) closeSync(descriptor);
     },
   };
+}
+
+/**
+ * Writes the database's version over itself, a transaction of one page. The first transaction after the whole log was copied starts the
+ * log over, unless another connection reads it; it is added behind the others then, and nothing starts over before the next copy.
+ */
+export function writeFirstPage(database: DatabaseSync): void {
+  const version = "PRAGMA user_version";
+  database.exec(`${version} = ${database.prepare(version).get()?.["user_version"]}`);
 }
 
 function syncFile(descriptor: number): Promise<void> {

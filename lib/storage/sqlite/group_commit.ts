@@ -1,5 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
-import type { DiskSync } from "./disk_sync.ts";
+import { type DiskSync, writeFirstPage } from "./disk_sync.ts";
 
 /** Returned by a write whose precondition did not hold: what it did so far is taken back. */
 export const ROLL_BACK = Symbol("roll back");
@@ -164,8 +164,7 @@ export function createGroupCommit(
   function tryAgain(): void {
     if (trying) return;
     trying = true;
-    const version = "PRAGMA user_version";
-    write(() => database.exec(`${version} = ${database.prepare(version).get()?.["user_version"]}`))
+    write(() => writeFirstPage(database))
       .catch(() => {})
       .finally(() => trying = false);
   }

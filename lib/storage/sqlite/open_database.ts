@@ -26,7 +26,6 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
       PRAGMA synchronous = FULL;
       PRAGMA fullfsync = ON;
       PRAGMA checkpoint_fullfsync = ON;
-      PRAGMA journal_size_limit = 67108864;
       PRAGMA trusted_schema = OFF;
     `);
     // In the log, where it costs one sync of the disk; before it, four
