@@ -5,7 +5,7 @@ import type { Approval } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createWaiters } from "../base/waiters.ts";
-import { scanAll } from "../storage/scan_all.ts";
+import { scanAll, type ScanAllOptions } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
 import {
@@ -94,8 +94,13 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
   };
 
   /** Every id of a collection, the newest first. What is listed must not be deleted before the end. */
-  async function* idsOf(collection: string, after?: string): AsyncGenerator<string> {
-    for await (const { key } of scanAll(store, collection, { order: "created", reverse: true, after })) yield key;
+  async function* idsOf(
+    collection: string,
+    { after, where }: Pick<ScanAllOptions, "after" | "where"> = {},
+  ): AsyncGenerator<string> {
+    for await (const { key } of scanAll(store, collection, { order: "created", reverse: true, after, where })) {
+      yield key;
+    }
   }
 
   const settleExpired = async (): Promise<void> => {
@@ -236,15 +241,14 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     async list({ status, limit, after }) {
       const approvals: Approval[] = [];
       if (after !== undefined && !APPROVAL_ID.test(after)) return { approvals, hasMore: false };
-      for await (const id of idsOf(status === "pending" ? OPEN_APPROVALS : APPROVALS, after)) {
+      // Settled first, so that what is stored says of each whether its time is over
+      await settleExpired();
+      const where = status === undefined ? undefined : { field: "status", value: status };
+      for await (const id of idsOf(APPROVALS, { after, where })) {
         const approval = (await find(id))?.approval;
-        if (approval === undefined) continue;
-        const shown: Approval = approval.status === "pending" && isOver(approval, clock.now())
-          ? { ...approval, status: "expired", answered_at: approval.expires_at }
-          : approval;
-        if (status !== undefined && shown.status !== status) continue;
+        if (approval === undefined || (status !== undefined && approval.status !== status)) continue;
         if (approvals.length === limit) return { approvals, hasMore: true };
-        approvals.push(shown);
+        approvals.push(approval);
       }
       return { approvals, hasMore: false };
     },

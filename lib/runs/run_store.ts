@@ -225,8 +225,10 @@ export function createRunStore(store: Store): RunStore {
     },
     async list({ status, after, limit }) {
       const runs: Run[] = [];
-      for await (const { key, body } of scanAll(store, RUNS, { order: "created", reverse: true, after })) {
+      const where = status === undefined ? undefined : { field: "run.status", value: status };
+      for await (const { key, body } of scanAll(store, RUNS, { order: "created", reverse: true, after, where })) {
         const run = heads.get(key)?.state.run ?? parseRunRecord(body).run;
+        // A record of the page may have changed since the page was read
         if (status !== undefined && run.status !== status) continue;
         if (runs.length === limit) return { runs, hasMore: true };
         runs.push(run);

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
 import { type EncodedWrite, encodeWrite } from "./encode_write.ts";
 import { createTextEngine, type IndexedText, toWordBag, type WordBag } from "./memory_search.ts";
+import { fieldOf, findIndexedField } from "./indexed_fields.ts";
 import { searchTexts } from "./search_texts.ts";
 import type { Store, Stored, Write } from "./store.ts";
 import { scopeWordsOf } from "./text_scope.ts";
@@ -111,7 +112,11 @@ export function createMemoryStore(): Store {
         : (a: Entry, b: Entry) => a.order - b.order;
       const direction = options.reverse === true ? -1 : 1;
       let entries = withPrefix(collection, options.prefix ?? "").sort((a, b) => direction * compare(a, b));
-      const { after } = options;
+      const { after, where } = options;
+      if (where !== undefined) {
+        const field = findIndexedField(collection, { ...options, where });
+        entries = entries.filter(({ json }) => fieldOf(JSON.parse(json), field) === where.value);
+      }
       if (after !== undefined) {
         const order = collections.get(collection)?.get(after)?.order;
         entries = entries.filter((entry) =>

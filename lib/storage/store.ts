@@ -1,3 +1,5 @@
+import type { WhereField } from "./indexed_fields.ts";
+
 /**
  * The store contract (DESIGN.md section 10): a few named atomic operations, async in type, one call = one transaction.
  * Every persisted body is a JSON value with a version of its own, parsed and upcast by the room that owns the collection.
@@ -17,6 +19,8 @@ export interface ScanOptions {
   readonly order?: "key" | "created";
   /** Last first. Default false */
   readonly reverse?: boolean;
+  /** Only records whose field has this value: a field of indexed_fields.ts, in the order it names, without `prefix` */
+  readonly where?: WhereField | undefined;
   /** Go on after this key (which need not exist any more when the order is `key`) */
   readonly after?: string;
   /** 1-1000 records */

@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
-import type { Store, Write } from "../../lib/storage/store.ts";
+import { INDEXED_FIELDS, nameOf } from "../../lib/storage/indexed_fields.ts";
+import type { ScanOptions, Store, Write } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 
 interface Driver {
@@ -284,6 +285,55 @@ for (const driver of DRIVERS) {
       }
       assert.deepEqual(paged, keys);
     });
+
+    check("scan() by an indexed field gives the records of one value, in the order of its index", async (store) => {
+      for (const field of INDEXED_FIELDS) {
+        const { collection, order } = field;
+        const name = nameOf(field);
+        const bodyOf = (value: unknown) => field.path.reduceRight<unknown>((inner, key) => ({ [key]: inner }), value);
+        const put = (key: string, value: unknown) =>
+          store.batch([{ op: "put", collection, key: `${name}/${key}`, body: bodyOf(value) }]);
+        // Keys count down, so that the two orders differ
+        for (let i = 9; i >= 1; i--) await put(`${i}`, i % 3 === 0 ? "third" : "other");
+        for (const [key, value] of [["a", null], ["b", 3], ["c", ["third"]], ["d", { third: 1 }]] as const) {
+          await put(key, value);
+        }
+        await store.batch([{ op: "put", collection, key: `${name}/e`, body: "third" }]);
+        const find = async (value: string, options: Partial<ScanOptions> = {}) =>
+          keysOf(await store.scan(collection, { order, limit: 10, where: { field: name, value }, ...options }))
+            .map((key) => key.slice(name.length + 1));
+        const all = order === "key" ? ["3", "6", "9"] : ["9", "6", "3"];
+        assert.deepEqual(await find("third"), all, name);
+        assert.deepEqual(await find("third", { reverse: true }), all.toReversed());
+        assert.deepEqual(await find("third", { limit: 2 }), all.slice(0, 2));
+        assert.deepEqual(await find("third", { after: `${name}/${all[0]}` }), all.slice(1));
+        assert.deepEqual(await find("third", { after: `${name}/${all[2]}`, reverse: true }), ["6", all[0]]);
+        await put("6", "other");
+        assert.deepEqual(
+          await find("third", { after: `${name}/6` }),
+          all.slice(2),
+          "a place that has another value now",
+        );
+        await store.batch([{ op: "delete", collection, key: `${name}/3` }]);
+        assert.deepEqual(await find("third"), ["9"]);
+        assert.deepEqual(await find("nothing"), []);
+        assert.deepEqual(await find("3"), []);
+      }
+    });
+
+    check(
+      "scan() refuses a field without an index, another order than that of the index, and a prefix",
+      async (store) => {
+        const where = { field: "run.status", value: "failed" };
+        await assert.rejects(store.scan("memory", { order: "created", limit: 1, where }), TypeError);
+        await assert.rejects(store.scan("runs", { limit: 1, where }), TypeError);
+        await assert.rejects(store.scan("runs", { order: "created", limit: 1, where, prefix: "run_" }), TypeError);
+        await assert.rejects(
+          store.scan("runs", { order: "created", limit: 1, where: { ...where, field: "run.id" } }),
+          TypeError,
+        );
+      },
+    );
 
     check("scan() by creation keeps the order of first insertion", async (store) => {
       for (const key of ["z/1", "a", "z/2", "m", "z/3"]) await store.insertOnce("c", key, 0);

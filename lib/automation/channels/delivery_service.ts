@@ -186,9 +186,9 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     },
     async page({ status, limit, after }) {
       const deliveries: DeliveryRecord[] = [];
-      for await (const { body } of scanAll(store, DELIVERIES, { order: "created", reverse: true, after })) {
+      const where = status === undefined ? undefined : { field: "status", value: status };
+      for await (const { body } of scanAll(store, DELIVERIES, { order: "created", reverse: true, after, where })) {
         const record = parseDelivery(body);
-        if (status !== undefined && record.status !== status) continue;
         if (deliveries.length === limit) return { deliveries, hasMore: true };
         deliveries.push(record);
       }

@@ -1,3 +1,4 @@
+import type { WhereField } from "../../storage/indexed_fields.ts";
 import type { Store } from "../../storage/store.ts";
 import { AUDIT_RECORDS, auditKey, auditSeq } from "./audit_chain.ts";
 
@@ -19,15 +20,18 @@ const MAX_STEPS = 1000;
  */
 export async function readAuditPage(
   store: Store,
-  { after, reverse = false, limit = PAGE }: {
+  { after, reverse = false, limit = PAGE, where }: {
     readonly after?: string | undefined;
     readonly reverse?: boolean;
     readonly limit?: number;
+    /** Only records of this type, tool or run; no record that cannot be read is among them */
+    readonly where?: WhereField | undefined;
   },
 ): Promise<readonly AuditEntry[]> {
   const scan = (size: number) =>
-    store.scan(AUDIT_RECORDS, { order: "key", reverse, limit: size, ...(after === undefined ? {} : { after }) });
+    store.scan(AUDIT_RECORDS, { order: "key", reverse, limit: size, where, ...(after === undefined ? {} : { after }) });
   await new Promise((resolve) => setImmediate(resolve));
+  if (where !== undefined) return await scan(limit);
   try {
     return await scan(limit);
   } catch {

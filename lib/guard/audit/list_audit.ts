@@ -1,3 +1,4 @@
+import type { WhereField } from "../../storage/indexed_fields.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Audit, AuditQuery } from "./audit.ts";
 import { auditKey, type AuditRecord, auditSeq, parseAuditRecord } from "./audit_chain.ts";
@@ -12,9 +13,10 @@ export async function listAudit(
   query: AuditQuery & { readonly before: number },
 ): ReturnType<Audit["list"]> {
   const records: AuditRecord[] = [];
+  const where = rarestOf(query);
   let before = query.before;
   for (let looked = 0; looked < MAX_LOOKED_AT;) {
-    const page = await readAuditPage(store, { after: auditKey(before), reverse: true });
+    const page = await readAuditPage(store, { after: auditKey(before), reverse: true, where });
     if (page.length === 0) return { records, hasMore: false, lastSeq: before };
     for (const { key, body } of page) {
       const record = parseAuditRecord(body);
@@ -26,6 +28,13 @@ export async function listAudit(
     looked += page.length;
   }
   return { records, hasMore: true, lastSeq: before };
+}
+
+/** The filter that the fewest records pass, which is read from its index; `fits` applies the others. */
+function rarestOf({ type, tool, runId }: AuditQuery): WhereField | undefined {
+  if (runId !== undefined) return { field: "run_id", value: runId };
+  if (tool !== undefined) return { field: "tool", value: tool };
+  return type === undefined ? undefined : { field: "type", value: type };
 }
 
 function fits(record: AuditRecord, { type, tool, runId }: AuditQuery): boolean {

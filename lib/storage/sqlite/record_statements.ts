@@ -2,6 +2,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
 import type { ScanOptions, SearchOptions, Stored, StreamRecord } from "../store.ts";
+import { findIndexedField, type IndexedField, nameOf, type WhereField } from "../indexed_fields.ts";
 import { NO_END, prefixEnd } from "./prefix_end.ts";
 import { createTextIndex } from "./text_index.ts";
 
@@ -45,7 +46,7 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     reverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?`),
   };
   const created = "collection = ? AND key >= ? AND key < ? AND id > ? AND id < ?";
-  const inScope = `${created} AND substr(key, 1, instr(key, '/')) = ?`;
+  const inScope = `${created} AND instr(key, '/') > 0 AND substr(key, 1, instr(key, '/')) = ?`;
   const createdScan = (index: string, where: string, direction: string) =>
     sql(`SELECT ${COLUMNS} FROM records INDEXED BY ${index} WHERE ${where} ORDER BY id ${direction} LIMIT ?`);
   const byCreated = {
@@ -54,6 +55,7 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     scopedForward: createdScan("records_scoped", inScope, "ASC"),
     scopedReverse: createdScan("records_scoped", inScope, "DESC"),
   };
+  const byField = createFieldScans(sql);
   const idOf = sql("SELECT id FROM records WHERE collection = ? AND key = ?");
   const count = sql("SELECT count(*) AS n FROM records WHERE collection = ? AND key >= ? AND key < ?");
   const lastSeq = sql("SELECT max(seq) AS seq FROM stream_records WHERE stream = ?");
@@ -82,6 +84,15 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
     return (options.reverse === true ? byCreated.scopedReverse : byCreated.scopedForward).all(...range, scope, limit);
   }
 
+  function scanField(collection: string, options: ScanOptions & { readonly where: WhereField }): Row[] {
+    const { where, after, limit, reverse = false } = options;
+    const field = findIndexedField(collection, options);
+    const scans = byField(field);
+    if (after === undefined) return (reverse ? scans.newest : scans.oldest).all(where.value, limit);
+    const from = field.order === "key" ? after : idOf.get(collection, after)?.["id"];
+    return from === undefined ? [] : (reverse ? scans.before : scans.after).all(where.value, from, limit);
+  }
+
   /** Created and updated */
   function nowTwice(): readonly [number, number] {
     const time = now();
@@ -108,8 +119,14 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
 
   return {
     get: (collection, key) => toStored(get.get(collection, key)),
-    scan: (collection, options) =>
-      toStoredList(options.order === "created" ? scanCreated(collection, options) : scanKeys(collection, options)),
+    scan: (collection, { where, ...options }) =>
+      toStoredList(
+        where !== undefined
+          ? scanField(collection, { ...options, where })
+          : options.order === "created"
+          ? scanCreated(collection, options)
+          : scanKeys(collection, options),
+      ),
     count: (collection, prefix) => Number(count.get(collection, prefix, prefixEnd(prefix))?.["n"]),
     search: (collection, { query, prefix = "", limit }) =>
       toStoredList(searchTexts(texts.engine(collection, prefix), query, limit)),
@@ -138,6 +155,38 @@ export function createRecordStatements(database: DatabaseSync, now: () => number
           return true;
       }
     },
+  };
+}
+
+/** Scans of one indexed field: all of them, or from a place on. */
+interface FieldScans {
+  readonly oldest: StatementSync;
+  readonly newest: StatementSync;
+  readonly after: StatementSync;
+  readonly before: StatementSync;
+}
+
+/** Returns the scans of a field, prepared at their first use. The index of a field is named after it; SQLite refuses a missing one. */
+function createFieldScans(sql: (text: string) => StatementSync): (field: IndexedField) => FieldScans {
+  const known = new Map<IndexedField, FieldScans>();
+  const prepare = (field: IndexedField): FieldScans => {
+    const { collection, path, order } = field;
+    const place = order === "key" ? "key" : "id";
+    const from = `SELECT ${COLUMNS} FROM records INDEXED BY ${collection}_by_${path.join("_")}
+      WHERE collection = '${collection}' AND CASE WHEN json_valid(body) THEN json_extract(body, '$.${
+      nameOf(field)
+    }') END = ?`;
+    return {
+      oldest: sql(`${from} ORDER BY ${place} LIMIT ?`),
+      newest: sql(`${from} ORDER BY ${place} DESC LIMIT ?`),
+      after: sql(`${from} AND ${place} > ? ORDER BY ${place} LIMIT ?`),
+      before: sql(`${from} AND ${place} < ? ORDER BY ${place} DESC LIMIT ?`),
+    };
+  };
+  return (field) => {
+    let scans = known.get(field);
+    if (scans === undefined) known.set(field, scans = prepare(field));
+    return scans;
   };
 }
 
