@@ -1,5 +1,5 @@
 import type { Caller } from "../base/records/caller.ts";
-import type { Approval, ApprovalRule, ApprovalStatus, Remember } from "../base/records/approval.ts";
+import type { Approval, ApprovalRule, ApprovalStatus, BoundState, Remember } from "../base/records/approval.ts";
 import type { Write } from "../storage/store.ts";
 import type { RuleSubject } from "./approval_records.ts";
 import type { Access } from "./decision.ts";
@@ -27,6 +27,8 @@ export interface ApprovalQuestion extends RuleSubject {
   /** The policy's rule; one of `always_ask` is never remembered */
   readonly rule: string;
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  /** What else the answer is bound to. Default: nothing */
+  readonly bound?: readonly BoundState[] | undefined;
   /** Over all that the answer is bound to */
   readonly digest: string;
   readonly runId: string;

@@ -71,6 +71,7 @@ export function toQuestion(request: ApprovalRequest, timeoutMs: number): Paramet
     reason,
     rule,
     files: binding.files,
+    bound: binding.bound,
     digest: binding.digest,
     runId,
     callId,

@@ -228,7 +228,7 @@ function createFakeTools(): ToolDoor {
           tool: READ_FILE.name,
           prepared,
           input: prepared.input,
-          binding: { digest: "digest", files: [], versions: new Map() },
+          binding: { digest: "digest", files: [], bound: [], versions: new Map() },
           workspaceRoot: "/workspace",
           reason: "Asking is the rule",
           rule: "always_ask",

@@ -50,6 +50,7 @@ export function stepQuestion(
     reason: `The procedure "${definition.name}" requires approval for its step "${step.title}"`,
     rule: `sop:${definition.id}/${step.id}`,
     files: call?.binding.files ?? [],
+    bound: call?.binding.bound ?? [],
     digest: canonicalDigest({ definition: plan.digest, call: call?.binding.digest ?? null, ...input }),
     runId: execution.id,
     callId: step.id,

@@ -10,6 +10,20 @@ export type Remember = (typeof REMEMBER)[number];
 
 const time = v.string();
 
+/** Something beside the input that an answer is bound to: a change of it makes the answer count for nothing. */
+export const boundStateSchema = v.object({
+  /**
+   * `file`: one that the call changes or its arguments name; `files`: what git would take from a folder; `index`: git's index;
+   * `head`: the checked-out commit; `commit`: what a name stands for; `remote`: the address of a remote
+   */
+  kind: v.picklist(["file", "files", "index", "head", "commit", "remote"]),
+  /** Path, or name of the branch, commit or remote */
+  name: v.string(),
+  /** Of the content or list, hexadecimal; null: there is none */
+  sha256: v.nullable(v.string()),
+});
+export type BoundState = v.InferOutput<typeof boundStateSchema>;
+
 /** A question to a person, as `/v1/approvals` shows it (DESIGN.md section 7). Times are ISO 8601. */
 export const approvalSchema = v.object({
   id: v.string(),
@@ -26,7 +40,9 @@ export const approvalSchema = v.object({
   workspace: v.string(),
   /** Files the call would change, as they were when it was asked; null: there was none */
   files: v.array(v.object({ path: v.string(), sha256: v.nullable(v.string()) })),
-  /** SHA-256 over all that the answer is bound to: tool, input, workspace, schema, executable and files */
+  /** Beside `files`, what else the answer is bound to; absent in records of earlier versions */
+  bound: v.optional(v.array(boundStateSchema)),
+  /** SHA-256 over all that the answer is bound to: tool, input, workspace, schema, executable, files and `bound` */
   digest: v.string(),
   run_id: v.string(),
   call_id: v.string(),

@@ -1,3 +1,4 @@
+import type { FileState } from "../files/file_state.ts";
 import type { GitUse } from "./config_overrides.ts";
 
 /** Real git on a repository of the workspace that cannot run a program of its own (DESIGN.md section 8, "Processes"). */
@@ -48,6 +49,8 @@ export interface Repository {
   readonly userFilters: ReadonlySet<string>;
   /** Whether a path relative to the top is, in the working tree, a file with other names: it may be one from outside */
   isLinked(path: string): Promise<boolean>;
+  /** Looks at a path relative to the top, in the working tree, without following a link at its end. */
+  stateOf(path: string): Promise<FileState>;
   /**
    * Runs one command at the top of the working tree; the caller has checked its arguments.
    * @throws {ToolError} `git_timeout`, and those of `Processes.run`

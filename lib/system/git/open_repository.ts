@@ -1,6 +1,7 @@
 import { lstat, realpath } from "node:fs/promises";
 import { join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
+import { fileState } from "../files/file_state.ts";
 import { loadForbiddenBy } from "../files/forbidden_paths.ts";
 import { hostAndPort } from "../net/host_and_port.ts";
 import type { Processes } from "../process/processes.ts";
@@ -45,6 +46,7 @@ export async function openRepository(checked: CheckedRepository): Promise<Reposi
       const found = await lstat(join(place.top, path)).catch(() => undefined);
       return found !== undefined && found.isFile() && found.nlink > 1;
     },
+    stateOf: (path) => fileState(join(place.top, path), signal),
     async run(args, { maxOutputBytes = DEFAULT_OUTPUT_BYTES, remote } = {}) {
       const credentials = remote !== undefined && scope.credentials;
       if (credentials && scope.sandbox === "require") throw noSandbox();

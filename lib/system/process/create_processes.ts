@@ -9,6 +9,7 @@ import type { CommandLookup } from "./command_lookup.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
 import { findSensitive } from "./find_sensitive.ts";
 import { killLeftovers, MARKER_VARIABLE } from "./kill_leftovers.ts";
+import { namedFiles } from "./named_files.ts";
 import type { CommandLine } from "./process_group.ts";
 import { createProcessTable } from "./process_table.ts";
 import type { ComposedCommand, Processes, ProcessRequest } from "./processes.ts";
@@ -132,6 +133,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
   return {
     containment,
     screen: async (request) => void await lineOf(request),
+    named: ({ words, scope, signal }) => namedFiles(words.slice(1), { workspaceRoot: scope.workspaceRoot, signal }),
     run: (request) => track(run(request)),
     start: (request) => track(start(request)),
     list: table.list,

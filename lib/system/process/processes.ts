@@ -1,3 +1,4 @@
+import type { NamedFile } from "./named_files.ts";
 import type { OutputPart } from "./output_ring.ts";
 import type { ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
@@ -13,6 +14,10 @@ export interface Processes {
    * @throws {ToolError} `unsupported_platform`, `command_not_found`, and those of `screenArguments`
    */
   screen(request: Pick<ProcessRequest, "words" | "scope">): Promise<void>;
+  /** Looks at the files of the workspace that the arguments name. @throws {CancelError} when the signal aborts */
+  named(
+    request: Pick<ProcessRequest, "words" | "signal"> & { readonly scope: Pick<ArgumentScope, "workspaceRoot"> },
+  ): Promise<readonly NamedFile[]>;
   /**
    * Runs one command in the workspace and waits for its end.
    * @throws {ToolError} as `screen`, and `sandbox_unavailable`, `command_not_started`

@@ -83,8 +83,8 @@ export async function screenArguments(
   }
 }
 
-/** What in an argument a program could take for a path. */
-function candidatesOf(arg: string): ReadonlySet<string> {
+/** Returns what in an argument a program could take for a path. */
+export function candidatesOf(arg: string): ReadonlySet<string> {
   const found = new Set<string>();
   const add = (text: string) => {
     if (text === "" || text === "-" || found.size > MAX_CANDIDATES) return;
@@ -107,10 +107,10 @@ function candidatesOf(arg: string): ReadonlySet<string> {
 }
 
 /**
- * Where a path leads, name by name, as the operating system walks it: `link/..` is the parent of the link's target. What does
+ * Returns where a path leads, name by name, as the operating system walks it: `link/..` is the parent of the link's target. What does
  * not exist is taken by its name.
  */
-async function realPathOf(path: string, workspace: string): Promise<string> {
+export async function realPathOf(path: string, workspace: string): Promise<string> {
   let at = path.startsWith("/") ? "/" : workspace;
   for (const name of path.split("/")) {
     if (name === "" || name === ".") continue;

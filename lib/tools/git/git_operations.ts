@@ -1,5 +1,8 @@
 import { defineTool } from "../runtime/define_tool.ts";
-import { checkGitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
+import type { ToolContext } from "../runtime/tool.ts";
+import type { ToolServices } from "../runtime/tool_services.ts";
+import type { GitCall } from "./git_call.ts";
+import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
 import { parseRevision } from "./revision.ts";
 
 /** A call is a handful of commands, each with a limit of its own, the one to the remote with 110 s */
@@ -27,31 +30,56 @@ export const gitOperations = defineTool({
     const files = [...paths ?? [], ...(named?.kind === "file" ? [named.path] : [])];
     return { paths: files.length === 0 ? [path] : files.map((file) => `${path}/${file}`) };
   },
+  async bind(input, context) {
+    const [call, { boundState }] = await Promise.all([
+      openCall(input, { context, writes: false }),
+      import("./bound_state.ts"),
+    ]);
+    return await boundState(call);
+  },
   async run(input, context) {
-    const { op, path = "." } = input;
-    const { config, signal, services: { git, urls } } = context;
-    const { credentials } = config.security.git;
-    const { access } = OPERATIONS[op];
-    const repository = await git.open({
-      folder: path,
-      scope: {
-        workspaceRoot: context.workspaceRoot,
-        forbiddenPaths: config.autonomy.forbidden_paths,
-        sandbox: config.security.shell.sandbox,
-        credentials,
-      },
-      use: { content: CONTENT.has(op), merges: MERGES.has(op), network: access === "network" },
-      writes: access !== "read",
-      signal,
-    });
-    const { runOperation } = await import("./run_operation.ts");
-    return await runOperation(op, {
-      input,
-      repository,
-      allowSensitiveReads: context.allowSensitiveFileReads,
-      allowSensitiveWrites: context.allowSensitiveFileWrites,
-      checkUrl: (url) => urls.check(url, config.url_access, { signal }),
-      allowCredentials: credentials,
-    });
+    const writes = OPERATIONS[input.op].access !== "read";
+    const [call, { runOperation }] = await Promise.all([
+      openCall(input, { context, writes }),
+      import("./run_operation.ts"),
+    ]);
+    return await runOperation(input.op, call);
   },
 });
+
+type CallContext =
+  & Pick<
+    ToolContext,
+    "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "signal"
+  >
+  & { readonly services: Pick<ToolServices, "git" | "urls"> };
+
+/** Opens the repository that the call names. @throws {ToolError} as `Git.open` */
+async function openCall(
+  input: GitInput,
+  { context, writes }: { readonly context: CallContext; readonly writes: boolean },
+): Promise<GitCall> {
+  const { op, path = "." } = input;
+  const { config, signal, services: { git, urls } } = context;
+  const { credentials } = config.security.git;
+  const repository = await git.open({
+    folder: path,
+    scope: {
+      workspaceRoot: context.workspaceRoot,
+      forbiddenPaths: config.autonomy.forbidden_paths,
+      sandbox: config.security.shell.sandbox,
+      credentials,
+    },
+    use: { content: CONTENT.has(op), merges: MERGES.has(op), network: OPERATIONS[op].access === "network" },
+    writes,
+    signal,
+  });
+  return {
+    input,
+    repository,
+    allowSensitiveReads: context.allowSensitiveFileReads,
+    allowSensitiveWrites: context.allowSensitiveFileWrites,
+    checkUrl: (url) => urls.check(url, config.url_access, { signal }),
+    allowCredentials: credentials,
+  };
+}

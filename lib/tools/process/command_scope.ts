@@ -1,5 +1,6 @@
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
-import type { ToolContext } from "../runtime/tool.ts";
+import type { BoundParts, ToolContext } from "../runtime/tool.ts";
+import type { ToolServices } from "../runtime/tool_services.ts";
 
 /** What the arguments of a command may name, under the newest configuration: a command may read and write what it names. */
 export function commandScope(
@@ -15,4 +16,15 @@ export function commandScope(
     forbiddenPaths: autonomy.forbidden_paths,
     allowSensitive: context.allowSensitiveFileReads && context.allowSensitiveFileWrites,
   };
+}
+
+/** What an approval of a command is bound to: each file of the workspace that its arguments name, also where none lies yet. */
+export async function boundFiles(
+  words: readonly string[],
+  context: Pick<ToolContext, "workspaceRoot" | "signal"> & { readonly services: Pick<ToolServices, "processes"> },
+): Promise<BoundParts> {
+  const { workspaceRoot, signal, services } = context;
+  const named = await services.processes.named({ words, scope: { workspaceRoot }, signal });
+  const files = named.filter(({ kind }) => kind === "file");
+  return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
 }

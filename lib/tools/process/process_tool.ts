@@ -6,7 +6,7 @@ import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/op_fields.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { allowedWords } from "./allowed_words.ts";
-import { commandScope } from "./command_scope.ts";
+import { boundFiles, commandScope } from "./command_scope.ts";
 
 /** Of one answer: the rest is read from `next_offset` on */
 const MAX_ANSWER_BYTES = 65_536;
@@ -52,6 +52,8 @@ export const processTool = defineTool({
     const words = wordsOf(command, context.config);
     await context.services.processes.screen({ words, scope: commandScope(context) });
   },
+  bind: async ({ op, command = "" }, context) =>
+    op === "start" ? await boundFiles(tokenize(command), context) : { shown: [] },
   effects: ({ op, command = "" }) => (op === "start" ? { command: tokenize(command) } : {}),
   async run({ op, command = "", id = "", offset = 0 }, context) {
     const { processes } = context.services;

@@ -6,7 +6,7 @@ import { FLOOD_BYTES } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { allowedWords } from "./allowed_words.ts";
-import { commandScope } from "./command_scope.ts";
+import { boundFiles, commandScope } from "./command_scope.ts";
 
 /** What the first command needs beside its own time: looking for the sandbox */
 const START_MS = 15_000;
@@ -34,6 +34,7 @@ export const shell = defineTool({
   admit: ({ command }, config) => void wordsOf(command, config),
   screen: ({ command }, context) =>
     context.services.processes.screen({ words: wordsOf(command, context.config), scope: commandScope(context) }),
+  bind: ({ command }, context) => boundFiles(tokenize(command), context),
   effects: ({ command }) => ({ command: tokenize(command) }),
   async run({ command }, context) {
     const { shell: limits } = context.config.security;

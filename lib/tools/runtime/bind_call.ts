@@ -2,19 +2,22 @@ import { createHash } from "node:crypto";
 import { cancelError } from "../../base/cancel.ts";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
+import type { BoundState } from "../../base/records/approval.ts";
 import type { Config } from "../../config/config.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { writeScope } from "../files/write_scope.ts";
-import type { PreparedCall, Tool } from "./tool.ts";
+import type { PreparedCall, ScreenContext, Tool } from "./tool.ts";
 import type { ToolServices } from "./tool_services.ts";
 
 /** What an approval of one call is bound to (DESIGN.md section 7, "Approvals"). */
 export interface CallBinding {
-  /** SHA-256 over tool, input, workspace, schema, the executable's identity and the files to be changed. Hexadecimal */
+  /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed and `bound`. Hexadecimal */
   readonly digest: string;
   /** Files the call may change; null: there is none */
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  /** What else it is bound to, for the person */
+  readonly bound: readonly BoundState[];
   /** By path as the call names it: which file on disk that was; undefined: there is none */
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
@@ -23,6 +26,8 @@ export interface BindOptions {
   readonly services: Pick<ToolServices, "files" | "commands">;
   readonly workspaceRoot: string;
   readonly config: Config;
+  /** What the tool's own `bind` is given */
+  readonly context: ScreenContext;
   readonly signal: AbortSignal;
 }
 
@@ -43,7 +48,8 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     ...writeScope({ workspaceRoot, config, allowSensitiveFileWrites }),
     allowedRoot: root === undefined ? "." : config.security[root].allowed_root,
   };
-  const changes = prepared.access === "write" ? [...new Set(paths)] : [];
+  // A tool that reaches its paths by other means says itself what it is bound to
+  const changes = prepared.access === "write" && prepared.bind === undefined ? [...new Set(paths)] : [];
   const files: { path: string; sha256: string | null }[] = [];
   const versions = new Map<string, string | undefined>();
   for (const path of changes) {
@@ -51,6 +57,7 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     files.push({ path, sha256 });
     versions.set(path, version);
   }
+  const { shown: bound, more = null } = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
   const digest = canonicalDigest({
     tool: tool.name,
     input: prepared.digest,
@@ -58,8 +65,9 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     schema: canonicalDigest(tool.inputSchema ?? null),
     executable: command[0] === undefined ? null : await services.commands.identify(command[0]) ?? null,
     ...(files.length === 0 ? {} : { root: scope.allowedRoot, files }),
+    ...(prepared.bind === undefined ? {} : { bound, more }),
   });
-  return { digest, files, versions };
+  return { digest, files, bound, versions };
 }
 
 interface ReadOptions {
@@ -81,7 +89,7 @@ async function readFile(
       const sha256 = await digestOf(path, { files, scope, signal });
       if (version === await versionNow()) return { sha256, version };
     } catch (error) {
-      // A tool that reaches its paths by other means has its own rules for them, as a folder for git
+      // A tool that reaches its paths by other means has its own rules for them
       if (!(error instanceof ToolError) || tool.needs.includes("files")) throw error;
       return { sha256: `unread:${error.code}`, version: undefined };
     }

@@ -83,8 +83,9 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     const { services, workspaceRoot } = options;
     const config = options.config();
     // Nobody is asked about a call that cannot run
-    await prepared.screen?.(surroundings(tool, services, config));
-    return await bindCall(tool, prepared, { services, workspaceRoot, config, signal });
+    const context = surroundings(tool, services, config);
+    await prepared.screen?.(context);
+    return await bindCall(tool, prepared, { services, workspaceRoot, config, context, signal });
   };
 
   const permit = createPermit({ ...options, policy, bind, reportBug });

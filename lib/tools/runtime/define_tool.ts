@@ -6,7 +6,16 @@ import type { JsonSchema, ObjectJsonSchema } from "../../base/records/json_schem
 import type { Config } from "../../config/config.ts";
 import { inputError } from "./input_error.ts";
 import { parseInput } from "./parse_input.ts";
-import type { Access, Effects, PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
+import type {
+  Access,
+  BoundParts,
+  Effects,
+  PreparedCall,
+  ScreenContext,
+  Tool,
+  ToolContext,
+  ToolResult,
+} from "./tool.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 /** A strict object, so that an unknown field is refused. */
@@ -50,6 +59,11 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services">,
   ) => Promise<void>;
+  /** What an approval of the call is bound to beside the files it changes; has no effect. Default: nothing. @throws {ToolError} */
+  readonly bind?: (
+    input: v.InferOutput<S>,
+    context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,
+  ) => Promise<BoundParts>;
   /** Default: nothing but what `access` says */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
@@ -92,6 +106,9 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       repeatable: definition.repeatable ?? false,
       admit: (config) => definition.admit?.(input, config),
       screen: async (context) => await definition.screen?.(input, context),
+      ...(definition.bind === undefined
+        ? {}
+        : { bind: async (context) => await definition.bind?.(input, context) ?? { shown: [] } }),
       // The door hands in the services that `needs` names
       run: async (context) => await definition.run(input, context as ContextWith<N>),
     };

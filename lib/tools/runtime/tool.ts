@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import type { BoundState } from "../../base/records/approval.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
@@ -54,7 +55,20 @@ export interface PreparedCall {
    * at. @throws {ToolError}
    */
   screen?(context: ScreenContext): Promise<void>;
+  /**
+   * Looks at what the call would use beside the files it changes, as what git would commit: an approval is bound to it. Has no
+   * effect. Default: nothing. @throws {ToolError} for a call that cannot run
+   */
+  bind?(context: ScreenContext & Pick<ToolContext, "signal">): Promise<BoundParts>;
   run(context: ToolContext): Promise<ToolResult>;
+}
+
+/** What an approval is bound to beside input and changed files. */
+export interface BoundParts {
+  /** Shown to the person who answers */
+  readonly shown: readonly BoundState[];
+  /** Bound too, and too much to be shown, as names where nothing lies. JSON. Default: nothing */
+  readonly more?: unknown;
 }
 
 /** The part of its context that a call is screened with. */

@@ -32,6 +32,8 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
     },
     workspaceRoot: root,
     config: { ...config, security: { ...security, write_file: { ...security.write_file, allowed_root: allowedRoot } } },
+    // Only a tool with a binding of its own looks at it
+    context: undefined as never,
     signal,
   });
 }

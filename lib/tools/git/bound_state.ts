@@ -1,0 +1,124 @@
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { BoundState } from "../../base/records/approval.ts";
+import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
+import type { BoundParts } from "../runtime/tool.ts";
+import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";
+
+/** Of the list of the index; a repository of a million files has more */
+const MAX_INDEX_BYTES = 134_217_728;
+/** Files whose content is looked at in one call */
+const MAX_FILES = 20_000;
+/** Files read at once */
+const WIDTH = 8;
+
+const TRACKED = ["--modified", "--deleted"];
+const UNTRACKED = ["--others", "--exclude-standard"];
+
+/**
+ * Looks at what an operation that changes something would use: the commit it starts from, the index, the files it would take from
+ * the working tree, what `rev` stands for, and the address of a remote. Changes nothing.
+ * @throws {ToolError} `git_too_large`, and those of `Repository.run`
+ */
+export async function boundState(call: GitCall): Promise<BoundParts> {
+  const { op, paths, rev, branch, staged = false, remote } = call.input;
+  const head = () => headOf(call);
+  const files = (kinds: readonly string[]) => filesOf(call, kinds);
+  switch (op) {
+    case "add":
+      return bound([await head(), await indexOf(call), await files([...TRACKED, ...UNTRACKED])]);
+    case "commit":
+      return bound([await head(), await indexOf(call), ...(paths === undefined ? [] : [await files(TRACKED)])]);
+    case "stash":
+      return bound([
+        await head(),
+        await indexOf(call),
+        await files(TRACKED),
+        ...(rev === undefined ? [] : [await commitOf(call, rev)]),
+      ]);
+    case "checkout":
+      return bound([
+        await head(),
+        await indexOf(call),
+        ...(paths === undefined || staged ? [] : [await files(TRACKED)]),
+        ...(rev === undefined ? [] : [await commitOf(call, rev)]),
+        ...(branch === undefined ? [] : [await commitOf(call, `refs/heads/${branch}`)]),
+      ]);
+    case "push":
+      return bound([
+        await head(),
+        remoteOf(call, remote ?? "origin", "push"),
+        ...(branch === undefined ? [] : [await commitOf(call, `refs/heads/${branch}`)]),
+      ]);
+    case "pull":
+      return bound([
+        await head(),
+        await indexOf(call),
+        await files(TRACKED),
+        remoteOf(call, remote ?? "origin", "fetch"),
+      ]);
+    default:
+      return bound([]);
+  }
+}
+
+function bound(shown: readonly BoundState[]): BoundParts {
+  return { shown };
+}
+
+/** The checked-out branch with its commit. Before the first commit: none. */
+async function headOf(call: GitCall): Promise<BoundState> {
+  const branch = await call.repository.run(["symbolic-ref", "--quiet", "HEAD"]);
+  const name = branch.code === 0 ? branch.stdout.trim() : "HEAD";
+  const commit = await commitNamed(call, "HEAD");
+  return { kind: "head", name, sha256: canonicalDigest({ name, commit }) };
+}
+
+async function commitOf(call: GitCall, rev: string): Promise<BoundState> {
+  const commit = await commitNamed(call, rev);
+  return { kind: "commit", name: rev, sha256: commit === null ? null : canonicalDigest({ commit }) };
+}
+
+/** The full hash; null where the name stands for no commit. */
+async function commitNamed(call: GitCall, rev: string): Promise<string | null> {
+  const args = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${rev}^{commit}`];
+  const { code, stdout } = await call.repository.run(args);
+  return code === 0 ? stdout.trim() : null;
+}
+
+/** Mode, object and stage of every file in the index: what a commit would have. */
+async function indexOf(call: GitCall): Promise<BoundState> {
+  const { stdout, truncated } = await succeed(call, ["ls-files", "--stage", "-z"], { maxOutputBytes: MAX_INDEX_BYTES });
+  if (truncated) throw tooLarge(call, "the index is too large to be looked at");
+  return { kind: "index", name: "index", sha256: canonicalDigest({ stdout }) };
+}
+
+/** The files that differ from the index, with what lies there now. */
+async function filesOf(call: GitCall, kinds: readonly string[]): Promise<BoundState> {
+  const names = [...await namesOf(call, ["ls-files", "-z", ...kinds, "--full-name", "--", ...pathspecs(call)])].sort();
+  if (names.length > MAX_FILES) {
+    throw tooLarge(call, `it is about more than ${MAX_FILES} files; name fewer in "paths"`);
+  }
+  const states: unknown[] = [];
+  for (let at = 0; at < names.length; at += WIDTH) {
+    const some = names.slice(at, at + WIDTH);
+    states.push(...await Promise.all(some.map(async (name) => ({ name, ...await call.repository.stateOf(name) }))));
+  }
+  const { path = ".", paths } = call.input;
+  const where = (paths ?? ["."]).map((each) => (path === "." ? each : `${path}/${each}`)).join(", ");
+  return { kind: "files", name: `${where} (${names.length} changed)`, sha256: canonicalDigest({ states }) };
+}
+
+function remoteOf({ repository }: GitCall, name: string, direction: "fetch" | "push"): BoundState {
+  const urls = repository.remotes.get(name)?.[direction] ?? [];
+  const shown = urls.map((url) => maskUserinfo(url)).join(", ");
+  return {
+    kind: "remote",
+    name: `${name} ${shown}`.trimEnd(),
+    sha256: urls.length === 0 ? null : canonicalDigest({ urls }),
+  };
+}
+
+function tooLarge({ input }: GitCall, why: string): ToolError {
+  return new ToolError("git_too_large", `Cannot ask about git ${input.op}: ${why}`);
+}
