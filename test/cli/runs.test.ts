@@ -28,7 +28,7 @@ for (const [name, way] of WAYS) {
         assert.match(followed.stdout, /Water the beans on Tuesday\./);
         assert.match(followed.stderr, /\[tool\] read_file .*garden\.md/);
         assert.equal((await run(["runs", "events", id])).stdout, followed.stdout);
-        assert.match((await run(["runs", "list"])).stdout, new RegExp(`^${id} +completed +chat .*offline`, "m"));
+        assert.match((await run(["runs", "list"])).stdout, new RegExp(`^${id} +completed +chat .* assistant `, "m"));
         assert.equal((await run(["runs", "list", "--status", "failed"])).stdout, "There is no such run\n");
         const shown = await run(["runs", "show", id]);
         assert.match(shown.stdout, /status +completed[\s\S]*Water the beans/);
