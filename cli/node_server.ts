@@ -1,17 +1,9 @@
 import type { Server } from "srvx";
-import {
-  type BodyReader,
-  type ClientWatch,
-  type PendingBody,
-  readWebBody,
-  tooLarge,
-  watchSignal,
-} from "../handlers/request_context.ts";
+import { UNKNOWN_TRANSFER_CODING } from "../handlers/middleware/body_guard.ts";
 import { hasDotSegment } from "../handlers/request_target.ts";
 import { errorBody } from "../handlers/wire/to_http_error.ts";
 import { type ErrorCode, httpError } from "../handlers/wire/error_codes.ts";
-import { CancelError } from "../lib/base/cancel.ts";
-import { inTurns } from "../lib/base/in_turns.ts";
+import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 
 export interface NodeServerLimits {
@@ -44,70 +36,82 @@ export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeSe
 
 type NodeHttpServer = NonNullable<NonNullable<Server["node"]>["server"]>;
 type Listener = (...values: never[]) => void;
-/** What is used of a connection. */
-interface Socket {
-  readonly writable: boolean;
-  readonly _httpMessage?: { readonly headersSent: boolean } | null;
-  on(event: "error", listener: () => void): unknown;
-  end(text: string): unknown;
-  destroy(): unknown;
+interface NodeServerSettings {
+  maxHeadersCount: number;
+  httpAllowHalfOpen: boolean;
 }
 interface Incoming {
   readonly url?: string;
   readonly httpVersion: string;
   readonly headers: { readonly host?: string; readonly upgrade?: string };
-  readonly socket: Socket;
+  readonly socket: Connection;
 }
 
-interface Reply {
+interface Reply extends Omit<NodeReply, "write"> {
   writeHead(status: number, headers: Readonly<Record<string, string | number>>): unknown;
   write(...values: unknown[]): boolean;
   end(...values: unknown[]): unknown;
   /** A text that waits for the end */
   text?: string | undefined;
+  /** Called once it has ended */
+  ended?: (reply: NodeReply) => void;
 }
 
 export interface HardenOptions {
   readonly sockets: SocketServer;
+  readonly connections: NodeConnections;
   readonly newRequestId: () => string;
 }
 
 /** Gives what breaks below HTTP the one error shape, and hands handshakes to the socket server. Does nothing elsewhere than on Node. */
-export function hardenNodeServer(server: Server, { sockets, newRequestId }: HardenOptions): void {
-  const node = server.node?.server as (NodeHttpServer & { maxHeadersCount: number }) | undefined;
+export function hardenNodeServer(server: Server, { sockets, connections, newRequestId }: HardenOptions): void {
+  const node = server.node?.server as (NodeHttpServer & NodeServerSettings) | undefined;
   if (node === undefined) return;
   // 0: no limit of their number, above which Node drops headers in silence; their bytes are limited
   node.maxHeadersCount = 0;
-  const refuse = (socket: Socket, code: ErrorCode, reason: string) => {
-    const { status, headers, body } = refusal(code, reason, newRequestId());
+  // A client may end its half of the connection once it has asked; Node would hang up on it
+  node.httpAllowHalfOpen = true;
+  const refuse = (socket: Connection, code: ErrorCode, message: string) => {
+    const { status, headers, body } = refusal(code, message, newRequestId());
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
-    socket.end(`HTTP/1.1 ${status} ${STATUS_TEXT[status] ?? "Bad Request"}\r\n${lines.join("")}\r\n${body}`);
+    connections.refuse(
+      socket,
+      `HTTP/1.1 ${status} ${STATUS_TEXT[status] ?? "Bad Request"}\r\n${lines.join("")}\r\n${body}`,
+    );
   };
   const on = (event: string, listener: Listener) => node.on(event, listener as () => void);
   const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
   node.removeAllListeners("request");
-  on("request", (request: Incoming, reply: Reply) => {
-    if (isSound(request)) {
-      reply.write = writeAtEnd;
-      reply.end = endWithText;
-      return answer?.(request, reply);
-    }
+  const onRequest = (request: Incoming, reply: Reply) => {
+    // What follows a refusal on the same connection has no way to be answered
+    if (!request.socket.writable) return void request.socket.destroy();
+    reply.write = writeAtEnd;
+    reply.end = endWithText;
+    reply.ended = connections.closeUnlessDrained;
+    if (isSound(request)) return answer?.(request, reply);
     const { status, headers, body } = refusal("invalid_request", UNSOUND, newRequestId());
     reply.writeHead(status, headers);
     reply.end(body);
-  });
-  on("clientError", (error: Error & { code?: string }, socket: Socket) => {
+  };
+  on("request", onRequest);
+  // Without these two, Node asks for the body, or refuses in a form of its own, before anything here has seen the request
+  on("checkContinue", onRequest);
+  on("checkExpectation", onRequest);
+  on("clientError", (error: Error & { code?: string; reason?: string }, socket: Connection) => {
+    if (connections.isRefused(socket)) return;
     if (!socket.writable || error.code === "ECONNRESET" || socket._httpMessage?.headersSent) {
       return void socket.destroy();
     }
-    refuse(socket, ...(PARSER_ERRORS[error.code ?? ""] ?? (["invalid_request", "it is not valid HTTP"] as const)));
+    // A length beside a transfer coding is how requests are smuggled, and not a coding that is missing here
+    const known = error.reason?.includes("Content-Length") ? undefined : PARSER_ERRORS[error.code ?? ""];
+    refuse(socket, ...(known ?? (["invalid_request", NOT_HTTP] as const)));
   });
-  on("upgrade", (request: Incoming, socket: Socket, head: Uint8Array) => {
+  on("upgrade", (request: Incoming, socket: Connection, head: Uint8Array) => {
     // Without a listener, a client that goes away during the checks would end the process
     socket.on("error", () => socket.destroy());
     if (!isSound(request)) refuse(socket, "invalid_request", UNSOUND);
     else if (isWebSocket(request.headers.upgrade)) sockets.upgradeOnNode?.(request, socket, head);
-    else refuse(socket, "invalid_request", "the only upgrade here is to a WebSocket");
+    else refuse(socket, "invalid_request", "Cannot read the request: the only upgrade here is to a WebSocket");
   });
 }
 
@@ -131,6 +135,7 @@ function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
 function endWithText(this: Reply, ...values: unknown[]): unknown {
   const node = Object.getPrototypeOf(this) as Reply;
   const { text } = this;
+  this.ended?.(this);
   if (text === undefined) return node.end.apply(this, values);
   this.text = undefined;
   // As long in bytes as in characters: plain ASCII, which Node need not encode
@@ -141,33 +146,14 @@ function endWithText(this: Reply, ...values: unknown[]): unknown {
   return node.end.apply(this, values);
 }
 
-/**
- * What ends connections on which nothing was ever said, as browsers open them ahead: Node's `closeIdleConnections()` leaves those.
- * Does nothing elsewhere than on Node.
- */
-export function trackSilentConnections(server: Server): () => void {
-  const open = new Set<Connection>();
-  const onConnection = (connection: Connection) => {
-    open.add(connection);
-    connection.once("close", () => open.delete(connection));
-  };
-  server.node?.server?.on("connection", onConnection as unknown as () => void); // the event's argument is a socket
-  return () => {
-    for (const connection of [...open]) if (connection.bytesRead === 0) connection.destroy();
-  };
-}
-
-/** What is used of a connection before it has a request. */
-interface Connection {
-  readonly bytesRead: number;
-  once(event: "close", listener: () => void): unknown;
-  destroy(): unknown;
-}
-
 const PARSER_ERRORS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
-  HPE_HEADER_OVERFLOW: ["headers_too_large", `its headers are longer than ${MAX_HEADER_BYTES} bytes`],
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: ["payload_too_large", "its chunk extensions are too long"],
-  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "it did not arrive in time"],
+  HPE_HEADER_OVERFLOW: [
+    "headers_too_large",
+    `Cannot read the request: its headers are longer than ${MAX_HEADER_BYTES} bytes`,
+  ],
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: ["payload_too_large", "Cannot read the request: its chunk extensions are too long"],
+  ERR_HTTP_REQUEST_TIMEOUT: ["request_timeout", "Cannot read the request: it did not arrive in time"],
+  HPE_INVALID_TRANSFER_ENCODING: ["not_implemented", UNKNOWN_TRANSFER_CODING],
 };
 
 function isWebSocket(upgrade: string | undefined): boolean {
@@ -182,90 +168,25 @@ function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
   return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));
 }
 
-function refusal(code: ErrorCode, reason: string, requestId: string) {
-  const error = httpError(code, `Cannot read the request: ${reason}`);
+function refusal(code: ErrorCode, message: string, requestId: string) {
+  const error = httpError(code, message);
   const body = JSON.stringify(errorBody(error));
   const headers = {
     "x-request-id": requestId,
     "content-type": "application/json",
     "content-length": Buffer.byteLength(body),
     connection: "close",
+    ...(error.status === 501 ? { "x-should-retry": "false" } : {}),
   };
   return { status: error.status, headers, body };
 }
 
-const UNSOUND = "it names no host, or its target is no address in its plain form";
+const NOT_HTTP = "Cannot read the request: it is not valid HTTP";
+const UNSOUND = "Cannot read the request: it names no host, or its target is no address in its plain form";
 
 const STATUS_TEXT: Readonly<Record<number, string>> = {
   408: "Request Timeout",
   413: "Payload Too Large",
   431: "Request Header Fields Too Large",
+  501: "Not Implemented",
 };
-
-/** What is used of a request's stream. */
-interface BodyStream {
-  readonly headers: { readonly "content-length"?: string; readonly "transfer-encoding"?: string };
-  on(event: string, listener: (value: never) => void): unknown;
-}
-
-/** What is used of the reply under way. */
-interface ReplyStream {
-  readonly destroyed: boolean;
-  on(event: "close", listener: () => void): unknown;
-  off(event: "close", listener: () => void): unknown;
-}
-
-/** Watches Node's own reply, whose `close` before its end means that nobody is there: a signal costs several times as much. */
-export const watchNodeClient: ClientWatch = (request, onGone) => {
-  const reply = (request as { runtime?: { node?: { res?: ReplyStream } } }).runtime?.node?.res;
-  if (reply === undefined) return watchSignal(request, onGone);
-  reply.on("close", onGone);
-  if (reply.destroyed) onGone();
-  return () => reply.off("close", onGone);
-};
-
-/** Reads the body from Node's own stream, past the web stream over it, which costs tens of microseconds. */
-export const readNodeBody: BodyReader = (request, maxBytes) => {
-  const stream = (request as { runtime?: { node?: { req?: BodyStream } } }).runtime?.node?.req;
-  if (stream === undefined) return readWebBody(request, maxBytes);
-  if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
-  // Undefined once it is over: a reply may go on for minutes, and what the listeners refer to lives as long as the request
-  let reading: Reading | undefined;
-  const fail = (error: Error) => {
-    reading?.reject(error);
-    reading = undefined;
-  };
-  const bytes = new Promise<Uint8Array>((resolve, reject) => (reading = { resolve, reject, chunks: [], size: 0 }));
-  // Left in place: they go with the request, and to take them off costs as much as to read
-  stream.on("data", (chunk: Uint8Array) => {
-    if (reading === undefined) return;
-    reading.size += chunk.length;
-    if (reading.size > maxBytes) fail(tooLarge(maxBytes));
-    else reading.chunks.push(chunk);
-  });
-  stream.on("end", () => {
-    if (reading === undefined) return;
-    giveInTurn(reading);
-    reading = undefined;
-  });
-  // Without a listener for errors Node reports one as the end of the connection
-  stream.on("close", () => {
-    if (reading !== undefined) fail(new CancelError("client_gone"));
-  });
-  return { bytes, fail };
-};
-
-/** A body that is on its way. */
-interface Reading {
-  readonly resolve: (body: Uint8Array) => void;
-  readonly reject: (error: Error) => void;
-  readonly chunks: Uint8Array[];
-  size: number;
-}
-
-/** Bodies that have come: most open a request to a model, about as much work as its reply makes. */
-const giveInTurn = inTurns<Reading>(16, ({ resolve, chunks }) => {
-  resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
-});
-
-const EMPTY: PendingBody = { bytes: Promise.resolve(new Uint8Array(0)), fail() {} };

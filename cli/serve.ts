@@ -6,13 +6,9 @@ import type { ResponseClass } from "../handlers/route.ts";
 import { socketsOf } from "../handlers/websocket/sockets.ts";
 import { waitAtMost } from "../lib/base/wait_at_most.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
-import {
-  hardenNodeServer,
-  nodeServerOptions,
-  readNodeBody,
-  trackSilentConnections,
-  watchNodeClient,
-} from "./node_server.ts";
+import { readNodeBody, watchNodeClient } from "./node_body.ts";
+import { watchNodeConnections } from "./node_connections.ts";
+import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
 
 export interface ServeOptions {
@@ -93,8 +89,8 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     }) as object,
     deno: { signal: stop.signal },
   });
-  hardenNodeServer(server, { sockets, newRequestId: () => services.random.id("req_") });
-  const closeSilent = trackSilentConnections(server);
+  const connections = watchNodeConnections(server, services.clock);
+  hardenNodeServer(server, { sockets, connections, newRequestId: () => services.random.id("req_") });
   await listen(server, host, options.port);
   const url = new URL(server.url ?? "");
   services.listensOn(Number(url.port));
@@ -102,7 +98,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     host,
     port: Number(url.port),
     url: url.href,
-    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop, closeSilent }),
+    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop, closeSilent: connections.closeSilent }),
   };
 }
 

@@ -4,7 +4,7 @@ import type { Services } from "../lib/gateway.ts";
 import { createGatewaySettings } from "./gateway_settings.ts";
 import { checkAccess } from "./middleware/access.ts";
 import { auditRefusal } from "./middleware/audit_refusal.ts";
-import { limitBody } from "./middleware/body_limit.ts";
+import { guardBody } from "./middleware/body_guard.ts";
 import { addCorsHeaders, addPreflightHeaders } from "./middleware/cors.ts";
 import { guardHost } from "./middleware/host_guard.ts";
 import { createIdempotency } from "./middleware/idempotency.ts";
@@ -53,7 +53,7 @@ export interface GatewayRouter {
 }
 
 /**
- * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, global limit, body limit, upgrade guard, route,
+ * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, global limit, body guard, upgrade guard, route,
  * access, per-identity limit, idempotency, handler; metrics and the access log see every outcome.
  */
 export function createRouter(options: RouterOptions): GatewayRouter {
@@ -99,7 +99,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     const limited = { now: seen.startedAt, refused: observer.rateLimited, replyHeaders };
     const window = isProbe(path) ? settings.probes : settings.requests;
     if (window !== undefined) takeSlot(window, "all", limited);
-    limitBody(request, settings.maxRequestBytes);
+    guardBody(request, settings.maxRequestBytes);
     const socketRoute = sockets.has(path);
     if (socketRoute) seen.route = path;
     guardUpgrade(request, { handshake, socketRoute, canUpgrade: seen.canUpgrade });

@@ -14,7 +14,7 @@ export interface ErrorMapping {
  * What the client is told of anything thrown (DESIGN.md section 2).
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
- * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, `loop_detected` or a
+ * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, 501, `loop_detected` or a
  * used-up budget, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
  */
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
@@ -34,9 +34,10 @@ export function errorBody(error: HttpError) {
   return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
 }
 
-/** The same request would loop again, or meet the same budget. */
+/** The same request would loop again, meet the same budget, or come in the same unknown form. */
 function isInVain(error: unknown, mapped: HttpError): boolean {
-  return mapped.code === "loop_detected" || (error instanceof CancelError && error.reason === "budget");
+  return mapped.code === "loop_detected" || mapped.status === 501 ||
+    (error instanceof CancelError && error.reason === "budget");
 }
 
 const RETRY_AFTER_SECONDS: Record<string, string> = { overloaded: "1", shutting_down: "5", agent_unavailable: "60" };

@@ -315,7 +315,7 @@ test("a body that stops half-way ends its own request and nothing else, on every
   });
 });
 
-test("chunks that lie about their length are 400, with nothing smuggled behind them", async () => {
+test("chunks that lie about their length are refused, with nothing smuggled behind them", async () => {
   await withGateway(async (gateway) => {
     const head = `POST /v1/ping HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${gateway.token}\r\n`;
     const smuggled = "GET /v1/tokens HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
@@ -325,7 +325,7 @@ test("chunks that lie about their length are 400, with nothing smuggled behind t
       `${head}Transfer-Encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n`,
       `${head}Content-Length: 2\r\nContent-Length: 60\r\n\r\n{}${smuggled}`,
       `${head}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n${smuggled}`,
-      `${head}Transfer-Encoding: chunked, identity\r\n\r\n2\r\n{}\r\n0\r\n\r\n${smuggled}`,
+      `${head}Transfer-Encoding: chunked, gzip\r\n\r\n2\r\n{}\r\n0\r\n\r\n${smuggled}`,
       `${head}Content-Length: +2\r\n\r\n{}`,
       `${head}Content-Length: 0x2\r\n\r\n{}`,
     ];
@@ -337,7 +337,7 @@ test("chunks that lie about their length are 400, with nothing smuggled behind t
       const text = await Promise.race([socket.closed(), ...open]);
       socket.destroy();
       assert.doesNotMatch(text, /"object":"list"/, bytes);
-      if (ON_NODE) assert.equal(lastAnswer(text).status, 400, bytes);
+      if (ON_NODE) assert.equal(lastAnswer(text).status, bytes.includes("gzip") ? 501 : 400, bytes);
       else assert.doesNotMatch(text, /HTTP\/1\.1 5/, bytes);
     }
   });

@@ -143,7 +143,7 @@ function malformed({ below, pick }: ReturnType<typeof dice>, { token }: RunningG
   return Buffer.from(`${method} ${target} HTTP/1.1\r\n${lines}\r\n${body}`, "latin1");
 }
 
-test(`10,000 random malformed requests (seed ${SEED}): never a 5xx, never silence without an end, the process alive`, async () => {
+test(`10,000 random malformed requests (seed ${SEED}): never a failure, never silence without an end, the process alive`, async () => {
   const config = { gateway: { rate_limit_max: 0, request_timeout_secs: 1 }, logging: { level: "warn" } };
   await withRunningGateway({ config, script: () => "ok" }, async (gateway) => {
     const statuses = new Map<number, number>();
@@ -160,7 +160,8 @@ test(`10,000 random malformed requests (seed ${SEED}): never a 5xx, never silenc
         raw.destroy();
         const status = Number(/^HTTP\/1\.1 (\d{3})/.exec(text)?.[1] ?? 0);
         statuses.set(status, (statuses.get(status) ?? 0) + 1);
-        assert.ok(status < 500, `${Buffer.from(bytes).toString("latin1")}\n\n${text}`);
+        // 501 is for a transfer coding that is not known
+        assert.ok(status < 500 || status === 501, `${Buffer.from(bytes).toString("latin1")}\n\n${text}`);
         if (status >= 400 && text.includes("\r\n\r\n{")) assert.match(text, /\{"error":\{"message":"[A-Z]/);
         (gateway.provider.requests as unknown[]).length = 0;
       }

@@ -11,8 +11,9 @@ export interface RawSocket {
   destroy(): void;
 }
 
-export async function openRawSocket(port: number): Promise<RawSocket> {
-  const socket = connect({ host: "127.0.0.1", port });
+/** @param options `halfOpen`: stays open for writing once the other side has ended its half */
+export async function openRawSocket(port: number, options: { readonly halfOpen?: boolean } = {}): Promise<RawSocket> {
+  const socket = connect({ host: "127.0.0.1", port, allowHalfOpen: options.halfOpen ?? false });
   let received = "";
   let ended = false;
   let wake = () => {};
