@@ -1,13 +1,14 @@
 import * as v from "valibot";
 import { approvalRuleSchema } from "../lib/base/records/approval.ts";
 import type { Route } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 
 /** GET /v1/approval-rules: answers that are remembered, all of them. */
-export const approvalRulesRoute: Route = {
+export const approvalRulesRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approval-rules",
   access: "approve",
@@ -17,10 +18,10 @@ export const approvalRulesRoute: Route = {
     const rules = await context.services.approvals.rules();
     return listReply(context, rules);
   },
-};
+});
 
 /** DELETE /v1/approval-rules/:id: such calls are asked about again from now on. */
-export const revokeApprovalRuleRoute: Route = {
+export const revokeApprovalRuleRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/approval-rules/:id",
   access: "approve",
@@ -36,4 +37,4 @@ export const revokeApprovalRuleRoute: Route = {
     }
     return jsonReply(context, 200, { id, deleted: true });
   },
-};
+});

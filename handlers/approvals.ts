@@ -11,13 +11,14 @@ import { runStatusSchema } from "../lib/base/records/run.ts";
 import { unknownApproval } from "../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 
-const answerSchema = v.object({
+const answerSchema = v.strictObject({
   decision: v.picklist(["approve", "deny"]),
   /** `run`: the same call in this run; `always`: the same call for good, as `always_rule` says. Default `once` */
   remember: v.optional(v.picklist(REMEMBER)),
@@ -32,7 +33,7 @@ const answeredSchema = v.object({
 });
 
 /** GET /v1/approvals: questions to a person, the newest first. */
-export const approvalsRoute: Route = {
+export const approvalsRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approvals",
   access: "approve",
@@ -50,10 +51,10 @@ export const approvalsRoute: Route = {
     });
     return listReply(context, approvals, hasMore);
   },
-};
+});
 
 /** GET /v1/approvals/:id */
-export const approvalRoute: Route = {
+export const approvalRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approvals/:id",
   access: "approve",
@@ -64,10 +65,10 @@ export const approvalRoute: Route = {
     if (approval === undefined) throw unknownApproval();
     return jsonReply(context, 200, approval);
   },
-};
+});
 
 /** POST /v1/approvals/:id: the answer. Of two answers the first one counts. */
-export const answerApprovalRoute: Route = {
+export const answerApprovalRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/approvals/:id",
   access: "approve",
@@ -77,7 +78,7 @@ export const answerApprovalRoute: Route = {
   idempotency: "honoured",
   repeat: answerAgain,
   handler: answer,
-};
+});
 
 async function answer(request: Request, context: RequestContext): Promise<Response> {
   const { decision, remember, note } = await readJson(request, context, answerSchema);

@@ -3,7 +3,9 @@ import { resolve } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LogLevel } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
+import { requireFolder } from "../lib/config/folders.ts";
 import { toKeyText } from "../lib/config/key_path.ts";
+import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { eventFollowersOf } from "./event_followers.ts";
@@ -64,15 +66,32 @@ export interface Gateway {
   readonly close: () => Promise<void>;
 }
 
+/** Every option of createGateway. A new one does not compile before it is named here. */
+const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
+  dataDir: true,
+  workspace: true,
+  config: true,
+  basePath: true,
+  environment: true,
+  home: true,
+  agent: true,
+  localServers: true,
+  onLog: true,
+  Response: true,
+};
+
 /**
  * A gateway to mount in any fetch-based server.
  *
  * The guards follow the configuration: with the default `gateway.host`, requests must name a loopback host or one of
  * `gateway.allowed_hosts`.
- * @throws {ConfigError} a wrong configuration, a data directory in use
+ * @throws {ConfigError} an unknown option, a workspace that is absent or no folder, a wrong configuration, a data directory in use
  */
 export async function createGateway(options: GatewayOptions): Promise<Gateway> {
+  checkOptions(options);
   const dataDir = resolve(options.dataDir);
+  const workspaceRoot = resolve(options.workspace);
+  await requireFolder(workspaceRoot, "name another in the option workspace");
   const validation = validateConfig([{ ...options.config }]);
   if ("findings" in validation) {
     const messages = validation.findings.map(({ path, reason }) => `Cannot use "${toKeyText(path)}": ${reason}`);
@@ -82,7 +101,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   const services = await createServices({
     config,
     dataDir,
-    workspaceRoot: resolve(options.workspace),
+    workspaceRoot,
     home: options.home ?? dataDir,
     environment: options.environment ?? {},
     version: VERSION,
@@ -108,4 +127,31 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
       await services.close();
     },
   };
+}
+
+/** A misspelt option would be dropped in silence, and what it was to forbid would be allowed. @throws {ConfigError} `unknown_option`, `missing_option` */
+function checkOptions(options: unknown): void {
+  if (typeof options !== "object" || options === null) {
+    throw new ConfigError("missing_option", "Cannot create a gateway without options: give dataDir and workspace");
+  }
+  const known = Object.keys(OPTION_NAMES);
+  const unknown = Object.keys(options).filter((name) => !known.includes(name));
+  if (unknown.length > 0) {
+    const named = unknown.map((name) => {
+      const meant = nearest(name, known);
+      return meant === undefined ? `"${name}"` : `"${name}" (did you mean "${meant}"?)`;
+    });
+    throw new ConfigError(
+      "unknown_option",
+      `Cannot create a gateway with the option ${named.join(", ")}: the options are ${known.join(", ")}`,
+    );
+  }
+  for (const name of ["dataDir", "workspace"] as const) {
+    // Callers in JavaScript may leave out what the type demands
+    const path = (options as Partial<GatewayOptions>)[name];
+    if (typeof path === "string" && path !== "") continue;
+    throw new ConfigError("missing_option", `Cannot create a gateway without "${name}": give the path of a folder`, {
+      key: name,
+    });
+  }
 }

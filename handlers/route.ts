@@ -68,6 +68,8 @@ export interface Route extends Door {
   readonly body?: GenericSchema | undefined;
   /** Whether an empty body is fine. Default false */
   readonly bodyOptional?: boolean;
+  /** Set by strictRoute: unknown fields and query parameters are refused. Default false: unknown fields go to x-postern-ignored. */
+  readonly strict?: boolean;
   /** Reply of the success case: status, media type and, for JSON, its schema */
   readonly reply: { readonly status: number; readonly type: string; readonly schema?: GenericSchema };
   /** Query parameters by name, with a description */

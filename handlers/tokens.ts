@@ -1,6 +1,8 @@
 import * as v from "valibot";
+import { TOKEN_LIMITS } from "../lib/access/create_tokens.ts";
 import { hasScope, SCOPES } from "../lib/base/records/caller.ts";
 import type { RequestContext, Route } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
@@ -14,21 +16,32 @@ const tokenSchema = v.object({
   scopes: scopesSchema,
   created_at: v.string(),
   expires_at: v.nullable(v.string()),
+  /** Seconds without a use after which the token ends; null: it does not end by that */
+  idle_ttl_seconds: v.nullable(v.number()),
   last_used_at: v.nullable(v.string()),
 });
 
-const TEN_YEARS_SECONDS = 10 * 366 * 24 * 60 * 60;
+const seconds = v.optional(
+  v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(TOKEN_LIMITS.ttlSeconds)),
+);
 
-const createSchema = v.object({
+/** Fields that say how a new token is named and when it ends. */
+export const termsFields = {
+  label: v.optional(v.pipe(v.string(), v.maxLength(100))),
+  /** Seconds that it lives. Default: it does not expire */
+  ttl_seconds: seconds,
+  /** Seconds without a use after which it ends. Default: it does not end by that */
+  idle_ttl_seconds: seconds,
+} as const;
+
+const createSchema = v.strictObject({
   /** Default: chat */
   scopes: v.optional(v.pipe(scopesSchema, v.minLength(1), v.maxLength(SCOPES.length))),
-  label: v.optional(v.pipe(v.string(), v.maxLength(100))),
-  /** Default: the token does not expire */
-  ttl_seconds: v.optional(v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(TEN_YEARS_SECONDS))),
+  ...termsFields,
 });
 
 /** GET /v1/tokens: records, never the tokens themselves. */
-export const listTokensRoute: Route = {
+export const listTokensRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/tokens",
   access: "admin",
@@ -38,10 +51,10 @@ export const listTokensRoute: Route = {
     const tokens = [...(await context.services.tokens.list())].sort((a, b) => (a.created_at < b.created_at ? 1 : -1));
     return listReply(context, tokens);
   },
-};
+});
 
 /** GET /v1/tokens/:id */
-export const tokenRoute: Route = {
+export const tokenRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/tokens/:id",
   access: "admin",
@@ -52,10 +65,10 @@ export const tokenRoute: Route = {
     if (record === undefined) throw unknownToken();
     return jsonReply(context, 200, record);
   },
-};
+});
 
 /** POST /v1/tokens: the only reply that shows the token. */
-export const createTokenRoute: Route = {
+export const createTokenRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/tokens",
   access: "admin",
@@ -65,16 +78,17 @@ export const createTokenRoute: Route = {
   reply: { status: 201, type: "application/json", schema: v.object({ token: v.string(), ...tokenSchema.entries }) },
   idempotency: "refused",
   async handler(request, context) {
-    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds } =
+    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds } =
       (await readJson(request, context, createSchema, { optional: true })) ?? {};
     checkSubset(context, scopes);
-    const { token, record } = await context.services.tokens.issue({ scopes: [...new Set(scopes)], label, ttlSeconds });
+    const terms = { label, ttlSeconds, idleTtlSeconds };
+    const { token, record } = await context.services.tokens.issue({ scopes: [...new Set(scopes)], ...terms });
     return jsonReply(context, 201, { token, ...record }, { "cache-control": "no-store" });
   },
-};
+});
 
 /** DELETE /v1/tokens/:id: the token stops working at once. */
-export const revokeTokenRoute: Route = {
+export const revokeTokenRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/tokens/:id",
   access: "admin",
@@ -85,10 +99,10 @@ export const revokeTokenRoute: Route = {
     if (!(await context.services.tokens.revoke(id))) throw unknownToken();
     return jsonReply(context, 200, { id, deleted: true });
   },
-};
+});
 
 /** DELETE /v1/tokens: those of the environment and the control file stay. */
-export const revokeAllTokensRoute: Route = {
+export const revokeAllTokensRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/tokens",
   access: "admin",
@@ -97,7 +111,7 @@ export const revokeAllTokensRoute: Route = {
   async handler(_request, context) {
     return jsonReply(context, 200, { deleted: await context.services.tokens.revokeAll() });
   },
-};
+});
 
 function checkSubset({ identity }: RequestContext, scopes: readonly (typeof SCOPES)[number][]): void {
   const missing = scopes.find((scope) => !hasScope(identity?.scopes ?? [], scope));

@@ -20,12 +20,15 @@ export const tokenListCommand = defineCliCommand({
         token.scopes.join(","),
         token.created_at,
         token.expires_at ?? "never",
+        token.idle_ttl_seconds === null ? "" : `after ${token.idle_ttl_seconds} s`,
         token.last_used_at ?? "never",
       ]);
       const none = "No token is stored. Make one with: postern token create --label my-script";
       context.print(
         data,
-        rows.length === 0 ? none : toTable(["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "LAST USED"], rows),
+        rows.length === 0
+          ? none
+          : toTable(["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "ENDS UNUSED", "LAST USED"], rows),
       );
     }),
 });
@@ -43,15 +46,21 @@ export const tokenCreateCommand = defineCliCommand({
       valueHint: "time",
       description: "How long it lives, as 90s, 15m, 12h or 30d (default: for ever)",
     },
+    "idle-ttl": {
+      type: "string",
+      valueHint: "time",
+      description: "End it when it was not used for so long, as 12h or 30d (default: it does not end by that)",
+    },
     label: { type: "string", valueHint: "text", description: "What it is for" },
   },
   example: "postern token create --scope chat,tools --ttl 30d --label my-script",
   run: (context, args) =>
     withGateway(context, async (gateway) => {
-      const { scope, ttl, label } = args;
+      const { scope, ttl, label, "idle-ttl": idleTtl } = args;
       const body = {
         ...(scope === undefined ? {} : { scopes: parseScopes(scope) }),
-        ...(ttl === undefined ? {} : { ttl_seconds: parseTtl(ttl) }),
+        ...(ttl === undefined ? {} : { ttl_seconds: parseTtl("--ttl", ttl) }),
+        ...(idleTtl === undefined ? {} : { idle_ttl_seconds: parseTtl("--idle-ttl", idleTtl) }),
         ...(label === undefined ? {} : { label }),
       };
       const token = await gateway.request({ method: "POST", path: "/v1/tokens", body }) as TokenRecord & {
@@ -91,10 +100,10 @@ function parseScopes(text: string): readonly string[] {
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { "": 1, s: 1, m: 60, h: 3600, d: 86_400 };
 
-function parseTtl(text: string): number {
+function parseTtl(flag: string, text: string): number {
   const [, amount, unit = ""] = /^([1-9]\d{0,9})([smhd]?)$/.exec(text) ?? [];
   if (amount === undefined) {
-    throw new UsageError(`Cannot use "--ttl": it must be a time as 90s, 15m, 12h or 30d, not "${text}"`);
+    throw new UsageError(`Cannot use "${flag}": it must be a time as 90s, 15m, 12h or 30d, not "${text}"`);
   }
   return Number(amount) * (UNIT_SECONDS[unit] ?? 1);
 }

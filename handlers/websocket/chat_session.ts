@@ -99,9 +99,9 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   sockets.add(socket);
   isWelcome();
 
-  /** Looked at again with every frame: a token also ends by its time. */
+  /** Looked at again with every frame, which is a use of the token: a token also ends by its time. */
   function isWelcome(): boolean {
-    if (!services.tokens.isLive(caller.tokenId)) close(POLICY_VIOLATION, REVOKED);
+    if (!services.tokens.use(caller.tokenId)) close(POLICY_VIOLATION, REVOKED);
     return open;
   }
 

@@ -5,7 +5,7 @@ import { invalidRequest } from "./invalid_request.ts";
 /**
  * A parsed JSON value through a schema. Takes the value over: `null` of optional fields is removed from it.
  *
- * @param ignored receives the paths of fields that no object schema knows
+ * @param ignored receives the paths of fields that no object schema knows; a strict object schema refuses them
  * @throws {HttpError} 400 invalid_request with the field in `param`; its message never contains the value
  */
 export function checkBody<S extends v.GenericSchema>(schema: S, value: unknown, ignored: string[]): v.InferOutput<S> {
@@ -25,7 +25,6 @@ interface Shape {
 }
 
 const MAX_IGNORED = 20;
-const CLOSED = new Set(["object", "strict_object"]);
 const MAY_BE_ABSENT = new Set(["optional", "exact_optional", "undefinedable"]);
 
 function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): void {
@@ -54,7 +53,8 @@ function tidyObject(
     const entry = Object.hasOwn(entries, key) ? entries[key] : undefined;
     const at = path === "" ? key : `${path}.${key}`;
     if (entry === undefined) {
-      if (CLOSED.has(shape.type) && ignored.length < MAX_IGNORED && !ignored.includes(at)) ignored.push(at);
+      if (shape.type === "strict_object") throw unknownField(at, Object.keys(entries));
+      if (shape.type === "object" && ignored.length < MAX_IGNORED && !ignored.includes(at)) ignored.push(at);
     } else if (value[key] === null && MAY_BE_ABSENT.has(entry.type)) delete value[key];
     else tidy(entry, value[key], at, ignored);
   }
@@ -72,6 +72,14 @@ function fittingOption(shape: Shape, value: object): Shape | undefined {
     );
   });
 }
+
+function unknownField(path: string, known: readonly string[]) {
+  const field = path.slice(0, MAX_FIELD_LENGTH);
+  const way = known.length === 0 ? "no field is taken here" : `the fields are ${known.join(", ")}`;
+  return httpError("invalid_request", `Cannot accept "${field}": there is no such field; ${way}`, { param: field });
+}
+
+const MAX_FIELD_LENGTH = 200;
 
 /** valibot takes an array for an object. */
 function notAnObject(path: string) {

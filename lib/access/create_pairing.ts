@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { Store } from "../storage/store.ts";
-import type { IssuedToken, Pairing, Tokens } from "./identity.ts";
+import type { IssuedToken, Pairing, Tokens, TokenTerms } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
 
 export interface CreatePairingOptions {
@@ -59,7 +59,10 @@ export function createPairing(options: CreatePairingOptions): Pairing {
     return invalidCode();
   }
 
-  async function exchange(presented: string): Promise<IssuedToken> {
+  async function exchange(
+    presented: string,
+    { label = "paired", ...terms }: Partial<TokenTerms>,
+  ): Promise<IssuedToken> {
     const misses = await refuseWhileLocked();
     const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
     const hash = secretHash(code);
@@ -67,7 +70,7 @@ export function createPairing(options: CreatePairingOptions): Pairing {
     if (taken === undefined || v.parse(codeSchema, taken.body).expires_at <= clock.now()) throw await countMiss(misses);
     let issued: IssuedToken;
     try {
-      issued = await tokens.issue({ scopes: ["admin"], label: "paired" });
+      issued = await tokens.issue({ scopes: ["admin"], label, ...terms });
     } catch (error) {
       // The code did not serve: it stays good for another try
       await store.insertOnce(CODES, hash, taken.body);
@@ -93,9 +96,9 @@ export function createPairing(options: CreatePairingOptions): Pairing {
         ]);
         return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
       }),
-    async redeem(code) {
+    async redeem(code, terms = {}) {
       if (code === null || code.trim() === "") throw codeRequired();
-      return await exclusively(() => exchange(code));
+      return await exclusively(() => exchange(code, terms));
     },
   };
 }

@@ -35,13 +35,13 @@ const COLLECTION = "tokens";
 const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
 const LAST_USED_EVERY_MS = 60_000;
+/** Times that a use is written within an idle time, so that a crash forgets little of it */
+const WRITES_PER_IDLE_TIME = 4;
 
 /** What verify needs, by the token's hash. */
 interface Known {
   readonly identity: Identity;
   readonly loopbackOnly: boolean;
-  /** Milliseconds since the epoch; Infinity: never */
-  readonly expiresAt: number;
   /** undefined for the tokens of the environment and the control file */
   readonly kept: Kept | undefined;
 }
@@ -49,6 +49,10 @@ interface Known {
 interface Kept {
   body: TokenBody;
   version: number;
+  /** Milliseconds since the epoch; Infinity: never */
+  readonly expiresAt: number;
+  /** Milliseconds without a use after which it ends; Infinity: never */
+  readonly idleMs: number;
   /** Milliseconds since the epoch of the last use that was sent to the store */
   lastUsedWritten: number;
   /** Milliseconds since the epoch; undefined: not since the start */
@@ -72,12 +76,13 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
 
   function remember(body: TokenBody, version: number): Kept {
     const written = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
-    const kept: Kept = { body, version, lastUsedWritten: written, lastUsed: undefined };
+    const expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
+    const idleMs = body.idle_ttl_seconds === undefined ? Infinity : body.idle_ttl_seconds * 1000;
+    const kept: Kept = { body, version, expiresAt, idleMs, lastUsedWritten: written, lastUsed: undefined };
     byId.set(body.id, kept);
     byHash.set(body.hash, {
       identity: { tokenId: body.id, scopes: body.scopes },
       loopbackOnly: false,
-      expiresAt: expiryOf(body),
       kept,
     });
     return kept;
@@ -87,7 +92,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     if (token === undefined || token === "") return;
     fixedIds.add(id);
     const identity: Identity = { tokenId: id, scopes: ["admin"] };
-    byHash.set(secretHash(token), { identity, loopbackOnly, expiresAt: Infinity, kept: undefined });
+    byHash.set(secretHash(token), { identity, loopbackOnly, kept: undefined });
   }
 
   /** From now on verify refuses them; they stay listed until the store forgot them too. */
@@ -101,7 +106,22 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     await Promise.all(told);
   }
 
-  const expired = () => [...byId.values()].filter(({ body }) => expiryOf(body) <= clock.now());
+  const expired = () => {
+    const now = clock.now();
+    return [...byId.values()].filter((kept) => isOver(kept, now));
+  };
+
+  function noteUse(kept: Kept, now: number): void {
+    kept.lastUsed = now;
+    const everyMs = Math.min(LAST_USED_EVERY_MS, kept.idleMs / WRITES_PER_IDLE_TIME);
+    if (now - kept.lastUsedWritten >= everyMs) writeLastUsed(kept, now);
+  }
+
+  function isLive(tokenId: string | null): boolean {
+    const kept = tokenId === null ? undefined : byId.get(tokenId);
+    if (kept === undefined) return fixedIds.has(tokenId);
+    return byHash.has(kept.body.hash) && !isOver(kept, clock.now());
+  }
 
   /** Writes the use without being waited for; a token revoked meanwhile has no such version and stays gone. */
   function writeLastUsed(kept: Kept, now: number): void {
@@ -132,14 +152,15 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       const { kept } = known;
       if (kept === undefined) return known.identity;
       const now = clock.now();
-      if (known.expiresAt <= now) return undefined;
-      kept.lastUsed = now;
-      if (now - kept.lastUsedWritten >= LAST_USED_EVERY_MS) writeLastUsed(kept, now);
+      if (isOver(kept, now)) return undefined;
+      noteUse(kept, now);
       return known.identity;
     },
 
-    async issue({ scopes, label, ttlSeconds }) {
-      check(scopes, label, ttlSeconds);
+    async issue({ scopes, label, ttlSeconds, idleTtlSeconds }) {
+      check(scopes, label);
+      checkSeconds("ttl_seconds", ttlSeconds);
+      checkSeconds("idle_ttl_seconds", idleTtlSeconds);
       if (byId.size + issuing >= TOKEN_LIMITS.tokens) await forget(expired());
       if (byId.size + issuing >= TOKEN_LIMITS.tokens) {
         throw new HttpError(
@@ -160,6 +181,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
           scopes: [...new Set(scopes)],
           created_at: new Date(now).toISOString(),
           expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
+          ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
           last_used_at: null,
         };
         const purgesBefore = purges;
@@ -180,10 +202,13 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       }
     },
 
-    isLive(tokenId) {
+    isLive,
+
+    use(tokenId) {
+      if (!isLive(tokenId)) return false;
       const kept = tokenId === null ? undefined : byId.get(tokenId);
-      if (kept === undefined) return fixedIds.has(tokenId);
-      return byHash.has(kept.body.hash) && expiryOf(kept.body) > clock.now();
+      if (kept !== undefined) noteUse(kept, clock.now());
+      return true;
     },
 
     onRevoke: (listener) => void listeners.push(listener),
@@ -208,26 +233,31 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   };
 }
 
-function expiryOf(body: TokenBody): number {
-  return body.expires_at === null ? Infinity : Date.parse(body.expires_at);
+/** A token that was never used counts as used when it was made. */
+function isOver({ body, expiresAt, idleMs, lastUsed }: Kept, now: number): boolean {
+  if (expiresAt <= now) return true;
+  return idleMs !== Infinity && (lastUsed ?? Date.parse(body.last_used_at ?? body.created_at)) + idleMs <= now;
 }
 
 function toRecord(kept: Kept): TokenRecord {
-  const { id, label, scopes, created_at, expires_at, last_used_at } = kept.body;
+  const { id, label, scopes, created_at, expires_at, idle_ttl_seconds = null, last_used_at } = kept.body;
   const lastUsed = kept.lastUsed === undefined ? last_used_at : new Date(kept.lastUsed).toISOString();
-  return { id, label, scopes, created_at, expires_at, last_used_at: lastUsed };
+  return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, last_used_at: lastUsed };
 }
 
-function check(scopes: readonly Scope[], label: string, ttlSeconds: number | undefined): void {
+function check(scopes: readonly Scope[], label: string): void {
   if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
     throw invalid("scopes", `it must name at least one of ${SCOPES.join(", ")} and nothing else`);
   }
   if (label.length > TOKEN_LIMITS.labelCharacters) {
     throw invalid("label", `it must be at most ${TOKEN_LIMITS.labelCharacters} characters`);
   }
-  if (ttlSeconds === undefined) return;
-  if (!Number.isInteger(ttlSeconds) || ttlSeconds < 1 || ttlSeconds > TOKEN_LIMITS.ttlSeconds) {
-    throw invalid("ttl_seconds", `it must be a whole number of 1-${TOKEN_LIMITS.ttlSeconds}`);
+}
+
+function checkSeconds(field: string, seconds: number | undefined): void {
+  if (seconds === undefined) return;
+  if (!Number.isInteger(seconds) || seconds < 1 || seconds > TOKEN_LIMITS.ttlSeconds) {
+    throw invalid(field, `it must be a whole number of 1-${TOKEN_LIMITS.ttlSeconds}`);
   }
 }
 

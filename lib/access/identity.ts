@@ -13,7 +13,17 @@ export interface TokenRecord {
   readonly scopes: readonly Scope[];
   readonly created_at: string;
   readonly expires_at: string | null;
+  /** The token ends when it was not used for so long; null: only at `expires_at`. */
+  readonly idle_ttl_seconds: number | null;
   readonly last_used_at: string | null;
+}
+
+/** How a token is named, and when it ends. Default of both times: never. */
+export interface TokenTerms {
+  readonly label: string;
+  readonly ttlSeconds?: number | undefined;
+  /** Seconds without a use */
+  readonly idleTtlSeconds?: number | undefined;
 }
 
 /** A token just made: the only moment its text exists outside the client. */
@@ -30,15 +40,15 @@ export interface Tokens {
    */
   verify(token: string, peer?: "loopback" | "other"): Identity | undefined;
   /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens, or all are revoked meanwhile */
-  issue(
-    options: { readonly scopes: readonly Scope[]; readonly label: string; readonly ttlSeconds?: number | undefined },
-  ): Promise<IssuedToken>;
+  issue(options: TokenTerms & { readonly scopes: readonly Scope[] }): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
   /**
    * Whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired. null, for
    * pairing off, counts, and so does `control` while no such token is there: it is the person at this machine
    */
   isLive(tokenId: string | null): boolean;
+  /** Notes a use of a token that came in before, as each frame of a socket is one. @returns whether it still counts, as `isLive` */
+  use(tokenId: string | null): boolean;
   /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
   /** @returns false for an unknown id */
@@ -55,9 +65,11 @@ export interface Pairing {
   createCode(): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
   /**
    * Takes the code, atomically, and issues an admin token.
-   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After
+   * @param terms default: the label `paired`, and no end
+   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
+   *   naming the field, which does not use the code up
    */
-  redeem(code: string | null): Promise<IssuedToken>;
+  redeem(code: string | null, terms?: Partial<TokenTerms>): Promise<IssuedToken>;
 }
 
 /** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */

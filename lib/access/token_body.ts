@@ -10,6 +10,8 @@ const bodySchema = v.object({
   scopes: v.array(v.picklist(SCOPES)),
   created_at: v.string(),
   expires_at: v.nullable(v.string()),
+  /** Seconds without a use after which the token counts no more. Absent: no such end, also in records of older versions */
+  idle_ttl_seconds: v.optional(v.number()),
   last_used_at: v.nullable(v.string()),
 });
 

@@ -48,6 +48,17 @@ export async function prepareDataDir(path: string): Promise<void> {
   throw new ConfigError("data_dir", `Cannot use the data directory "${path}": ${reason}`);
 }
 
+/**
+ * Checks that the workspace is a folder.
+ * @param way what the operator can do, for the message
+ * @throws {ConfigError} `workspace`
+ */
+export async function requireFolder(workspace: string, way: string): Promise<void> {
+  const isFolder = await stat(workspace).then((info) => info.isDirectory(), () => false);
+  if (isFolder) return;
+  throw new ConfigError("workspace", `Cannot work in "${workspace}": it is not a folder; ${way}`, { key: "workspace" });
+}
+
 function xdg(value: string | undefined): string | undefined {
   return value !== undefined && isAbsolute(value) ? value : undefined;
 }

@@ -1,10 +1,10 @@
-import { realpath, stat } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
-import { type Place, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
+import { type Place, requireFolder, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import type { LocatedKeys } from "./locate_keys.ts";
 import { isTable } from "./normalize_layer.ts";
@@ -62,7 +62,7 @@ export async function loadConfig(options: LoadOptions): Promise<LoadedConfig> {
   const inFile = (path: string) => resolvePath(path, folder, options.home);
   const dataDir = outside ?? (result.config.data_dir === "" ? userDataDir(options) : inFile(result.config.data_dir));
   const workspace = workspaceOf(options, environment.table, fromFile, inFile);
-  await requireFolder(workspace);
+  await requireFolder(workspace, "name another with --workspace");
   return {
     config: freeze({ ...result.config, data_dir: dataDir, workspace }),
     file,
@@ -126,16 +126,6 @@ function workspaceOf(
   if (typeof outside === "string" && outside !== "") return resolvePath(outside, options.cwd, options.home);
   const own = file["workspace"];
   return typeof own === "string" && own !== "" ? inFile(own) : options.cwd;
-}
-
-async function requireFolder(workspace: string): Promise<void> {
-  const isFolder = await stat(workspace).then((info) => info.isDirectory(), () => false);
-  if (isFolder) return;
-  throw new ConfigError(
-    "workspace",
-    `Cannot work in "${workspace}": it is not a folder; name another with --workspace`,
-    { key: "workspace" },
-  );
 }
 
 function flagLayer(flags: ConfigFlags): RawTable {

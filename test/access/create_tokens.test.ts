@@ -29,8 +29,58 @@ test("an issued token is pst_ and 32 bytes, and verify() knows who it is", async
     scopes: ["chat", "runs"],
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
+    idle_ttl_seconds: null,
     last_used_at: null,
   });
+});
+
+test("a token with an idle time ends when it was not used for so long, also across a restart", async () => {
+  const { store, clock, tokens } = setUp();
+  const all = await tokens();
+  const { token, record } = await all.issue({ scopes: ["chat"], label: "", idleTtlSeconds: 1000 });
+  assert.equal(record.idle_ttl_seconds, 1000);
+  for (let day = 0; day < 3; day++) {
+    await clock.advance(999_000);
+    assert.ok(all.verify(token));
+  }
+  await clock.advance(999_000);
+  assert.equal(all.use(record.id), true, "a frame of a socket is a use too");
+  await clock.advance(999_000);
+  const again = await tokens();
+  assert.equal(again.isLive(record.id), true);
+  assert.equal(await again.count(), 1);
+  await clock.advance(1000);
+  for (const known of [all, again]) {
+    assert.equal(known.verify(token), undefined);
+    assert.equal(known.isLive(record.id), false);
+    assert.equal(known.use(record.id), false);
+    assert.equal(await known.count(), 0);
+  }
+  await tokens();
+  assert.equal(await store.count("tokens"), 0);
+});
+
+test("a token that was never used is idle from the moment it was made; a use is written four times within a short idle time", async () => {
+  const { store, clock, tokens } = setUp();
+  const all = await tokens();
+  const { token: unused } = await all.issue({ scopes: ["chat"], label: "", idleTtlSeconds: 8 });
+  const { token, record } = await all.issue({ scopes: ["chat"], label: "", idleTtlSeconds: 8 });
+  await clock.advance(2000);
+  assert.ok(all.verify(token));
+  await clock.advance(1999);
+  assert.ok(all.verify(token));
+  const lastUse = async () => ((await store.get("tokens", record.id))?.body as { last_used_at: string }).last_used_at;
+  assert.equal(await lastUse(), "2026-01-01T00:00:02.000Z");
+  await clock.advance(1);
+  assert.ok(all.verify(token));
+  await clock.advance(0);
+  assert.equal(await lastUse(), "2026-01-01T00:00:04.000Z");
+  await clock.advance(4000);
+  assert.equal(all.verify(unused), undefined);
+  await assert.rejects(
+    all.issue({ scopes: ["chat"], label: "", idleTtlSeconds: 0 }),
+    isRefused("invalid_request", 400, "idle_ttl_seconds"),
+  );
 });
 
 test("what is not exactly a token is nobody", async () => {

@@ -70,3 +70,20 @@ export const FRAME_TYPES: readonly (readonly [type: string, access: string, cont
   ["hello", "chat"],
   ["ping", "chat"],
 ];
+
+/** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows more than was meant. */
+export const STRICT_ENDPOINTS: readonly string[] = [
+  "POST /pair",
+  "POST /v1/pairing-code",
+  "POST /v1/ws-ticket",
+  "GET /v1/tokens",
+  "GET /v1/tokens/:id",
+  "POST /v1/tokens",
+  "DELETE /v1/tokens",
+  "DELETE /v1/tokens/:id",
+  "GET /v1/approvals",
+  "GET /v1/approvals/:id",
+  "POST /v1/approvals/:id",
+  "GET /v1/approval-rules",
+  "DELETE /v1/approval-rules/:id",
+];

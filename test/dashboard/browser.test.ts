@@ -5,6 +5,8 @@ import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts
 import { type FakeGateway, startFakeGateway } from "./fake_gateway.ts";
 import { until } from "../support/until.ts";
 
+const TOKEN_KEY = "postern_token /agent/";
+
 describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   let browser: Browser;
   let gateway: FakeGateway;
@@ -55,7 +57,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
   const inTurns = (text: string) => page.locator("#turns").getByText(text).waitFor();
   const textOf = (selector: string) => page.locator(selector).innerText();
 
-  test("refuses a wrong code with the way out, then pairs, and keeps the token for this tab only", async () => {
+  test("refuses a wrong code with the way out, then pairs by the browser's name, and keeps the token for this browser", async () => {
     await page.goto(gateway.url.slice(0, -1));
     await page.waitForSelector("#pair-code:focus");
     await page.keyboard.type("wrong");
@@ -64,14 +66,37 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.keyboard.type(gateway.code);
     await page.keyboard.press("Enter");
     await page.waitForSelector("#message");
-    assert.equal(await page.evaluate("sessionStorage.getItem('postern_token')"), "pst_test");
-    assert.equal(await page.evaluate("localStorage.length"), 0);
+    const { label, ...terms } = JSON.parse(gateway.pairedBy);
+    assert.match(label, /^Chrome on \w+$/);
+    assert.deepEqual(terms, { idle_ttl_seconds: 30 * 24 * 60 * 60 });
+    assert.equal(await page.evaluate(`JSON.parse(localStorage.getItem('${TOKEN_KEY}')).token`), "pst_test");
+    assert.equal(await page.evaluate("sessionStorage.length"), 0);
     await page.reload();
     await page.waitForSelector("#message");
     await Promise.all([page.waitForResponse(/\/v1\/tokens\/tok_1$/), page.click("#sign-out")]);
     await page.waitForSelector("#pair-code");
-    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+    assert.equal(await page.evaluate("localStorage.length"), 0);
     assert.equal(await textOf("#pair-error"), "");
+  });
+
+  test("a second tab needs no pairing, and signing out in one tab signs out the other", async () => {
+    const context = await browser.newContext();
+    context.setDefaultTimeout(PATIENCE_MS);
+    const [first, second] = [await context.newPage(), await context.newPage()];
+    const pair = async () => {
+      await first.fill("#pair-code", gateway.code);
+      await first.keyboard.press("Enter");
+      await first.waitForSelector("#message");
+    };
+    await first.goto(gateway.url);
+    await pair();
+    await second.goto(gateway.url);
+    await second.waitForSelector("#message");
+    await second.click("#sign-out");
+    await first.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
+    await pair();
+    await second.waitForSelector("#message");
+    await context.close();
   });
 
   test("signing out of a gateway that is gone says that the token still works", async () => {
@@ -79,7 +104,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     gateway.setGone(true);
     await page.click("#sign-out");
     await page.getByRole("alert").filter({ hasText: "postern token revoke" }).waitFor();
-    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+    assert.equal(await page.evaluate("localStorage.length"), 0);
   });
 
   test("asks for no code where the gateway wants none", async () => {
@@ -171,7 +196,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     gateway.revoke();
     await page.clock.runFor(3100);
     await page.getByRole("alert").filter({ hasText: "pair again" }).waitFor();
-    assert.equal(await page.evaluate("sessionStorage.length"), 0);
+    assert.equal(await page.evaluate("localStorage.length"), 0);
     await page.keyboard.type(gateway.code);
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Tools" }).waitFor();

@@ -12,6 +12,8 @@ export interface FakeGateway {
   readonly code: string;
   /** Paths asked for, in order, without the base path */
   readonly asked: readonly string[];
+  /** Body of the last request to /pair */
+  readonly pairedBy: string;
   /** Commands that came over the socket, beside `hello` */
   readonly commands: readonly Record<string, unknown>[];
   /** What was posted as an answer, and ids of rules that were revoked, in order */
@@ -97,6 +99,7 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
   let rules: { id: string; scope: string; text: string; created_at: string }[] = [];
   const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
   let valid = true;
+  let pairedBy = "";
   let gone = false;
   let metricsRead = 10;
   let release = () => {};
@@ -117,10 +120,12 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     }
     if (path === "/pair") {
       const right = request.headers["x-pairing-code"] === "ABCD-EFGH";
-      if (right) valid = true;
-      return right
-        ? send(response, 200, { paired: true, token: TOKEN, token_id: "tok_1" })
-        : fail(response, 403, "pairing_code_invalid");
+      if (!right) return fail(response, 403, "pairing_code_invalid");
+      valid = true;
+      return void readBody(request).then((body) => {
+        pairedBy = JSON.stringify(body);
+        send(response, 200, { paired: true, token: TOKEN, token_id: "tok_1" });
+      });
     }
     if (pairingRequired && !valid) return fail(response, 401, "auth_invalid");
     if (pairingRequired && request.headers.authorization !== `Bearer ${TOKEN}`) {
@@ -187,6 +192,9 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
     code: "ABCD-EFGH",
     asked,
     commands,
+    get pairedBy() {
+      return pairedBy;
+    },
     answers,
     runs,
     schedules,

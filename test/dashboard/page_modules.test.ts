@@ -6,8 +6,27 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 // The page's modules are plain JavaScript of another type-check (lib/dashboard/page/tsconfig.json), so they come in untyped
 const load = (file: string) => import(new URL(`../../lib/dashboard/page/${file}`, import.meta.url).href);
 const { parseMetrics, sumOf, quantileBetween } = await load("metrics.js");
+const { browserName } = await load("browser_name.js");
 const { toBlocks } = await load("markdown.js");
 const { formatNumber, formatDuration, formatMs, formatBytes } = await load("format.js");
+
+describe("browser_name.js", () => {
+  test("names the browser and its system", () => {
+    const names = [
+      ["Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"],
+      ["Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/140.0 Safari/537.36", "Chrome on Linux"],
+      ["Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"],
+      ["Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605 Version/18.0 Safari/605", "Safari on macOS"],
+      [
+        "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605 CriOS/140 Safari/604",
+        "Chrome on iPhone",
+      ],
+      ["Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile Safari/537.36", "Chrome on Android"],
+      ["curl/8.0", "Browser"],
+    ];
+    for (const [userAgent, name] of names) assert.equal(browserName(userAgent), name);
+  });
+});
 
 describe("metrics.js", () => {
   test("reads what the gateway renders, label values with quotes, newlines and backslashes too", () => {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createGateway, type GatewayLogLine, type GatewayOptions } from "../../handlers/mod.ts";
@@ -69,6 +70,36 @@ test("websocket.resolve refuses a handshake without a token", async () => {
     const request = new Request("http://localhost/ws/chat", { headers: { upgrade: "websocket" } });
     const refusal = await gateway.websocket.resolve(request).upgrade?.(request as never);
     assert.equal((refusal as Response).status, 401);
+  });
+});
+
+test("an unknown option is refused by its name, and so is a workspace that is absent or no folder", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const given = { dataDir: join(folder, "data"), workspace: folder, config: OFFLINE };
+    const file = join(folder, "file");
+    await writeFile(file, "");
+    const cases: readonly (readonly [options: unknown, message: RegExp])[] = [
+      [
+        { ...given, workspce: folder, agnt: false },
+        /"workspce" \(did you mean "workspace"\?\), "agnt" \(did you mean "agent"/,
+      ],
+      [{ ...given, requirePairing: false }, /"requirePairing".*the options are dataDir, workspace, config/],
+      [{ ...given, workspace: undefined }, /without "workspace"/],
+      [{ ...given, workspace: "" }, /without "workspace"/],
+      [{ ...given, workspace: join(folder, "nothing") }, /nothing": it is not a folder/],
+      [{ ...given, workspace: file }, /file": it is not a folder/],
+      [{ workspace: folder }, /without "dataDir"/],
+      [undefined, /without options/],
+    ];
+    for (const [options, message] of cases) {
+      // Callers in JavaScript pass what they like
+      await assert.rejects(createGateway(options as GatewayOptions), (error) => {
+        assert.ok(error instanceof ConfigError);
+        assert.match(error.message, message);
+        return true;
+      });
+    }
+    assert.deepEqual(await readdir(folder), ["file"], "nothing was made");
   });
 });
 

@@ -29,6 +29,7 @@ test("/pair gives a token for the right code and hands the refusals of pairing o
     token_id: "id_pst_paired",
     scopes: ["admin"],
     expires_at: null,
+    idle_ttl_seconds: null,
   });
   assert.equal((await send("POST", "/pair", { token: null })).status, 401);
   assert.equal((await send("POST", "/pair", { token: null, headers: { "x-pairing-code": "x" } })).status, 403);

@@ -112,10 +112,13 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         );
         assert.equal(Number(luminance) > 128, colorScheme === "light");
         assert.deepEqual({ outside: seen.outside, problems: seen.problems }, { outside: [], problems: [] });
+        const [paired] = await gateway.services.tokens.list();
+        assert.match(paired?.label ?? "", /^Chrome on /);
+        assert.equal(paired?.idle_ttl_seconds, 30 * 24 * 60 * 60);
         await tabTo(page, "sign-out");
         await Promise.all([page.waitForResponse(/\/v1\/tokens\//), page.keyboard.press("Enter")]);
         await page.waitForSelector("#pair-code");
-        assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the tab's token");
+        assert.deepEqual(await gateway.services.tokens.list(), [], "signing out revokes the browser's token");
         // What the page was asking just then comes with a token that counts no more
         const others = seen.problems.filter((problem) =>
           !problem.includes("the server responded with a status of 401")

@@ -1,4 +1,4 @@
-import type { Identity, IssuedToken, TokenRecord } from "../../lib/access/identity.ts";
+import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
@@ -80,8 +80,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     tokens: createFakeTokens(() => random.id("")),
     pairing: {
       createCode: () => Promise.resolve({ code: "ABCD-EFGH", expiresInSeconds: 3600 }),
-      redeem(code) {
-        if (code === "GOOD-CODE") return Promise.resolve(issued("pst_paired", ["admin"]));
+      redeem(code, terms) {
+        if (code === "GOOD-CODE") return Promise.resolve(issued("pst_paired", ["admin"], terms));
         const [status, type, name] = code === null
           ? [401, "authentication_error", "pairing_code_required"] as const
           : [403, "permission_error", "pairing_code_invalid"] as const;
@@ -136,13 +136,14 @@ function withGateway(gateway: Partial<Config["gateway"]>): Config {
   return { gateway, channels: {}, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
 }
 
-function issued(token: string, scopes: readonly Scope[], label = ""): IssuedToken {
+function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTerms> = {}): IssuedToken {
   const record = {
     id: `id_${token}`,
-    label,
+    label: terms.label ?? "",
     scopes,
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
+    idle_ttl_seconds: terms.idleTtlSeconds ?? null,
     last_used_at: null,
   };
   return { token, record };
@@ -155,13 +156,14 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
   );
   return {
     verify: (token) => byToken.get(token),
-    issue({ scopes, label }) {
-      const made = issued(`pst_${nextId()}`, scopes, label);
+    issue({ scopes, ...terms }) {
+      const made = issued(`pst_${nextId()}`, scopes, terms);
       records.set(made.record.id, made.record);
       byToken.set(made.token, { tokenId: made.record.id, scopes });
       return Promise.resolve(made);
     },
     isLive: () => true,
+    use: () => true,
     onRevoke: () => {},
     list: () => Promise.resolve([...records.values()]),
     revoke: (id) => Promise.resolve(records.delete(id)),

@@ -60,7 +60,7 @@ export function createWireContext(
     agent: options.runs === undefined ? undefined : { runs: options.runs, providers: undefined as never },
     // No more of it is asked
     deliveries: (options.deliveries ?? { promise: () => Promise.resolve(undefined) }) as Services["deliveries"],
-    tokens: { isLive: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
+    tokens: { isLive: () => true, use: () => true, onRevoke: () => {} } as unknown as Services["tokens"],
     // Only `get` is asked
     tools: {
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),

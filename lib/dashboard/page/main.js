@@ -156,7 +156,7 @@ export function start() {
 
   void begin();
 
-  /** Enters with the token of this tab, or without one where the gateway wants none. */
+  /** Enters with the token of this browser, or without one where the gateway wants none. */
   async function begin() {
     const health = await readHealth();
     showReachable(health);

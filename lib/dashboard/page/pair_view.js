@@ -1,5 +1,8 @@
+import { browserName } from "./browser_name.js";
 import { byId } from "./dom.js";
 import { ApiError } from "./session.js";
+
+const IDLE_DAYS = 30;
 
 /**
  * The pairing form. A code in the address (`#pair=ABCD-EFGH`) is put into the field, and taken out of the address at once.
@@ -26,6 +29,7 @@ export function createPairView({ session, onPaired }) {
       const { token, token_id: id } = await session.json("pair", {
         method: "POST",
         headers: { "x-pairing-code": entered },
+        body: { label: browserName(navigator.userAgent), idle_ttl_seconds: IDLE_DAYS * 24 * 60 * 60 },
       });
       code.value = "";
       showError("");

@@ -1,6 +1,3 @@
-const TOKEN_KEY = "postern_token";
-const TOKEN_ID_KEY = "postern_token_id";
-
 /** What the gateway answered instead of the wanted reply; `status` 0 means that it did not answer. */
 export class ApiError extends Error {
   /**
@@ -28,25 +25,50 @@ export function addressOf(path) {
   return new URL(path, BASE);
 }
 
+/** Gateways that are mounted side by side in one server have a token each. */
+const TOKEN_KEY = `postern_token ${BASE.pathname}`;
+
 /**
- * The token, kept in memory and in sessionStorage, and the requests made with it.
+ * The token, kept for this browser in localStorage, and the requests made with it. Tabs share the token: one that pairs or signs out
+ * takes the others with it.
  * @param {{ onRefused: () => void }} options `onRefused` is called when the gateway no longer takes the token
  */
 export function createSession({ onRefused }) {
-  let token = sessionStorage.getItem(TOKEN_KEY) ?? "";
+  let { token, id: tokenId } = readKept();
   /** Paths that the token may not read @type {Set<string>} */
   const forbidden = new Set();
 
   /**
    * @param {string} next
-   * @param {string} [id] of a token that was made for this tab, so that signing out revokes it
+   * @param {string} [id] of a token that was made for this browser, so that signing out revokes it
    */
   const setToken = (next, id = "") => {
-    token = next;
-    forbidden.clear();
-    keep(TOKEN_KEY, next);
-    keep(TOKEN_ID_KEY, id);
+    // A token that another tab has paired meanwhile stays
+    const isOurs = readKept().token === token;
+    use(next, id);
+    if (next !== "" || isOurs) keep({ token, id });
   };
+
+  /**
+   * @param {string} next
+   * @param {string} id
+   */
+  const use = (next, id) => {
+    token = next;
+    tokenId = id;
+    forbidden.clear();
+  };
+
+  addEventListener("storage", ({ key }) => {
+    // null: all of the storage was cleared
+    if (key !== TOKEN_KEY && key !== null) return;
+    const kept = readKept();
+    if (kept.token === token) return;
+    const hadToken = token !== "";
+    use(kept.token, kept.id);
+    if (token === "") onRefused();
+    else if (!hadToken) location.reload();
+  });
 
   /**
    * @param {string} path
@@ -90,12 +112,13 @@ export function createSession({ onRefused }) {
     setToken,
     request,
     /**
-     * Forgets the token, and revokes one that was made for this tab.
+     * Forgets the token, and revokes one that was made for this browser.
      * @returns {Promise<boolean>} false when the gateway could not be told
      */
     async signOut() {
-      const id = sessionStorage.getItem(TOKEN_ID_KEY);
-      const revoked = id === null ? undefined : request(`v1/tokens/${encodeURIComponent(id)}`, { method: "DELETE" });
+      const revoked = tokenId === ""
+        ? undefined
+        : request(`v1/tokens/${encodeURIComponent(tokenId)}`, { method: "DELETE" });
       setToken("");
       return revoked === undefined || revoked.then(() => true, (error) => error.status === 401);
     },
@@ -121,13 +144,27 @@ export function createSession({ onRefused }) {
 
 /** @typedef {ReturnType<typeof createSession>} Session */
 
-/**
- * @param {string} key
- * @param {string} value empty removes it
- */
-function keep(key, value) {
-  if (value === "") sessionStorage.removeItem(key);
-  else sessionStorage.setItem(key, value);
+/** A token of the page, and the id of one that was made for it. @typedef {{ token: string, id: string }} KeptToken */
+
+/** @returns {KeptToken} empty texts where nothing is kept */
+function readKept() {
+  try {
+    const { token, id } = JSON.parse(localStorage.getItem(TOKEN_KEY) ?? "{}");
+    if (typeof token === "string" && typeof id === "string") return { token, id };
+  } catch {
+    // The browser keeps nothing for this page, or something else was written there
+  }
+  return { token: "", id: "" };
+}
+
+/** @param {KeptToken} kept an empty token removes it */
+function keep(kept) {
+  try {
+    if (kept.token === "") localStorage.removeItem(TOKEN_KEY);
+    else localStorage.setItem(TOKEN_KEY, JSON.stringify(kept));
+  } catch {
+    // The browser keeps nothing for this page: the token lives as long as the tab
+  }
 }
 
 /** @param {Response} response */

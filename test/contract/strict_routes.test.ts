@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ROUTES } from "../../handlers/routes.ts";
+import { createTestRouter, errorOf } from "../support/test_router.ts";
+import { STRICT_ENDPOINTS } from "./endpoints.ts";
+
+test("the routes of tokens, pairing, approvals and rules are the strict ones", () => {
+  const strict = ROUTES.filter((route) => route.strict).map(({ method, path }) => `${method} ${path}`);
+  assert.deepEqual(strict.sort(), [...STRICT_ENDPOINTS].sort());
+});
+
+const pair = { "x-pairing-code": "GOOD-CODE" };
+
+for (const endpoint of STRICT_ENDPOINTS) {
+  const [method = "", template = ""] = endpoint.split(" ");
+
+  test(`${endpoint} refuses what it does not know, by name, and does nothing`, async () => {
+    const { send, services } = createTestRouter();
+    const { record } = await services.tokens.issue({ scopes: ["chat"], label: "stays" });
+    const path = template.replace(":id", template.includes("tokens") ? record.id : "apr_1");
+    const token = template === "/pair" ? null : "token_admin";
+    const before = await services.tokens.list();
+    const asked = await send(method, `${path}?expires_in=60`, { token, headers: pair });
+    assert.equal(asked.status, 400, "query");
+    assert.deepEqual([(await errorOf(asked)).code, "expires_in"], ["invalid_request", "expires_in"]);
+    if (method !== "GET") {
+      for (const value of [60, null, { a: 1 }]) {
+        const told = await send(method, path, {
+          token,
+          headers: pair,
+          body: { ...(template === "/v1/approvals/:id" ? { decision: "deny" } : {}), expires_in: value },
+        });
+        const { code, param, message } = await errorOf(told);
+        assert.deepEqual([told.status, code, param], [400, "invalid_request", "expires_in"]);
+        assert.match(message, /^Cannot accept "expires_in": there is no such field; /);
+      }
+    }
+    assert.deepEqual(await services.tokens.list(), before);
+  });
+}
+
+test("an empty body stays fine where none is needed, of whatever type", async () => {
+  const { send } = createTestRouter();
+  const form = { "content-type": "application/x-www-form-urlencoded", "content-length": "0" };
+  assert.equal((await send("POST", "/pair", { token: null, headers: { ...form, ...pair }, body: "" })).status, 200);
+  assert.equal((await send("POST", "/v1/pairing-code", { headers: form, body: "" })).status, 200);
+  assert.equal((await send("POST", "/v1/pairing-code", { body: {} })).status, 200);
+  assert.equal((await send("DELETE", "/v1/tokens")).status, 200);
+});
+
+test("pairing names the token and says when it ends", async () => {
+  const { send } = createTestRouter();
+  const body = { label: "Firefox on Linux", idle_ttl_seconds: 2_592_000, ttl_seconds: null };
+  const reply = await send("POST", "/pair", { token: null, headers: pair, body });
+  assert.equal(reply.status, 200);
+  assert.equal((await reply.json() as { idle_ttl_seconds: number }).idle_ttl_seconds, 2_592_000);
+  for (const [field, value] of [["label", "x".repeat(101)], ["ttl_seconds", 0], ["idle_ttl_seconds", 1.5]] as const) {
+    const refused = await send("POST", "/pair", { token: null, headers: pair, body: { [field]: value } });
+    assert.deepEqual([refused.status, (await errorOf(refused)).param], [400, field]);
+  }
+  const codeless = await send("POST", "/pair", { token: null, body: "no JSON" });
+  assert.equal((await errorOf(codeless)).code, "pairing_code_required");
+});
