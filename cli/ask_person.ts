@@ -6,7 +6,7 @@ import { harmless } from "./terminal_text.ts";
 
 /** What a person should know of a call before answering: the exact input, why it is asked about, and what it changes. */
 export function describeApproval(approval: Approval): string {
-  const { tool, access, input, reason, workspace, files, bound = [], always_rule: rule } = approval;
+  const { tool, access, input, reason, workspace, files, bound = [], containment, always_rule: rule } = approval;
   const changes = files.map(({ path, sha256 }) => `  ${path} ${sha256 === null ? "(new)" : `sha256:${sha256}`}`);
   const others = bound.map(({ kind, name, sha256 }) =>
     `  ${kind} ${name} ${sha256 === null ? "(none)" : `sha256:${sha256}`}`
@@ -15,6 +15,7 @@ export function describeApproval(approval: Approval): string {
     `${tool} (${access}) in ${workspace}`,
     typeof input === "string" ? input : JSON.stringify(input, null, 2),
     reason,
+    ...(containment === undefined || containment === null ? [] : [containment.text]),
     ...(changes.length === 0 ? [] : ["Files:", ...changes]),
     ...(others.length === 0 ? [] : ["Bound to:", ...others]),
     ...(rule === null ? [] : [`"always" stores: ${rule}`]),

@@ -1,5 +1,6 @@
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import type { Services } from "../lib/gateway.ts";
+import type { CommandContainment } from "../lib/system/process/containment.ts";
 import { harmlessLine } from "./terminal_text.ts";
 
 /** What a started gateway tells, in `--json` as it is. */
@@ -15,6 +16,8 @@ export interface BannerFacts {
   readonly provider: string | null;
   readonly model: string | null;
   readonly provider_reason: string;
+  /** How commands of tools are contained */
+  readonly containment: CommandContainment;
   readonly workspace: string;
   readonly data_dir: string;
   /** null: defaults only */
@@ -26,11 +29,12 @@ export interface BannerParts {
   readonly loaded: LoadedConfig;
   readonly server: { readonly url: string; readonly host: string; readonly port: number };
   readonly pairingCode: string | undefined;
+  readonly containment: CommandContainment;
   readonly pid: number;
 }
 
 /** Gathers the facts of a start. */
-export function bannerFacts({ services, loaded, server, pairingCode, pid }: BannerParts): BannerFacts {
+export function bannerFacts({ services, loaded, server, pairingCode, containment, pid }: BannerParts): BannerFacts {
   const inUse = services.agent?.providers.inUse;
   return {
     version: services.version,
@@ -43,6 +47,7 @@ export function bannerFacts({ services, loaded, server, pairingCode, pid }: Bann
     provider: inUse?.name ?? null,
     model: inUse?.model ?? null,
     provider_reason: inUse?.reason ?? "there is no agent: provider.kind is none, or --no-agent was given",
+    containment,
     workspace: loaded.workspace,
     data_dir: loaded.dataDir,
     config_file: loaded.file?.path ?? null,
@@ -58,6 +63,7 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
     ["Address", facts.address],
     ["Dashboard", facts.dashboard],
     ["Provider", `${model}, since ${facts.provider_reason}`],
+    ["Commands", facts.containment.text],
     ["Workspace", facts.workspace],
     ["Records", facts.data_dir],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],

@@ -2,7 +2,8 @@ import { systemClock } from "../lib/base/clock.ts";
 import type { Config } from "../lib/config/config.ts";
 import { launchersIn } from "../lib/guard/launchers.ts";
 import { createCommandLookup } from "../lib/system/process/create_command_lookup.ts";
-import { findContainment } from "../lib/system/process/sandbox.ts";
+import { type CommandContainment, containmentOf, type SandboxMode } from "../lib/system/process/containment.ts";
+import { tryBubblewrap } from "../lib/system/process/sandbox.ts";
 
 /** What a person should know of every command that tools run: whether it is contained here, and what is too widely allowed. */
 export async function commandNotes({ security }: Config): Promise<readonly string[]> {
@@ -11,14 +12,13 @@ export async function commandNotes({ security }: Config): Promise<readonly strin
   const warning = launchers.length === 0
     ? []
     : [`Allowed commands that can run any program: ${launchers.join(", ")}; remove them from allowed_commands`];
-  return [await containmentNote(security.shell.sandbox), ...warning];
+  const { text } = await containmentHere(security.shell.sandbox);
+  return [`Sandbox: ${text}`, ...warning];
 }
 
-async function containmentNote(sandbox: Config["security"]["shell"]["sandbox"]): Promise<string> {
-  if (sandbox === "off") return 'Sandbox: commands are not contained, [security.shell] sandbox is "off"';
-  const found = await findContainment(createCommandLookup(), systemClock);
-  if (found.kind === "bubblewrap") return "Sandbox: commands are contained by bubblewrap";
-  return sandbox === "require"
-    ? `Sandbox: commands are refused, [security.shell] sandbox is "require" and ${found.reason}`
-    : `Sandbox: commands are not contained, ${found.reason}`;
+/** Looks how commands of tools would be contained by a gateway that starts now on this machine; at most 10 s. */
+export async function containmentHere(sandbox: SandboxMode): Promise<CommandContainment> {
+  if (sandbox === "off") return containmentOf(sandbox, undefined);
+  const { signal } = new AbortController();
+  return containmentOf(sandbox, await tryBubblewrap({ commands: createCommandLookup(), clock: systemClock, signal }));
 }

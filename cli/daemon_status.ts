@@ -27,6 +27,8 @@ export interface DaemonStatus {
   /** Who answers new runs, as `ollama/llama3.2:latest`, and why; null also where it does not say */
   readonly provider: string | null;
   readonly provider_reason: string | null;
+  /** How commands of tools are contained; null also where it does not say */
+  readonly containment: string | null;
   /** Keys of the configuration whose changed value waits for a restart */
   readonly config_needs_restart: readonly string[] | null;
   /** Why the last change of the configuration was refused; null: it was not */
@@ -59,6 +61,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
       health: null,
       provider: null,
       provider_reason: null,
+      containment: null,
       config_needs_restart: null,
       config_problem: null,
     };
@@ -81,6 +84,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
     health,
     provider: reply?.provider ? `${reply.provider.name}/${reply.provider.model}` : null,
     provider_reason: reply?.provider?.reason ?? null,
+    containment: reply?.containment.text ?? null,
     config_needs_restart: reply?.config.needs_restart ?? null,
     config_problem: reply?.config.last_reload?.problem ?? null,
   };
@@ -94,6 +98,7 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
       ["Address", record.address],
       ["Health", health === "silent" ? "it does not answer; see the log, or restart it" : health],
       ["Since", `${record.started_at} (${durationText(status.uptime_seconds ?? 0)})`],
+      ...(status.containment === null ? [] : [["Commands", status.containment]]),
       ...(status.provider === null ? [] : [["Provider", `${status.provider}, since ${status.provider_reason}`]]),
       ["Workspace", record.workspace],
       ...configRows(status),

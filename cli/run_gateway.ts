@@ -84,7 +84,8 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         workspace: loaded.workspace,
       });
       if (options.banner) {
-        const facts = bannerFacts({ services, loaded, server, pairingCode, pid: process.pid });
+        const containment = await services.containment();
+        const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
         // One line, so that a script that starts the gateway can wait for it
         if (context.flags.json) context.io.stdout(`${JSON.stringify(facts)}\n`);
         else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
@@ -95,7 +96,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
         log.warn("A variable that the configuration names is not set", { variable: name, key });
       }
       const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
-      const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp }));
+      const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp, services }));
       await stopped;
       warmUp.clear();
     } finally {
@@ -109,7 +110,11 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
 }
 
 /** Loads what the first chat would wait for, and keeps the compiled code for the next start: at its end alone, a kill would lose it. */
-async function warm({ needsHttp }: { readonly needsHttp: boolean }): Promise<void> {
+async function warm(
+  { needsHttp, services }: { readonly needsHttp: boolean; readonly services: GatewayServices },
+): Promise<void> {
+  // Found before the first command: a machine that is busy by then does not delay it
+  await services.containment();
   if (needsHttp) await loadHttpClient();
   nodeModule.flushCompileCache?.();
 }

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { containmentSchema } from "../lib/base/records/approval.ts";
 import type { Route } from "./route.ts";
 import { jsonReply } from "./wire/reply.ts";
 
@@ -11,6 +12,8 @@ const statusSchema = v.object({
   workspace: v.string(),
   /** The one for new runs, and why it is that one; null: there is no agent */
   provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
+  /** How commands of tools are contained */
+  containment: containmentSchema,
   config: v.object({
     loaded_at: v.string(),
     /** Keys whose changed value waits for the next start */
@@ -31,9 +34,10 @@ export const statusRoute: Route = {
   method: "GET",
   path: "/v1/status",
   access: "admin",
-  summary: "Which provider is in use and why, and what became of changes of the configuration",
+  summary:
+    "Which provider is in use and why, how commands are contained, and what became of changes of the configuration",
   reply: { status: 200, type: "application/json", schema: statusSchema },
-  handler(_request, context) {
+  async handler(_request, context) {
     const { services } = context;
     const { version, startedAt, clock, workspaceRoot, agent } = services;
     return jsonReply(context, 200, {
@@ -43,6 +47,7 @@ export const statusRoute: Route = {
       uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
       workspace: workspaceRoot,
       provider: agent?.providers.inUse ?? null,
+      containment: await services.containment(),
       config: services.configStatus(),
     });
   },

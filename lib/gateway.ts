@@ -56,6 +56,7 @@ import { createFiles } from "./system/files/create_files.ts";
 import { isLoopbackName } from "./system/net/is_loopback_name.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createUrlPolicy } from "./system/net/url_policy.ts";
+import { type CommandContainment, containmentOf } from "./system/process/containment.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { createProcesses } from "./system/process/create_processes.ts";
 import { createWorkers } from "./system/process/create_workers.ts";
@@ -100,6 +101,8 @@ export interface Services {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly workspaceRoot: string;
+  /** Returns how commands of tools are contained now; waits for the first look at the machine alone. */
+  readonly containment: () => Promise<CommandContainment>;
   /** The environment variable a configuration key names, as `secret_env`; undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
   state(): GatewayState;
@@ -210,8 +213,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       ownPaths,
       marker: marker.text,
       redact: redactor.part,
+      onLook(found) {
+        const { kind, text } = containmentOf(config().security.shell.sandbox, found);
+        log[kind === "refused" ? "warn" : "info"](text);
+      },
     });
     closing.push(() => processes.close());
+    if (config().security.shell.sandbox === "off") log.info(containmentOf("off", undefined).text);
+    const containment = () => processes.containment(config().security.shell.sandbox);
     const workers = createWorkers({ maxWorkers: MAX_WORKERS });
     closing.push(() => workers.close());
     if (marker.known) {
@@ -420,6 +429,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       agent,
       startedAt: clock.now(),
       workspaceRoot,
+      containment,
       environment: (name) => environment[name],
       state: () => (draining ? "draining" : store.healthy() && audit.healthy() && logHealthy() ? "ok" : "degraded"),
       beginDrain() {

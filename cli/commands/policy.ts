@@ -46,7 +46,9 @@ export const policyExplainCommand = defineCliCommand({
       throw error;
     }
     const { decision: { kind, reason, rule, path, change }, access, prepared } = judged;
-    const notes = prepared?.effects.command === undefined ? [] : await commandNotes(config);
+    const startsPrograms = prepared !== undefined &&
+      (prepared.effects.command !== undefined || tool.needs.includes("git"));
+    const notes = startsPrograms ? await commandNotes(config) : [];
     const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]));
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(

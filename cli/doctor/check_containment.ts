@@ -1,8 +1,7 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { launchersIn } from "../../lib/guard/launchers.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
-import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
-import { findContainment } from "../../lib/system/process/sandbox.ts";
+import { containmentHere } from "../command_notes.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
 
 /** By which of its two ways the file tools stay in the workspace here (DESIGN.md section 8). */
@@ -28,21 +27,19 @@ export const sandboxCheck: Check = {
   look: async (patient) => [await checkSandbox(patient), ...checkLaunchers(patient)],
 };
 
-const INSTALL = "apt install bubblewrap (or dnf, pacman)";
+const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gateway";
 
 async function checkSandbox({ loaded: { config } }: Patient): Promise<Finding> {
   const { sandbox } = config.security.shell;
-  if (sandbox === "off") {
-    const message = 'Commands of tools are not contained: security.shell.sandbox is "off"';
-    return warning("sandbox", message, "postern config set security.shell.sandbox auto");
+  const { kind, text } = await containmentHere(sandbox);
+  switch (kind) {
+    case "contained":
+      return fine("sandbox", text);
+    case "refused":
+      return failure("sandbox", text, INSTALL);
+    case "uncontained":
+      return warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL);
   }
-  const found = await findContainment(createCommandLookup(), systemClock);
-  if (found.kind === "bubblewrap") return fine("sandbox", "Commands of tools are contained by bubblewrap");
-  if (sandbox === "require") {
-    const message = `Commands of tools are refused: security.shell.sandbox is "require", and ${found.reason}`;
-    return failure("sandbox", message, INSTALL);
-  }
-  return warning("sandbox", `Commands of tools are not contained: ${found.reason}`, INSTALL);
 }
 
 function checkLaunchers({ loaded: { config: { security } } }: Patient): readonly Finding[] {

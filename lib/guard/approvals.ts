@@ -29,6 +29,8 @@ export interface ApprovalQuestion extends RuleSubject {
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
   /** What else the answer is bound to. Default: nothing */
   readonly bound?: readonly BoundState[] | undefined;
+  /** How the programs the call would start are contained. Default: it starts none */
+  readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
   /** Over all that the answer is bound to */
   readonly digest: string;
   readonly runId: string;

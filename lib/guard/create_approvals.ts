@@ -135,6 +135,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         rule: question.rule,
         workspace,
         files: question.files.map(({ path, sha256 }) => ({ path, sha256 })),
+        containment: question.containment ?? null,
         ...(question.bound === undefined ? {} : { bound: question.bound.map((each) => ({ ...each })) }),
         digest: question.digest,
         run_id: runId,

@@ -72,6 +72,7 @@ export function toQuestion(request: ApprovalRequest, timeoutMs: number): Paramet
     rule,
     files: binding.files,
     bound: binding.bound,
+    containment: binding.containment,
     digest: binding.digest,
     runId,
     callId,
@@ -119,6 +120,6 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
 }
 
 function toNeeded(asked: Approval): AgentEventBody {
-  const { id, call_id, tool, input, reason, rule, expires_at } = asked;
-  return { type: "approval_needed", approval_id: id, call_id, tool, input, reason, rule, expires_at };
+  const { id, call_id, tool, input, reason, rule, containment = null, expires_at } = asked;
+  return { type: "approval_needed", approval_id: id, call_id, tool, input, reason, rule, containment, expires_at };
 }

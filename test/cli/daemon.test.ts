@@ -23,7 +23,7 @@ const SECRET = "sk-very-secret-key-of-the-daemon";
 /** What is known of a running daemon alone */
 const FACTS =
   "pid uptime_seconds address host port started_at version log_file workspace health provider provider_reason " +
-  "config_needs_restart config_problem";
+  "containment config_needs_restart config_problem";
 const STOPPED = { running: false, ...Object.fromEntries(FACTS.split(" ").map((name) => [name, null])) };
 
 type Status = Readonly<Record<string, unknown>> & { readonly pid: number; readonly address: string };
@@ -107,9 +107,11 @@ test("start answers once /health does, status tells all of it, stop ends it and 
       health: "ok",
       provider: "offline/assistant",
       provider_reason: "the configuration names it",
+      containment: started["containment"],
       config_needs_restart: [],
       config_problem: null,
     });
+    assert.match(String(started["containment"]), /^Commands are (contained by bubblewrap$|not contained: )/);
     assert.ok(Number(uptime) >= 0 && Number(uptime) < 60);
     assert.match(String(started["started_at"]), /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
     assert.equal(readFileSync(join(machine.dataDir, "daemon.pid"), "utf8").split("\n")[0], String(started.pid));

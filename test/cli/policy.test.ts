@@ -142,14 +142,14 @@ test("a command is told to be contained or not, and what runs any program is war
   onMachine(async ({ run }) => {
     const explain = async (env: Readonly<Record<string, string>>) =>
       (await run(["policy", "explain", "shell", "--input", "ls"], { env })).stdout;
-    assert.match(await explain({}), /\nSandbox: commands are (contained by bubblewrap|not contained, [^\n]+)\n$/);
+    assert.match(await explain({}), /\nSandbox: Commands are (contained by bubblewrap|not contained: [^\n]+)\n$/);
     assert.match(
       await explain({
         POSTERN__SECURITY__SHELL__SANDBOX: "off",
         POSTERN__SECURITY__ALLOWED_COMMANDS: '["ls", "bash", "python3"]',
       }),
       new RegExp(
-        '\nSandbox: commands are not contained, \\[security.shell\\] sandbox is "off"\n\n' +
+        '\nSandbox: Commands are not contained: \\[security.shell\\] sandbox is "off"\n\n' +
           "Allowed commands that can run any program: bash, python3; remove them from allowed_commands\n$",
       ),
     );

@@ -40,6 +40,14 @@ test("a question is listed and shown with its exact input, and answered once", a
   assert.equal((await json("GET", "/v1/approvals?status=approved")).data.length, 1);
 });
 
+test("a question says how the call is contained; one about a call that starts no program says null", async () => {
+  const { ask, json } = setUp();
+  const containment = { kind: "uncontained", text: "Commands are not contained: bubblewrap is not installed" } as const;
+  const [shell, write] = [await ask({ containment }), await ask({ tool: "write_file" })];
+  assert.deepEqual((await json("GET", `/v1/approvals/${shell}`)).containment, containment);
+  assert.equal((await json("GET", `/v1/approvals/${write}`)).containment, null);
+});
+
 test("a rule comes back word for word, is listed, and revoked it is gone", async () => {
   const { ask, json } = setUp();
   const id = await ask();

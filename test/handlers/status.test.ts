@@ -11,7 +11,9 @@ test("an administrator is told which provider is in use and why, and which confi
     assert.equal(reply.status, 200);
     const body = await reply.json();
     assert.ok(statusRoute.reply.schema !== undefined && v.is(statusRoute.reply.schema, body));
-    const { provider, config, workspace: root, status } = body as Record<string, unknown>;
+    const { provider, config, workspace: root, status, containment } = body as Record<string, unknown>;
+    assert.deepEqual(containment, await services.containment());
+    assert.match((containment as { text: string }).text, /^Commands are (contained by bubblewrap$|not contained: )/);
     assert.deepEqual(provider, { name: "offline", model: "assistant", reason: "the configuration names it" });
     assert.deepEqual([root, status], [workspace.root, "ok"]);
     assert.deepEqual((config as { last_reload: unknown }).last_reload, {

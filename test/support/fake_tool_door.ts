@@ -71,7 +71,11 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
         return Promise.resolve({ ok: false, reason: `Cannot call "${name}": there is no such tool, or it is denied` });
       }
       const { digest, access } = toPrepared(tool, input);
-      return Promise.resolve({ ok: true, binding: { digest, files: [], bound: [], versions: new Map() }, access });
+      return Promise.resolve({
+        ok: true,
+        binding: { digest, files: [], bound: [], containment: null, versions: new Map() },
+        access,
+      });
     },
     accessOf: (name) => (byName.has(name) ? byName.get(name)?.access ?? "read" : undefined),
     shown: (input) => input,
@@ -89,7 +93,7 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
           tool: tool.name,
           prepared,
           input: prepared.input,
-          binding: { digest: prepared.digest, files: [], bound: [], versions: new Map() },
+          binding: { digest: prepared.digest, files: [], bound: [], containment: null, versions: new Map() },
           workspaceRoot: "/workspace",
           reason: "asked",
           rule: "test",

@@ -51,6 +51,7 @@ export function stepQuestion(
     rule: `sop:${definition.id}/${step.id}`,
     files: call?.binding.files ?? [],
     bound: call?.binding.bound ?? [],
+    containment: call?.binding.containment ?? null,
     digest: canonicalDigest({ definition: plan.digest, call: call?.binding.digest ?? null, ...input }),
     runId: execution.id,
     callId: step.id,

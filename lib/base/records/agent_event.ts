@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { containmentSchema } from "./approval.ts";
 import { usageSchema } from "./usage.ts";
 
 /**
@@ -55,6 +56,8 @@ export const agentEventSchema = v.variant("type", [
     input: v.unknown(),
     reason: v.string(),
     rule: v.string(),
+    /** How the programs it would start are contained; null: it starts none. Absent in events of earlier versions */
+    containment: v.optional(v.nullable(containmentSchema)),
     expires_at: v.string(),
   }),
   event("approval_answered", {

@@ -24,6 +24,14 @@ export const boundStateSchema = v.object({
 });
 export type BoundState = v.InferOutput<typeof boundStateSchema>;
 
+/** How the programs that a call starts are contained, in a record or an answer of the gateway. */
+export const containmentSchema = v.object({
+  /** `contained`: in bubblewrap; `uncontained`: with the rights of the gateway; `refused`: none is started */
+  kind: v.picklist(["contained", "uncontained", "refused"]),
+  /** One sentence, with the reason */
+  text: v.string(),
+});
+
 /** A question to a person, as `/v1/approvals` shows it (DESIGN.md section 7). Times are ISO 8601. */
 export const approvalSchema = v.object({
   id: v.string(),
@@ -42,7 +50,9 @@ export const approvalSchema = v.object({
   files: v.array(v.object({ path: v.string(), sha256: v.nullable(v.string()) })),
   /** Beside `files`, what else the answer is bound to; absent in records of earlier versions */
   bound: v.optional(v.array(boundStateSchema)),
-  /** SHA-256 over all that the answer is bound to: tool, input, workspace, schema, executable, files and `bound` */
+  /** How the programs it would start are contained; null: it starts none. Absent in records of earlier versions */
+  containment: v.optional(v.nullable(containmentSchema)),
+  /** SHA-256 over all that the answer is bound to: tool, input, workspace, schema, executable, files, `bound` and containment */
   digest: v.string(),
   run_id: v.string(),
   call_id: v.string(),

@@ -10,6 +10,7 @@ import { formatDuration } from "./format.js";
  *   rule: string,
  *   expires_at: string,
  *   files?: readonly { path: string, sha256: string | null }[],
+ *   containment?: { text: string } | null,
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one
  */
@@ -21,7 +22,8 @@ import { formatDuration } from "./format.js";
  * @param {(answer: Answer) => Promise<unknown>} options.onAnswer what it rejects with is shown
  */
 export function createApprovalCard({ question, onAnswer }) {
-  const { tool, input, reason, rule, expires_at: expiresAt, files = [], always_rule: alwaysRule } = question;
+  const { tool, input, reason, rule, expires_at: expiresAt, files = [], containment, always_rule: alwaysRule } =
+    question;
   const problem = element("p", { class: "field-error", role: "alert" });
   /** @type {HTMLButtonElement[]} */
   const buttons = [];
@@ -59,6 +61,7 @@ export function createApprovalCard({ question, onAnswer }) {
     { class: "ask", role: "group", "aria-label": `Approval of ${tool}` },
     element("p", {}, element("strong", {}, tool), ` needs your approval: ${reason}`),
     element("pre", { tabIndex: 0, "aria-label": "Input" }, shown),
+    ...(containment === undefined || containment === null ? [] : [element("p", {}, `${containment.text}.`)]),
     ...(files.length === 0 ? [] : [element("ul", { class: "ask-files", "aria-label": "Files" }, ...files.map(toFile))]),
     element("p", { class: "hint" }, `Expires in ${formatDuration(seconds)}.`),
     element(

@@ -1,19 +1,20 @@
+import type { CommandContainment, SandboxMode } from "./containment.ts";
 import type { NamedFile } from "./named_files.ts";
 import type { OutputPart } from "./output_ring.ts";
 import type { ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
-import type { Containment } from "./sandbox.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 
 /** Programs for tools: the only way a tool starts one (DESIGN.md section 8, "Processes"). */
 export interface Processes {
-  /** Whether commands can be contained here; tried once */
-  containment(): Promise<Containment>;
+  /** How commands are contained under this setting; waits for the first look alone, at most 10 s. */
+  containment(sandbox: SandboxMode): Promise<CommandContainment>;
   /**
-   * Whether a command could be run: it is there, and its arguments name nothing that they may not. Runs nothing.
-   * @throws {ToolError} `unsupported_platform`, `command_not_found`, and those of `screenArguments`
+   * Whether a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
+   * setting says. Runs nothing.
+   * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
    */
-  screen(request: Pick<ProcessRequest, "words" | "scope">): Promise<void>;
+  screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
   /** Looks at the files of the workspace that the arguments name. @throws {CancelError} when the signal aborts */
   named(
     request: Pick<ProcessRequest, "words" | "signal"> & { readonly scope: Pick<ArgumentScope, "workspaceRoot"> },
@@ -53,8 +54,8 @@ export interface ProcessRequest {
   /** The command, a bare name that the caller has found allowed, and its arguments */
   readonly words: readonly string[];
   readonly scope: ArgumentScope;
-  /** `auto`: contained where that works; `require`: refused elsewhere */
-  readonly sandbox: "auto" | "require" | "off";
+  /** `auto`: uncontained only where there is no sandbox at all; `require`: refused there; `off`: never contained */
+  readonly sandbox: SandboxMode;
   /** Kept: of each stream by `run`, of both together by `start` */
   readonly maxOutputBytes: number;
   readonly signal: AbortSignal;

@@ -5,14 +5,9 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import type { CommandLookup } from "./command_lookup.ts";
+import type { Containment } from "./containment.ts";
 import type { CommandLine } from "./process_group.ts";
 import { runCommand } from "./run_command.ts";
-
-/** Whether commands can be contained on this machine, and where not, why. */
-export type Containment =
-  | { readonly kind: "bubblewrap"; readonly file: string }
-  /** `timedOut`: the try took too long, so the next one may say otherwise */
-  | { readonly kind: "none"; readonly reason: string; readonly timedOut?: boolean };
 
 /** Seen read-only by a contained command where they exist; of `/etc` only what the loader and Debian's links need. */
 const SYSTEM_FOLDERS = [
@@ -33,7 +28,10 @@ const SYSTEM_FOLDERS = [
 ] as const;
 /** Linux takes two megabytes of arguments and environment */
 const MAX_COVER_BYTES = 1_000_000;
-const PROBE_TIMEOUT_MS = 5000;
+/** A machine that starts, or has many processes at work, needs seconds for what takes 10 ms elsewhere */
+const PROBE_TIMEOUT_MS = 10_000;
+/** What bubblewrap says when the machine lacks something for the moment: ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE */
+const FOR_NOW = /No space left|temporarily unavailable|Cannot allocate memory|Too many open files/i;
 
 /** The part of bubblewrap's options that every contained command has. */
 const BASE_OPTIONS: readonly string[] = [
@@ -51,27 +49,45 @@ const BASE_OPTIONS: readonly string[] = [
   "/tmp",
 ];
 
-/** Looks for bubblewrap and runs it once: a container may forbid what it needs. */
-export async function findContainment(commands: Pick<CommandLookup, "find">, clock: Clock): Promise<Containment> {
+/**
+ * Looks for bubblewrap and runs it once: a container may forbid what it needs.
+ * @returns `none` when it is not there or says that it cannot work here; `unanswered` when it is there and said neither
+ */
+export async function tryBubblewrap({ commands, clock, signal }: {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+}): Promise<Containment> {
   if (process.platform !== "linux") return { kind: "none", reason: "bubblewrap is there on Linux alone" };
   const file = await commands.find("bwrap");
   if (file === undefined) return { kind: "none", reason: "bubblewrap is not installed" };
   const program = await commands.find("true");
-  if (program === undefined) return { kind: "none", reason: "there is no program to try bubblewrap with" };
+  if (program === undefined) return unanswered('there is no program "true" to try bubblewrap with');
   const line = { file, args: [...BASE_OPTIONS, "--", program], cwd: "/", env: {} };
   try {
     const { ending, stderr } = await runCommand(line, {
       timeoutMs: PROBE_TIMEOUT_MS,
       maxOutputBytes: 256,
-      signal: new AbortController().signal,
+      signal,
       clock,
     });
-    if (ending.kind === "exit" && ending.code === 0) return { kind: "bubblewrap", file };
-    const reason = `bubblewrap does not work here (${stderr.text.trim() || ending.kind})`;
-    return { kind: "none", reason, timedOut: ending.kind === "timeout" };
+    const said = stderr.text.trim();
+    if (ending.kind === "timeout") return unanswered(`bubblewrap did not answer within ${PROBE_TIMEOUT_MS / 1000} s`);
+    if (ending.kind !== "exit") return unanswered(`the try of bubblewrap was ended by ${endedBy(ending)}`);
+    if (ending.code === 0) return { kind: "bubblewrap", file };
+    if (FOR_NOW.test(said)) return unanswered(`bubblewrap cannot work for now (${said})`);
+    return { kind: "none", reason: `bubblewrap does not work here (${said || `exit code ${ending.code}`})` };
   } catch (error) {
-    return { kind: "none", reason: error instanceof Error ? error.message : "bubblewrap cannot be started" };
+    return unanswered(error instanceof Error ? error.message : "bubblewrap cannot be started");
   }
+}
+
+function unanswered(reason: string): Containment {
+  return { kind: "unanswered", reason };
+}
+
+function endedBy(ending: { readonly kind: "signal"; readonly name: string } | { readonly kind: "flood" }): string {
+  return ending.kind === "signal" ? ending.name : "too much output";
 }
 
 export interface ContainOptions {

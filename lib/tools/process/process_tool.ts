@@ -50,7 +50,8 @@ export const processTool = defineTool({
   async screen({ op, command = "" }, context) {
     if (op !== "start") return;
     const words = wordsOf(command, context.config);
-    await context.services.processes.screen({ words, scope: commandScope(context) });
+    const { sandbox } = context.config.security.shell;
+    await context.services.processes.screen({ words, scope: commandScope(context), sandbox });
   },
   bind: async ({ op, command = "" }, context) =>
     op === "start" ? await boundFiles(tokenize(command), context) : { shown: [] },

@@ -9,7 +9,7 @@ import { allowedWords } from "./allowed_words.ts";
 import { boundFiles, commandScope } from "./command_scope.ts";
 
 /** What the first command needs beside its own time: looking for the sandbox */
-const START_MS = 15_000;
+const START_MS = 25_000;
 
 /** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
 export const shell = defineTool({
@@ -33,7 +33,11 @@ export const shell = defineTool({
   check: ({ command }) => void tokenize(command),
   admit: ({ command }, config) => void wordsOf(command, config),
   screen: ({ command }, context) =>
-    context.services.processes.screen({ words: wordsOf(command, context.config), scope: commandScope(context) }),
+    context.services.processes.screen({
+      words: wordsOf(command, context.config),
+      scope: commandScope(context),
+      sandbox: context.config.security.shell.sandbox,
+    }),
   bind: ({ command }, context) => boundFiles(tokenize(command), context),
   effects: ({ command }) => ({ command: tokenize(command) }),
   async run({ command }, context) {

@@ -4,26 +4,30 @@ import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Config } from "../../config/config.ts";
+import type { CommandContainment } from "../../system/process/containment.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { writeScope } from "../files/write_scope.ts";
+import { callContainment } from "./call_containment.ts";
 import type { PreparedCall, ScreenContext, Tool } from "./tool.ts";
 import type { ToolServices } from "./tool_services.ts";
 
 /** What an approval of one call is bound to (DESIGN.md section 7, "Approvals"). */
 export interface CallBinding {
-  /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed and `bound`. Hexadecimal */
+  /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed, `bound` and containment. Hexadecimal */
   readonly digest: string;
   /** Files the call may change; null: there is none */
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
   /** What else it is bound to, for the person */
   readonly bound: readonly BoundState[];
+  /** How the programs it starts are contained; null: it starts none */
+  readonly containment: CommandContainment | null;
   /** By path as the call names it: which file on disk that was; undefined: there is none */
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
 
 export interface BindOptions {
-  readonly services: Pick<ToolServices, "files" | "commands">;
+  readonly services: Pick<ToolServices, "files" | "commands" | "processes">;
   readonly workspaceRoot: string;
   readonly config: Config;
   /** What the tool's own `bind` is given */
@@ -58,6 +62,7 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     versions.set(path, version);
   }
   const { shown: bound, more = null } = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
+  const containment = await callContainment(tool, prepared, { config, processes: services.processes });
   const digest = canonicalDigest({
     tool: tool.name,
     input: prepared.digest,
@@ -66,8 +71,10 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     executable: command[0] === undefined ? null : await services.commands.identify(command[0]) ?? null,
     ...(files.length === 0 ? {} : { root: scope.allowedRoot, files }),
     ...(prepared.bind === undefined ? {} : { bound, more }),
+    // What a person allowed inside the sandbox must not run without it
+    ...(containment === null ? {} : { containment: containment.kind }),
   });
-  return { digest, files, bound, versions };
+  return { digest, files, bound, containment, versions };
 }
 
 interface ReadOptions {

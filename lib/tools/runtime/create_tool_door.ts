@@ -8,7 +8,7 @@ import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/met
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
 import { auditCall } from "./audit_call.ts";
-import { bindCall, type CallBinding } from "./bind_call.ts";
+import type { CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
 import { boundResult } from "./bound_result.ts";
 import { createPermit, type Refusal, type RememberedAnswers } from "./create_permit.ts";
@@ -84,6 +84,7 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
     const config = options.config();
     // Nobody is asked about a call that cannot run
     const context = surroundings(tool, services, config);
+    const { bindCall } = await import("./bind_call.ts");
     await prepared.screen?.(context);
     return await bindCall(tool, prepared, { services, workspaceRoot, config, context, signal });
   };

@@ -22,7 +22,7 @@ const REQUEST: ApprovalRequest = {
     run: () => Promise.reject(new Error("unused")),
   },
   input: {},
-  binding: { digest: "call", files: [], bound: [], versions: new Map() },
+  binding: { digest: "call", files: [], bound: [], containment: null, versions: new Map() },
   workspaceRoot: "/workspace",
   reason: "Asking is the rule",
   rule: "always_ask",

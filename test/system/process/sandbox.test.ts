@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { type Clock, systemClock } from "../../../lib/base/clock.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
 import { createProcesses } from "../../../lib/system/process/create_processes.ts";
 import { MARKER_VARIABLE } from "../../../lib/system/process/kill_leftovers.ts";
@@ -18,8 +17,8 @@ const options = {
   ownPaths: [],
   marker: "test",
 };
-const found = await createProcesses(options).containment();
-const skip = found.kind === "none" ? found.reason : false;
+const { kind, text } = await createProcesses(options).containment("auto");
+const skip = kind === "contained" ? false : text;
 
 type ProcessRequest = Parameters<Processes["run"]>[0];
 
@@ -160,40 +159,6 @@ test("without bubblewrap `require` refuses with the way out, `auto` and `off` ru
       assert.deepEqual([result.ending, result.contained], [{ kind: "exit", code: 0 }, false]);
     }
   }));
-
-test("bubblewrap that does not work here counts as missing", () =>
-  withWorkspace({}, async (workspace) => {
-    const fake = workspace.path("bwrap");
-    mkdirSync(fake);
-    const commands = {
-      find: async (command: string) =>
-        command === "bwrap" ? join("/bin", "false") : await options.commands.find(command),
-    };
-    const kind = await createProcesses({ ...options, commands }).containment();
-    assert.equal(kind.kind, "none");
-  }));
-
-test("bubblewrap that took too long is tried again, but not for ever", {
-  skip: process.platform === "linux" ? false : "bubblewrap is there on Linux alone",
-}, async () => {
-  let isSlow = true;
-  const clock: Clock = {
-    ...systemClock,
-    after(ms, fn) {
-      if (!isSlow) return systemClock.after(ms, fn);
-      fn();
-      return { clear() {} };
-    },
-  };
-  const commands = { find: (command: string) => options.commands.find(command === "bwrap" ? "echo" : command) };
-  for (const [slowTries, kind] of [[1, "bubblewrap"], [2, "bubblewrap"], [3, "none"]] as const) {
-    const { containment } = createProcesses({ ...options, commands, clock });
-    isSlow = true;
-    for (let i = 0; i < slowTries; i++) assert.equal((await containment()).kind, "none");
-    isSlow = false;
-    assert.equal((await containment()).kind, kind);
-  }
-});
 
 test(
   "a composed command is not screened, and sees of the workspace and the network what it is told",

@@ -5,6 +5,8 @@ import fc from "fast-check";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { defaultConfig } from "../../../lib/config/config.ts";
+import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { createProcesses } from "../../../lib/system/process/create_processes.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files } from "../../../lib/system/files/files.ts";
 import { writeFile } from "../../../lib/tools/files/write_file.ts";
@@ -29,6 +31,13 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
     services: {
       files,
       commands: { find: () => Promise.resolve(undefined), identify: () => Promise.resolve(undefined) },
+      processes: createProcesses({
+        commands: createCommandLookup(),
+        clock: systemClock,
+        home: "/home/nobody",
+        ownPaths: [],
+        marker: "test",
+      }),
     },
     workspaceRoot: root,
     config: { ...config, security: { ...security, write_file: { ...security.write_file, allowed_root: allowedRoot } } },

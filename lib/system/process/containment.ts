@@ -1,0 +1,103 @@
+import type { Clock } from "../../base/clock.ts";
+import { ToolError } from "../../base/errors.ts";
+import type { CommandLookup } from "./command_lookup.ts";
+
+/** Result of a look for bubblewrap on this machine. */
+export type Containment =
+  | { readonly kind: "bubblewrap"; readonly file: string }
+  /** There is none, or the system does not let it work */
+  | { readonly kind: "none"; readonly reason: string }
+  /** Installed, but the try brought no answer: nothing may run without it meanwhile */
+  | { readonly kind: "unanswered"; readonly reason: string };
+
+/** `[security.shell] sandbox`. */
+export type SandboxMode = "auto" | "require" | "off";
+
+/** How commands of tools are contained: the one answer that calls, approvals, banner, log, status and `policy explain` go by. */
+export interface CommandContainment {
+  /** `contained`: in bubblewrap; `uncontained`: they run with the rights of the gateway; `refused`: none runs */
+  readonly kind: "contained" | "uncontained" | "refused";
+  /** One sentence for a person, without a full stop; the reason is in it */
+  readonly text: string;
+}
+
+/** The one look for bubblewrap, and its result. */
+export interface ContainmentFinder {
+  /** Returns what was found last; waits for the first look only. Never starts a look when there was one. */
+  known(): Promise<Containment>;
+  /** Returns what was found. An unanswered look is made anew, by all callers together. */
+  find(): Promise<Containment>;
+}
+
+/**
+ * Looks for bubblewrap once. What is found, or known to be missing, stays so until the gateway ends: a machine that is busy later
+ * never makes a contained command an uncontained one.
+ * @param options.signal ends a look that is under way
+ */
+export function createContainmentFinder(options: {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  readonly signal: AbortSignal;
+  /** Told of each look. Default: nobody is */
+  readonly onLook?: ((found: Containment) => void) | undefined;
+}): ContainmentFinder {
+  let last: Promise<Containment> | undefined;
+  let looking: Promise<Containment> | undefined;
+  const tryOnce = async () => {
+    const { tryBubblewrap } = await import("./sandbox.ts");
+    const found = await tryBubblewrap(options);
+    if (!options.signal.aborted) options.onLook?.(found);
+    return found;
+  };
+  const look = () => {
+    looking ??= tryOnce().finally(() => looking = undefined);
+    return last = looking;
+  };
+  return {
+    known: () => last ?? look(),
+    async find() {
+      const found = await (last ?? look());
+      return found.kind === "unanswered" ? await look() : found;
+    },
+  };
+}
+
+/** Says how commands are contained under a setting, by what a look has found. @param found undefined with `off`, which needs none */
+export function containmentOf(sandbox: SandboxMode, found: Containment | undefined): CommandContainment {
+  if (sandbox === "off" || found === undefined) {
+    return { kind: "uncontained", text: 'Commands are not contained: [security.shell] sandbox is "off"' };
+  }
+  switch (found.kind) {
+    case "bubblewrap":
+      return { kind: "contained", text: "Commands are contained by bubblewrap" };
+    case "unanswered":
+      return { kind: "refused", text: `Commands are refused: ${found.reason}` };
+    case "none":
+      return sandbox === "require"
+        ? { kind: "refused", text: `Commands are refused: [security.shell] sandbox is "require", and ${found.reason}` }
+        : { kind: "uncontained", text: `Commands are not contained: ${found.reason}` };
+  }
+}
+
+/** The refusal of one command, with the way out. @param why as `bubblewrap did not answer within 10 s` */
+export function sandboxUnavailable(command: string, why: string, wayOut: string): ToolError {
+  return new ToolError("sandbox_unavailable", `Cannot run ${JSON.stringify(command)}: ${why}; ${wayOut}`);
+}
+
+/** @throws {ToolError} `sandbox_unavailable` for a command that must not run as things are */
+export function requireContainment(command: string, sandbox: SandboxMode, found: Containment): void {
+  if (found.kind === "unanswered") {
+    throw sandboxUnavailable(
+      command,
+      `it must run in the sandbox, and ${found.reason}`,
+      'try again, or accept uncontained commands with [security.shell] sandbox = "off"',
+    );
+  }
+  if (found.kind === "none" && sandbox === "require") {
+    throw sandboxUnavailable(
+      command,
+      `[security.shell] sandbox = "require", and ${found.reason}`,
+      'install bubblewrap and allow user namespaces, or set sandbox = "auto"',
+    );
+  }
+}
