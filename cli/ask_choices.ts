@@ -1,7 +1,10 @@
 import { stat } from "node:fs/promises";
 import { systemClock } from "../lib/base/clock.ts";
+import { defaultConfig } from "../lib/config/config.ts";
 import { resolvePath } from "../lib/config/folders.ts";
 import { discoverLocalServers, type LocalServer } from "../lib/providers/discovery.ts";
+import { createProviderMemory } from "../lib/providers/provider_memory.ts";
+import { createServerOwners } from "../lib/providers/server_owner.ts";
 import { createProviderClients } from "../lib/system/net/provider_client.ts";
 import { CommandError, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
@@ -18,10 +21,14 @@ const MAX_TRIES = 5;
  */
 export async function askChoices(io: CliIo): Promise<StarterChoices> {
   const env = io.env;
-  const servers = await discoverLocalServers({
+  const { servers } = await discoverLocalServers({
     net: createProviderClients({ clock: systemClock }),
     clock: systemClock,
     env,
+    ownerOf: createServerOwners({
+      localUsers: () => defaultConfig().provider.local_users,
+      memory: createProviderMemory(),
+    }),
   });
   return {
     provider: await choose(io, { question: providerQuestion(servers), read: (answer) => toProvider(answer, servers) }),

@@ -135,6 +135,10 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/audit.ts")).auditVerifyCommand,
   ),
   models: verb("List the models that can be used", async () => (await import("./commands/models.ts")).modelsCommand),
+  "models trust": verb(
+    "Trust a local model server that another user runs",
+    async () => (await import("./commands/models.ts")).modelsTrustCommand,
+  ),
   "config show": verb(
     "Show the configuration in use",
     async () => (await import("./commands/config.ts")).configShowCommand,

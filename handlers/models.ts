@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { RequestContext, Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
+import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 
 const modelSchema = v.object({ id: v.string(), object: v.literal("model"), created: v.number(), owned_by: v.string() });
@@ -37,6 +38,32 @@ export const modelRoute: Route = {
       });
     }
     return jsonReply(context, 200, model);
+  },
+};
+
+const trustSchema = v.strictObject({
+  /** Of this machine, as `127.0.0.1:11434` */
+  address: v.pipe(v.string(), v.minLength(1), v.maxLength(256)),
+});
+
+const trustedSchema = v.object({
+  origin: v.string(),
+  /** User whose server it is: another user's at this address is not trusted. null where owners cannot be seen */
+  uid: v.nullable(v.number()),
+});
+
+/** POST /v1/model-servers: for `postern models trust`. */
+export const trustModelServerRoute: Route = {
+  method: "POST",
+  path: "/v1/model-servers",
+  access: "admin",
+  summary: "Trust a model server of this machine that another user runs",
+  body: trustSchema,
+  idempotency: "honoured",
+  reply: { status: 200, type: "application/json", schema: trustedSchema },
+  async handler(request, context) {
+    const { address } = await readJson(request, context, trustSchema);
+    return jsonReply(context, 200, await context.services.trustModelServer(address));
   },
 };
 

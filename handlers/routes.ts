@@ -14,7 +14,7 @@ import { dashboardRoute } from "./dashboard_page.ts";
 import { deliveriesRoute } from "./deliveries.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { metricsRoute } from "./metrics.ts";
-import { modelRoute, modelsRoute } from "./models.ts";
+import { modelRoute, modelsRoute, trustModelServerRoute } from "./models.ts";
 import { nodeSocketRoute } from "./node_socket.ts";
 import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodesRoute } from "./nodes.ts";
 import { openApiRoute } from "./openapi.ts";
@@ -45,6 +45,7 @@ export const ROUTES: readonly Route[] = [
   chatSocketRoute,
   modelsRoute,
   modelRoute,
+  trustModelServerRoute,
   legacyWebhookRoute,
   startRunRoute,
   runsRoute,

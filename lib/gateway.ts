@@ -35,7 +35,7 @@ import { createAgentProviders } from "./providers/agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./providers/live_providers.ts";
 import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
-import { loadProviderMemory } from "./providers/provider_memory.ts";
+import { loadProviderMemory, type ProviderMemory, type TrustedServer } from "./providers/provider_memory.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
 import { createAgentOf } from "./runs/agent_profile.ts";
 import { askPerson } from "./runs/ask_person.ts";
@@ -105,6 +105,8 @@ export interface Services {
   readonly containment: () => Promise<CommandContainment>;
   /** The environment variable a configuration key names, as `secret_env`; undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
+  /** Trusts a model server of this machine, which is then looked for and used like one of the gateway's own user. @throws {HttpError} */
+  readonly trustModelServer: (address: string) => Promise<TrustedServer>;
   state(): GatewayState;
 }
 
@@ -349,6 +351,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const calls = attachCalls(door, { clock });
     const tools: ToolDoor = calls.door;
+    const memory = await loadProviderMemory({ store, log });
     const isOwn = (origin: string) => {
       const { hostname, port } = new URL(origin);
       return ownPort !== 0 && Number(port) === ownPort && isLoopbackName(hostname);
@@ -365,6 +368,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       approvals,
       audit,
       tools,
+      memory,
       addSecret: redactor.add,
     });
     if (agent !== undefined) {
@@ -431,6 +435,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       workspaceRoot,
       containment,
       environment: (name) => environment[name],
+      async trustModelServer(address) {
+        const { trustServer } = await import("./providers/trust_server.ts");
+        const server = await trustServer(address, { memory });
+        log.warn(`The model server at ${server.origin} is trusted from now on`, { uid: server.uid });
+        agent?.lookSoon();
+        return server;
+      },
       state: () => (draining ? "draining" : store.healthy() && audit.healthy() && logHealthy() ? "ok" : "degraded"),
       beginDrain() {
         draining = true;
@@ -563,10 +574,13 @@ interface AgentParts extends Omit<ServicesOptions, "config"> {
   readonly approvals: Approvals;
   readonly audit: Audit;
   readonly tools: ToolDoor;
+  readonly memory: ProviderMemory;
   readonly addSecret: (secret: string) => void;
 }
 
 type StartedAgent = NonNullable<Services["agent"]> & {
+  /** See LiveProviders */
+  lookSoon(): void;
   /** See LiveProviders; also those of the configured agents */
   prepare(config: Config, options: { readonly always: boolean }): Promise<() => void>;
   close(): Promise<void>;
@@ -577,7 +591,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
   const observer = createProviderMetrics(metrics);
   const env = parts.environment;
   const onSecret = parts.addSecret;
-  const memory = await loadProviderMemory({ store, log });
+  const { memory } = parts;
   const rememberAgents = async ({ agents }: Config) => {
     if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
   };
@@ -656,6 +670,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
   return {
     providers,
     runs,
+    lookSoon: providers.lookSoon,
     async prepare(next, { always }) {
       await rememberAgents(next);
       const useProviders = always || providers.differs(next) ? await providers.prepare(next) : () => {};

@@ -5,6 +5,7 @@ import { EXIT } from "../exit_codes.ts";
 import { reachGateway } from "../reach_gateway.ts";
 import { harmless } from "../terminal_text.ts";
 import { toTable } from "../to_table.ts";
+import { withGateway } from "../with_gateway.ts";
 
 /** `postern models`: what the configured providers really serve. */
 export const modelsCommand = defineCliCommand({
@@ -25,4 +26,17 @@ export const modelsCommand = defineCliCommand({
       await gateway.close();
     }
   },
+});
+
+/** `postern models trust`: lets `kind = "auto"` use a model server of this machine that another user runs. */
+export const modelsTrustCommand = defineCliCommand({
+  args: { address: { type: "positional", required: true, description: "Where it listens, as 127.0.0.1:11434" } },
+  example: "postern models trust 127.0.0.1:11434",
+  run: (context, { address }) =>
+    withGateway(context, async (gateway) => {
+      const request = { method: "POST", path: "/v1/model-servers", body: { address } } as const;
+      const trusted = await gateway.request(request) as { readonly origin: string; readonly uid: number | null };
+      const owner = trusted.uid === null ? "" : ` as long as the user with uid ${trusted.uid} runs it`;
+      context.print(trusted, harmless(`Trusted ${trusted.origin}${owner}`));
+    }),
 });

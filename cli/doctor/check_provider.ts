@@ -6,7 +6,9 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createProviders } from "../../lib/providers/create_providers.ts";
 import { createOfflineProvider } from "../../lib/providers/offline.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
+import { createProviderMemory } from "../../lib/providers/provider_memory.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
+import { createServerOwners } from "../../lib/providers/server_owner.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
@@ -31,6 +33,10 @@ export const providerCheck: Check = {
         provider: config.provider,
         providers: config.providers,
         env: context.io.env,
+        ownerOf: createServerOwners({
+          localUsers: () => config.provider.local_users,
+          memory: createProviderMemory(),
+        }),
         offline: createOfflineProvider(),
         net: createProviderClients({ clock: systemClock, proxy: config.proxy }),
         clock: systemClock,

@@ -1,8 +1,10 @@
 import type { Clock } from "../base/clock.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { firstChatModel } from "./default_model.ts";
-import { discoverLocalServers, type LocalServer } from "./discovery.ts";
+import { isLoopbackName } from "../system/net/is_loopback_name.ts";
+import { discoverLocalServers, type FoundServers, type LocalServer, type RefusedServer } from "./discovery.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
+import type { OwnerOf } from "./server_owner.ts";
 
 /** The default provider, and why it is that one. */
 export interface ChosenProvider {
@@ -14,6 +16,8 @@ export interface ChosenProvider {
   readonly isFound: boolean;
   /** The local server it is; undefined for every other provider */
   readonly server?: LocalServer | undefined;
+  /** Servers that were found and may not be used. Default: none */
+  readonly refused?: readonly RefusedServer[] | undefined;
 }
 
 export interface ChooseProviderOptions {
@@ -24,6 +28,10 @@ export interface ChooseProviderOptions {
   readonly net: ProviderClientFactory;
   /** Where local servers are looked for, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
+  /** Whose the server at an origin is, and whether it may be used */
+  readonly ownerOf: OwnerOf;
+  /** Further places where local servers are looked for, as those a person trusted. Default: none */
+  readonly trusted?: readonly string[] | undefined;
   /** Whether an origin is this gateway itself. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
@@ -44,8 +52,7 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
     const name = VENDORS[kind]?.keyEnv ?? "";
     if ((env[name]?.trim() ?? "") !== "") return told(kind, `${name} is set`);
   }
-  const [server] = await findLocalServers(options);
-  const chosen = chooseLocal(provider, server);
+  const chosen = chooseLocal(provider, await findLocalServers(options));
   // Where nobody looks, nothing comes and goes
   return options.localOrigins === false ? { ...chosen, reason: NOT_SOUGHT, isFound: false } : chosen;
 }
@@ -53,31 +60,44 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
 /** As `discoverLocalServers`, with the options of a choice. */
 export function findLocalServers(
   { localOrigins, ...options }: Omit<ChooseProviderOptions, "provider">,
-): Promise<readonly LocalServer[]> {
-  if (localOrigins === false) return Promise.resolve([]);
+): Promise<FoundServers> {
+  if (localOrigins === false) return Promise.resolve({ servers: [], refused: [] });
   return discoverLocalServers({ ...options, origins: localOrigins });
 }
 
 /**
- * The provider that a local server is, or the offline one without.
- * @param preferred a model to go on with where the server still has it and the configuration names none
+ * Makes the provider of the local server to use, or the offline one where there is none.
+ * @param current address and model in use: they stay as long as the server still has the model and the configuration names none
  */
 export function chooseLocal(
   provider: ProviderSettings,
-  server: LocalServer | undefined,
-  preferred = "",
+  { servers, refused }: FoundServers,
+  current?: Pick<ProviderSettings, "base_url" | "model">,
 ): ChosenProvider {
+  const server = servers.find(({ baseUrl }) => baseUrl === current?.base_url) ?? servers[0];
   if (server === undefined) {
-    const reason = "no API key and no local server was found";
-    return { settings: { ...provider, kind: "offline" }, reason, isFound: true };
+    const reason = ["no API key and no local server was found", ...refused.slice(0, MAX_REASONS).map(sayRefused)].join(
+      "; ",
+    );
+    return { settings: { ...provider, kind: "offline" }, reason, isFound: true, refused };
   }
-  const { kind, baseUrl, models, software } = server;
-  const kept = models.includes(preferred) ? preferred : undefined;
+  const { kind, baseUrl, models, software, owner } = server;
+  const kept = current !== undefined && models.includes(current.model) ? current.model : undefined;
   const model = provider.model || (kept ?? firstChatModel(models.map((id) => ({ id }))) ?? "");
   return {
     settings: { ...provider, kind, base_url: baseUrl, model },
-    reason: `${software} answers at ${new URL(baseUrl).host}`,
+    reason: `${software} answers at ${new URL(baseUrl).host}, ${owner}`,
     isFound: true,
     server,
+    refused,
   };
+}
+
+const MAX_REASONS = 3;
+
+/** Says why a server that listens is not used, and what would change that. */
+export function sayRefused({ origin, reason }: RefusedServer): string {
+  const { host, hostname } = new URL(origin);
+  const way = isLoopbackName(hostname) ? `; to use it: postern models trust ${host}` : "";
+  return `the server at ${host} is not used: ${reason}${way}`;
 }

@@ -9,13 +9,14 @@ import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
 import { firstChatModel } from "./default_model.ts";
-import { withListedModels } from "./listed_models.ts";
+import { admission, type LocalServer } from "./discovery.ts";
 import { createModelList } from "./model_list.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
 import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
+import type { OwnerOf } from "./server_owner.ts";
 import { createModelNames, type ModelNames, type ProviderEntry } from "./resolve_model.ts";
 import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
@@ -40,6 +41,8 @@ export interface CreateProvidersOptions {
   readonly onSecret?: (secret: string) => void;
   /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
+  /** Whose the server at an origin is, and whether one that was found may be used */
+  readonly ownerOf: OwnerOf;
   /** What was made of `provider`. Default: it is chosen now */
   readonly chosen?: ChosenProvider;
   /** What the data directory remembers of earlier models. Default: nothing, and nothing is kept */
@@ -62,9 +65,10 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
   const { clock } = options;
   const chosen = options.chosen ?? await chooseProvider(options);
   const bases = new Map<string, Base>();
-  const open = async (name: string, settings: ProviderSettings, table: string) =>
-    void bases.set(name, await createBase(name, settings, { table, options }));
-  if (chosen.settings.kind !== "none") await open(chosen.settings.kind, chosen.settings, "provider");
+  const missing: ModelNames["missing"] = (...asked) => names.missing(...asked);
+  const open = async (name: string, settings: ProviderSettings, table: string, server?: LocalServer) =>
+    void bases.set(name, await createBase(name, settings, { table, server, missing, options }));
+  if (chosen.settings.kind !== "none") await open(chosen.settings.kind, chosen.settings, "provider", chosen.server);
   for (const [name, settings] of Object.entries(options.providers)) await open(name, settings, `providers.${name}`);
 
   const entries = new Map<string, ProviderEntry>();
@@ -80,7 +84,7 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
   for (const [name, base] of bases) {
     entries.set(
       name,
-      toEntry(name, base, { ...options, bases, retry, chosen, missing: (...asked) => names.missing(...asked) }),
+      toEntry(name, base, { ...options, bases, retry }),
     );
   }
   const standard = entries.get(inUse.name);
@@ -112,32 +116,37 @@ interface Base extends OpenedProvider {
 async function createBase(
   name: string,
   settings: ProviderSettings,
-  { table, options }: { readonly table: string; readonly options: CreateProvidersOptions },
+  { table, server, missing, options }: {
+    readonly table: string;
+    readonly server: LocalServer | undefined;
+    readonly missing: ModelNames["missing"];
+    readonly options: CreateProvidersOptions;
+  },
 ): Promise<Base> {
   if (settings.kind === "offline") {
     const provider = { ...options.offline, name };
     return { provider, settings, table, model: settings.model || OFFLINE_MODEL };
   }
   const { openProvider } = await import("./open_provider.ts");
-  return { ...await openProvider(name, settings, { ...options, table }), settings, table };
+  const { ownerOf } = options;
+  const net: ProviderClientFactory = server === undefined
+    ? options.net
+    : (client) => options.net({ ...client, admit: admission(ownerOf, client.origin) });
+  const opened = await openProvider(name, settings, { ...options, net, table });
+  // Ollama refuses a name that it does not have; others answer with whatever is loaded
+  if (server === undefined || server.kind === "ollama") return { ...opened, settings, table };
+  const { withListedModels } = await import("./listed_models.ts");
+  const provider = withListedModels(opened.provider, { models: server.models, unknown: missing });
+  return { ...opened, provider, settings, table };
 }
 
 interface EntryParts extends CreateProvidersOptions {
   readonly bases: ReadonlyMap<string, Base>;
   readonly retry: RetryOptions;
-  readonly chosen: ChosenProvider;
-  readonly missing: ModelNames["missing"];
 }
 
 function toEntry(name: string, base: Base, parts: EntryParts): ProviderEntry {
-  const { settings } = base;
-  const { server } = parts.chosen;
-  // Ollama refuses a name that it does not have; others answer with whatever is loaded
-  const isStrict = server !== undefined && server.baseUrl === settings.base_url && server.kind !== "ollama";
-  const provider = !isStrict ? base.provider : withListedModels(base.provider, {
-    models: server.models,
-    unknown: (wanted, models) => parts.missing(wanted, models),
-  });
+  const { provider, settings } = base;
   const attempt: Attempt = { provider, model: undefined, maxRetries: settings.max_retries };
   const fallbacks = settings.fallback.map((wanted) => toFallback(wanted, { ...parts, base }));
   const alone = withRetries([attempt], parts.retry);

@@ -1,9 +1,12 @@
 import type { Clock } from "../base/clock.ts";
 import type { ModelEntry } from "../base/records/model.ts";
 import { isListening } from "../system/net/is_listening.ts";
+import { isLoopbackName } from "../system/net/is_loopback_name.ts";
+import { ForeignServerError } from "../system/net/network_error.ts";
 import type { ProviderClient, ProviderClientFactory } from "../system/net/provider_client.ts";
 import { isRecord, stringOf } from "./json_reading.ts";
 import { ollamaAddress } from "./provider_settings.ts";
+import type { OwnerOf } from "./server_owner.ts";
 
 /** A model server found on this machine. */
 export interface LocalServer {
@@ -14,6 +17,22 @@ export interface LocalServer {
   readonly baseUrl: string;
   /** Model ids in the server's order; at least one */
   readonly models: readonly string[];
+  /** Whose it is, as `run by ollama` */
+  readonly owner: string;
+}
+
+/** A server that listens where one is looked for and may not be used. */
+export interface RefusedServer {
+  /** As `http://127.0.0.1:11434` */
+  readonly origin: string;
+  /** As `it is run by mallory (uid 1001)` */
+  readonly reason: string;
+}
+
+/** What a search for local servers gave. */
+export interface FoundServers {
+  readonly servers: readonly LocalServer[];
+  readonly refused: readonly RefusedServer[];
 }
 
 export interface DiscoveryOptions {
@@ -22,6 +41,10 @@ export interface DiscoveryOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** On this machine. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
   readonly origins?: readonly string[] | undefined;
+  /** Whose the server at an origin is: one that is not accepted is sent nothing */
+  readonly ownerOf: OwnerOf;
+  /** Further places on this machine, as those a person trusted. Default: none */
+  readonly trusted?: readonly string[] | undefined;
   /** Whether an origin is this gateway itself, which is not asked. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
@@ -41,31 +64,59 @@ const SOFTWARE_OF_OWNER: ReadonlyMap<string, string> = new Map(Object.entries({
 
 /**
  * Model servers on this machine, in the order of `origins`, OLLAMA_HOST first. All are asked at once, 2 s in total; a server is
- * known by the shape of its answers, not by its port. One without a model is left out, and so is another Postern: two that found
- * each other would ask in a circle. Never throws.
+ * known by the shape of its answers, not by its port, and taken only where its owner is accepted. One without a model is left out, and
+ * so is another Postern: two that found each other would ask in a circle. Never throws.
  */
-export async function discoverLocalServers(options: DiscoveryOptions): Promise<readonly LocalServer[]> {
-  const { net, clock, env } = options;
+export async function discoverLocalServers(options: DiscoveryOptions): Promise<FoundServers> {
+  const { net, clock, env, ownerOf, trusted = [] } = options;
   const named = ollamaAddress(env["OLLAMA_HOST"]);
   const usual = options.origins ?? USUAL_PORTS.map((port) => `http://127.0.0.1:${port}`);
   const isOwn = options.isOwn ?? (() => false);
-  const origins = [...new Set([...(named === undefined ? [] : [new URL(named).origin]), ...usual])]
-    .filter((origin) => !isOwn(origin));
+  const places = [...(named === undefined ? [] : [localOrigin(named)]), ...usual, ...trusted];
+  const origins = [...new Set(places)].filter((origin) => !isOwn(origin));
   const timeout = clock.timeoutSignal(TOTAL_MS);
   try {
     const { signal } = timeout;
-    const found = await Promise.all(origins.map(async (origin) => {
-      // Mostly nothing is there, and then the HTTP client need not be loaded; OLLAMA_HOST may be behind a proxy
-      if (usual.includes(origin) && !await isListening(origin, signal)) return undefined;
-      return await probe(net({ provider: "discovery", origin }), signal);
+    const looked = await Promise.all(origins.map(async (origin): Promise<LocalServer | RefusedServer | undefined> => {
+      const isLocal = isLoopbackName(new URL(origin).hostname);
+      // Mostly nothing is there, and then the HTTP client need not be loaded
+      if (isLocal && !await isListening(origin, signal)) return undefined;
+      const found = await ownerOf(origin);
+      if (!found.accepted) return { origin, reason: found.reason };
+      return await probe(net({ provider: "discovery", origin, admit: admission(ownerOf, origin) }), {
+        signal,
+        owner: found.owner,
+      });
     }));
-    return found.filter((server) => server !== undefined);
+    return {
+      servers: looked.filter((server) => server !== undefined && "models" in server),
+      refused: looked.filter((server) => server !== undefined && "reason" in server),
+    };
   } finally {
     timeout.clear();
   }
 }
 
-async function probe(client: ProviderClient, signal: AbortSignal): Promise<LocalServer | undefined> {
+/** What each new connection to a found server is checked by. @throws {ForeignServerError} */
+export function admission(ownerOf: OwnerOf, origin: string): () => Promise<string> {
+  return async () => {
+    const found = await ownerOf(origin);
+    if (found.accepted) return found.identity;
+    throw new ForeignServerError(found.reason);
+  };
+}
+
+/** `localhost` may mean either of two addresses, and owners are looked up by one. */
+function localOrigin(address: string): string {
+  const url = new URL(address);
+  if (url.hostname === "localhost") url.hostname = "127.0.0.1";
+  return url.origin;
+}
+
+async function probe(
+  client: ProviderClient,
+  { signal, owner }: { readonly signal: AbortSignal; readonly owner: string },
+): Promise<LocalServer | undefined> {
   try {
     const [list, version, health] = await Promise.all(
       ["/v1/models", "/api/version", "/health"].map((path) => readJson(client, path, signal)),
@@ -80,6 +131,7 @@ async function probe(client: ProviderClient, signal: AbortSignal): Promise<Local
       kind: isOllama ? "ollama" : "openai_compatible",
       baseUrl: `${client.origin}/v1`,
       models: models.map((model) => model.id),
+      owner,
     };
   } finally {
     await client.close().catch(() => {});

@@ -1,14 +1,16 @@
 import { isDeepStrictEqual } from "node:util";
+import { lazily } from "../base/lazily.ts";
 import type { Config } from "../config/config.ts";
 import { isListening } from "../system/net/is_listening.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers } from "./choose_provider.ts";
+import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers, sayRefused } from "./choose_provider.ts";
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
 import type { LocalServer } from "./discovery.ts";
 import type { Providers } from "./provider.ts";
 import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
 import type { StreamObserver } from "./retry.ts";
 import { withRouting } from "./routing.ts";
+import type { OwnerOf, ServerOwnersOptions } from "./server_owner.ts";
 import { type ServersWatch, watchServers } from "./watch_servers.ts";
 
 const PARTS = [
@@ -24,7 +26,7 @@ const PARTS = [
 export type ProvidersConfig = Pick<Config, typeof PARTS[number]>;
 
 export interface LiveProvidersOptions
-  extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen"> {
+  extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen" | "ownerOf"> {
   readonly config: ProvidersConfig;
   readonly observer: StreamObserver;
   /** In place of the configured ones: only their routes follow the configuration. Default: none */
@@ -33,6 +35,8 @@ export interface LiveProvidersOptions
   readonly netOf: (proxy: Config["proxy"]) => ProviderClientFactory;
   /** Whether an origin is this gateway itself, which must not become its own provider */
   readonly isOwn?: (origin: string) => boolean;
+  /** Where owners of local servers are read from. Default: this machine */
+  readonly owners?: Pick<ServerOwnersOptions, "sockets" | "users" | "ownUid"> | undefined;
 }
 
 /** Providers that may become others while the gateway runs. What was resolved before stays as it was to the end of its use. */
@@ -46,6 +50,8 @@ export interface LiveProviders extends Providers {
    * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
    */
   prepare(config: ProvidersConfig): Promise<() => void>;
+  /** Looks for local servers soon, where they are looked for at all: something about them has changed */
+  lookSoon(): void;
 }
 
 /**
@@ -71,13 +77,30 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
       if (isLost) watch?.lookSoon();
     },
   };
+  // Loaded once a server listens: mostly none does
+  const loadOwners = lazily(() => import("./server_owner.ts"));
+  const ownerOfIn = ({ provider }: ProvidersConfig): OwnerOf => async (origin) => {
+    const { createServerOwners } = await loadOwners();
+    return await createServerOwners({ ...options.owners, memory, localUsers: () => provider.local_users })(origin);
+  };
+  const trustedOrigins = () => memory.trusted().map(({ origin }) => origin);
+  let toldRefused: readonly string[] = [];
+  const tellRefused = ({ refused = [] }: ChosenProvider) => {
+    const said = refused.map(sayRefused);
+    for (const sentence of said.filter((one) => !toldRefused.includes(one))) {
+      log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
+    }
+    toldRefused = said;
+  };
   const open = async (config: ProvidersConfig, known?: ChosenProvider): Promise<Opened> => {
     const { provider, providers } = config;
     const net = options.netOf(config.proxy);
     if (options.fixed !== undefined) {
       return { config, net, chosen: undefined, providers: withRouting(options.fixed, config) };
     }
-    const chosen = known ?? await chooseProvider({ ...options, provider, net });
+    const ownerOf = ownerOfIn(config);
+    const chosen = known ?? await chooseProvider({ ...options, provider, net, ownerOf, trusted: trustedOrigins() });
+    tellRefused(chosen);
     await rememberReal(memory, chosen, providers);
     // A server that comes and goes is opened once
     const before = opened.find((one) =>
@@ -85,7 +108,17 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     );
     if (before !== undefined) return before;
     const onLost = () => watch?.lookSoon();
-    const created = await createProviders({ ...options, provider, providers, net, observer, chosen, memory, onLost });
+    const created = await createProviders({
+      ...options,
+      provider,
+      providers,
+      net,
+      observer,
+      chosen,
+      memory,
+      ownerOf,
+      onLost,
+    });
     return { config, net, chosen, providers: withRouting(created, config) };
   };
   const use = (next: Opened) => {
@@ -107,14 +140,22 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     const { config: { provider }, net, chosen: known } = before;
     if (known === undefined) return;
     const { settings } = known;
-    const servers = await findLocalServers({ ...options, net });
+    const found = await findLocalServers({
+      ...options,
+      net,
+      ownerOf: ownerOfIn(before.config),
+      trusted: trustedOrigins(),
+    });
+    const { servers, refused } = found;
     const same = servers.find(({ baseUrl }) => baseUrl === settings.base_url);
     const isGone = settings.kind !== "offline" && same === undefined;
+    const isForeign = isGone && refused.some(({ origin }) => settings.base_url.startsWith(`${origin}/`));
     // One that is busy may answer the next time
-    const isPatient = isGone && !missedOnce && await listens(settings.base_url);
+    const isPatient = isGone && !isForeign && !missedOnce && await listens(settings.base_url);
     missedOnce = isPatient;
     if (isPatient || closed || current !== before) return;
-    const chosen = chooseLocal(provider, same ?? servers[0], settings.model);
+    const chosen = chooseLocal(provider, found, settings);
+    tellRefused(chosen);
     if (isSame(chosen, known)) {
       if (same !== undefined) await memory.remember(same);
       return;
@@ -171,6 +212,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
       const next = await open(config);
       return () => use(next);
     },
+    lookSoon: () => watch?.lookSoon(),
     async close() {
       closed = true;
       watch?.stop();
@@ -201,6 +243,7 @@ interface Opened {
   readonly providers: Providers;
 }
 
-function isSame({ settings: a }: ChosenProvider, { settings: b }: ChosenProvider): boolean {
-  return a.kind === b.kind && a.base_url === b.base_url && a.model === b.model;
+function isSame({ settings: a, ...one }: ChosenProvider, { settings: b, ...other }: ChosenProvider): boolean {
+  return a.kind === b.kind && a.base_url === b.base_url && a.model === b.model &&
+    one.server?.owner === other.server?.owner;
 }

@@ -3,6 +3,7 @@ import type { ProviderError } from "../base/errors.ts";
 /** Codes of errors that come before the request has left. */
 const UNSENT: ReadonlySet<string> = new Set([
   "ECONNREFUSED",
+  "ERR_FOREIGN_SERVER",
   "ENOTFOUND",
   "EAI_AGAIN",
   "EHOSTUNREACH",

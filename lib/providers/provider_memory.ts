@@ -7,18 +7,31 @@ import type { LocalServer } from "./discovery.ts";
 /** A local server that answered once, with the models it had. */
 export type RememberedServer = Pick<LocalServer, "software" | "kind" | "baseUrl" | "models">;
 
+/** A local server that a person said may be used. */
+export interface TrustedServer {
+  /** As `http://127.0.0.1:11434` */
+  readonly origin: string;
+  /** User who ran it when it was trusted: another user's server at this address is not. null where owners cannot be seen */
+  readonly uid: number | null;
+}
+
 /** What a data directory remembers of the models that were ever there. */
 export interface ProviderMemory {
   /** false: with this data directory no key, provider or local server was ever configured or found. */
   known(): boolean;
   /** Local servers that were in use, the latest first. At most 16. */
   servers(): readonly RememberedServer[];
+  /** Local servers that a person trusted, the latest first. At most 16. */
+  trusted(): readonly TrustedServer[];
+  /** Trusts a local server. @throws when it cannot be written */
+  trust(server: TrustedServer): Promise<void>;
   /** Remembers that a real provider is there, and which local server it is. Never throws: what cannot be written is logged. */
-  remember(server?: LocalServer): Promise<void>;
+  remember(server?: RememberedServer): Promise<void>;
 }
 
 const COLLECTION = "providers";
 const KEY = "memory";
+const TRUST_KEY = "trusted";
 const MAX_SERVERS = 16;
 const MAX_MODELS = 500;
 const MAX_NAME = 256;
@@ -35,9 +48,15 @@ const memorySchema = v.object({
   })),
 });
 
+const trustSchema = v.object({
+  v: v.literal(1),
+  servers: v.array(v.object({ origin: v.string(), uid: v.nullable(v.number()) })),
+});
+
 /** A memory that starts empty and is kept nowhere. */
 export function createProviderMemory(): ProviderMemory {
-  return memoryOf({ known: false, servers: [], write: () => Promise.resolve() });
+  const keep = () => Promise.resolve();
+  return memoryOf({ known: false, servers: [], trusted: [], write: keep, writeTrust: keep });
 }
 
 /**
@@ -52,29 +71,54 @@ export async function loadProviderMemory(
     await store.batch([{ op: "put", collection: COLLECTION, key: KEY, body: { v: 1, servers: kept } }])
       .catch((error) => log.error("The models that were found could not be remembered", { error }));
   };
+  const writeTrust = async (trusted: readonly TrustedServer[]) => {
+    const body = { v: 1, servers: trusted };
+    await store.batch([{ op: "put", collection: COLLECTION, key: TRUST_KEY, body }]);
+  };
+  const trusted = await readTrusted(store, log);
+  const parts = { trusted, write, writeTrust };
   try {
     const stored = await store.get(COLLECTION, KEY);
-    if (stored === undefined) return memoryOf({ known: await listedModels(store), servers: [], write });
-    const { servers } = v.parse(memorySchema, stored.body);
-    return memoryOf({
-      known: true,
-      servers: servers.map(({ base_url, ...rest }) => ({ ...rest, baseUrl: base_url })),
-      write,
-    });
+    if (stored === undefined) return memoryOf({ known: await listedModels(store), servers: [], ...parts });
+    const servers = v.parse(memorySchema, stored.body).servers.map(({ base_url, ...rest }) => ({
+      ...rest,
+      baseUrl: base_url,
+    }));
+    return memoryOf({ known: true, servers, ...parts });
   } catch (error) {
     log.error("The memory of models could not be read: a model that is named is served by that model alone", { error });
-    return memoryOf({ known: true, servers: [], write });
+    return memoryOf({ known: true, servers: [], ...parts });
+  }
+}
+
+async function readTrusted(store: Store, log: Logger): Promise<readonly TrustedServer[]> {
+  try {
+    const stored = await store.get(COLLECTION, TRUST_KEY);
+    return stored === undefined ? [] : v.parse(trustSchema, stored.body).servers;
+  } catch (error) {
+    log.error("The trusted model servers could not be read: none is trusted until postern models trust says so", {
+      error,
+    });
+    return [];
   }
 }
 
 interface MemoryParts {
   readonly known: boolean;
   readonly servers: readonly RememberedServer[];
+  readonly trusted: readonly TrustedServer[];
   readonly write: (servers: readonly RememberedServer[]) => Promise<void>;
+  readonly writeTrust: (trusted: readonly TrustedServer[]) => Promise<void>;
 }
 
-function memoryOf({ known, servers, write }: MemoryParts): ProviderMemory {
+function memoryOf({ known, servers, trusted, write, writeTrust }: MemoryParts): ProviderMemory {
   return {
+    trusted: () => trusted,
+    async trust(server) {
+      const next = [server, ...trusted.filter(({ origin }) => origin !== server.origin)].slice(0, MAX_SERVERS);
+      await writeTrust(next);
+      trusted = next;
+    },
     known: () => known,
     servers: () => servers,
     async remember(server) {
@@ -87,7 +131,7 @@ function memoryOf({ known, servers, write }: MemoryParts): ProviderMemory {
   };
 }
 
-function withServer(servers: readonly RememberedServer[], server: LocalServer): readonly RememberedServer[] {
+function withServer(servers: readonly RememberedServer[], server: RememberedServer): readonly RememberedServer[] {
   const { software, kind, baseUrl } = server;
   const models = server.models.filter((id) => id.length <= MAX_NAME).slice(0, MAX_MODELS);
   return [{ software, kind, baseUrl, models }, ...servers.filter((known) => known.baseUrl !== baseUrl)]

@@ -3,7 +3,6 @@ import { isDefaultModel, lostModel, unknownModel } from "./model_names.ts";
 import type { ModelList } from "./model_list.ts";
 import type { Provider, ResolvedModel } from "./provider.ts";
 import type { ProviderMemory } from "./provider_memory.ts";
-import { asStandIn } from "./stand_in.ts";
 
 /** A configured provider, ready to be asked. */
 export interface ProviderEntry {
@@ -106,11 +105,28 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
   };
 }
 
+/** The offline assistant in place of the default model: each of its streams begins with a notice that says so. */
 function standInFor(
   { provider, model }: ProviderEntry,
   { name, reason }: { readonly name: string; readonly reason: string },
 ): Provider {
-  return asStandIn(provider, { model: `${name}/${model}`, reason });
+  const shown = `${name}/${model}`;
+  const notice = {
+    type: "notice",
+    code: "provider_fallback",
+    message: `The model "${shown}" answers in place of the default one: ${reason}`,
+    model: shown,
+  } as const;
+  return {
+    ...provider,
+    async *stream(request, options) {
+      let first = true;
+      for await (const batch of provider.stream(request, options)) {
+        yield first ? [notice, ...batch] : batch;
+        first = false;
+      }
+    },
+  };
 }
 
 /** Ollama takes a name without a tag for the one with `:latest`. */

@@ -14,6 +14,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["POST", "/v1/chat/completions", "chat"],
   ["GET", "/v1/models", "chat"],
   ["GET", "/v1/models/:id+", "chat"],
+  ["POST", "/v1/model-servers", "admin"],
   ["GET", "/ws/chat", "chat"],
   ["POST", "/webhook", "chat", "conversation"],
   ["POST", "/v1/runs", "runs"],

@@ -46,7 +46,7 @@ test("auto takes a local server when there is no key", async (t) => {
   const { providers } = await setUp(t, { kind: "auto", model: "" }, { localOrigins: [server.origin] });
   assert.equal(providers.inUse.name, "ollama");
   assert.equal(providers.inUse.model, "llama3.2:latest");
-  assert.match(providers.inUse.reason, /^Ollama answers at 127\.0\.0\.1:\d+$/);
+  assert.match(providers.inUse.reason, /^Ollama answers at 127\.0\.0\.1:\d+, run by you$/);
 });
 
 test("auto without a key and a local server is the offline provider, which says why", async (t) => {

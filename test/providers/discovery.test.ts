@@ -4,7 +4,7 @@ import type { TestContext } from "node:test";
 import { type LocalServerName, startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
-import { discoverLocalServers } from "../../lib/providers/discovery.ts";
+import { discoverLocalServers, type DiscoveryOptions } from "../../lib/providers/discovery.ts";
 import { ollamaAddress } from "../../lib/providers/provider_settings.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -13,6 +13,13 @@ import { until } from "../support/until.ts";
 /** Stands still: the 2 s of a search end for none of the servers that answer, however late */
 const clock = createFakeClock();
 const net = createProviderClients({ clock });
+
+const ownerOf = () => Promise.resolve({ accepted: true, owner: "run by you", identity: "test" } as const);
+
+/** The servers that are taken where every owner is accepted. */
+async function discover(options: Omit<DiscoveryOptions, "ownerOf">) {
+  return (await discoverLocalServers({ ...options, ownerOf })).servers;
+}
 
 async function originOf(t: TestContext, name: LocalServerName): Promise<string> {
   const server = await startLocalServer(name);
@@ -31,7 +38,7 @@ for (
 ) {
   test(`${software} is known by its answers on any port`, async (t) => {
     const origin = await originOf(t, name);
-    const [found] = await discoverLocalServers({ net, clock, env: {}, origins: [origin] });
+    const [found] = await discover({ net, clock, env: {}, origins: [origin] });
     assert.deepEqual([found?.software, found?.kind, found?.baseUrl, found?.models[0]], [
       software,
       kind,
@@ -44,18 +51,18 @@ for (
 test("a server of unknown make that lists models is taken", async (t) => {
   const upstream = await startOpenAiUpstream();
   t.after(() => upstream.close());
-  const [found] = await discoverLocalServers({ net, clock, env: {}, origins: [upstream.origin] });
+  const [found] = await discover({ net, clock, env: {}, origins: [upstream.origin] });
   assert.equal(found?.software, "a model server");
 });
 
 test("a web page, a server without models and a closed port are not taken", async (t) => {
   const origins = [await originOf(t, "web_app"), await originOf(t, "empty"), "http://127.0.0.1:9"];
-  assert.deepEqual(await discoverLocalServers({ net, clock, env: {}, origins }), []);
+  assert.deepEqual(await discover({ net, clock, env: {}, origins }), []);
 });
 
 test("another Postern is not taken, whatever models it lists", async (t) => {
   const origins = [await originOf(t, "postern")];
-  assert.deepEqual(await discoverLocalServers({ net, clock, env: {}, origins }), []);
+  assert.deepEqual(await discover({ net, clock, env: {}, origins }), []);
 });
 
 test("the gateway does not ask itself", async (t) => {
@@ -63,7 +70,7 @@ test("the gateway does not ask itself", async (t) => {
   t.after(() => server.close());
   const env = { OLLAMA_HOST: new URL(server.origin).host };
   const options = { net, clock, env, origins: [server.origin] };
-  assert.deepEqual(await discoverLocalServers({ ...options, isOwn: (origin) => origin === server.origin }), []);
+  assert.deepEqual(await discover({ ...options, isOwn: (origin) => origin === server.origin }), []);
   assert.deepEqual(server.requests, []);
 });
 
@@ -76,7 +83,7 @@ test("a server that still loads its model, as llama.cpp does with 503, is found 
     response.end(JSON.stringify(ready ? models : loading));
   });
   t.after(() => server.close());
-  const look = () => discoverLocalServers({ net, clock, env: {}, origins: [server.origin] });
+  const look = () => discover({ net, clock, env: {}, origins: [server.origin] });
   assert.deepEqual(await look(), []);
   ready = true;
   assert.deepEqual((await look()).map(({ software }) => software), ["llama.cpp"]);
@@ -89,7 +96,7 @@ test("a port of this machine where nothing listens is asked nothing", async () =
     throw new Error("A request would load the HTTP client");
   };
   const options = { net: watched, clock, env: {}, origins: ["http://127.0.0.1:9"] };
-  assert.deepEqual(await discoverLocalServers(options), []);
+  assert.deepEqual(await discover(options), []);
   assert.deepEqual(asked, []);
 });
 
@@ -100,7 +107,7 @@ test("the order is that of the places, OLLAMA_HOST first", async (t) => {
     await originOf(t, "ollama"),
   ];
   const env = { OLLAMA_HOST: new URL(ollama).host };
-  const found = await discoverLocalServers({ net, clock, env, origins: [lmStudio, vllm] });
+  const found = await discover({ net, clock, env, origins: [lmStudio, vllm] });
   assert.deepEqual(found.map(({ software }) => software), ["Ollama", "LM Studio", "vLLM"]);
 });
 
@@ -112,9 +119,7 @@ test("a server that never answers costs 2 s in total, and the others are still f
   t.after(() => vllm.close());
   const origins = [silent.origin, vllm.origin];
   let open = true;
-  const work = discoverLocalServers({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() =>
-    open = false
-  );
+  const work = discover({ net: createProviderClients({ clock }), clock, env: {}, origins }).finally(() => open = false);
   await until(() => silent.requests.length === 3 && vllm.requests.length === 3);
   // One timer for the whole and one for each of the three requests without an answer
   await until(() => clock.pending() === 4);

@@ -75,6 +75,7 @@ async function live(
       return clients(client);
     },
     localOrigins: changes.origins ?? [],
+    owners: { sockets: () => Promise.resolve([{ uid: 1000, inode: "1" }]), ownUid: 1000 },
     ...changes,
   });
   t.after(() => providers.close());
@@ -101,13 +102,13 @@ test("a server that appears while the gateway runs is used for new runs, with a 
   assert.deepEqual(providers.inUse, {
     name: "ollama",
     model: "llama3.2:latest",
-    reason: `Ollama answers at 127.0.0.1:${port}`,
+    reason: `Ollama answers at 127.0.0.1:${port}, run by you`,
   });
   assert.equal(providers.resolve("").provider.name, "ollama");
   assert.equal(textOf(await collect(before.provider)), "offline says hello");
   const [line] = logged;
   assert.equal(line?.level, "info");
-  assert.equal(line?.message, `Ollama answers at 127.0.0.1:${port}: new runs use ollama/llama3.2:latest`);
+  assert.equal(line?.message, `Ollama answers at 127.0.0.1:${port}, run by you: new runs use ollama/llama3.2:latest`);
   const models = await providers.listModels(new AbortController().signal);
   assert.deepEqual(models.map(({ id }) => id), ["nomic-embed-text:latest", "llama3.2:latest"]);
 });
@@ -144,17 +145,19 @@ test("one that cannot be reached by a run is looked after at once, not after 30 
 
 test("a server that answers with errors is there, and what does not listen is not asked over HTTP", async (t) => {
   const server = await started(t, "vllm");
-  const { providers, clock, asked } = await live(t, configOf(), { origins: [server.origin] });
+  const { providers, clock, asked, looked } = await live(t, configOf(), { origins: [server.origin] });
   const { provider, model } = providers.resolve("");
   await server.close();
   const page = await started(t, "web_app", Number(new URL(server.origin).port));
   await collect(provider, { model }).catch(() => {});
   await clock.advance(0);
-  assert.deepEqual(page.requests.map(({ path }) => path), ["/v1/chat/completions"]);
+  await until(() => page.requests.length === 4, "the look asks the page three times");
+  await until(() => looked() === 1, "the look has ended");
+  assert.equal(providers.inUse.name, "openai_compatible");
   await page.close();
   const before = asked.length;
   await collect(provider, { model }).catch(() => {});
-  await clock.advance(0);
+  await clock.advance(1_000);
   await until(() => providers.inUse.name === "offline");
   assert.equal(asked.length, before);
 });

@@ -126,6 +126,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
     workspaceRoot: "/workspace",
     containment: () => Promise.resolve({ kind: "uncontained", text: "Commands are not contained: this is a test" }),
     environment: () => undefined,
+    trustModelServer: (address) => Promise.resolve({ origin: `http://${address}`, uid: 1000 }),
     state: () => state,
     configure: (gateway) => void (config = withGateway({ ...config.gateway, ...gateway })),
     enter: (next) => void (state = next),

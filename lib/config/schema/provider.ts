@@ -22,7 +22,12 @@ const keys = {
 export const PROVIDER_KINDS = ["openai", "anthropic", "openrouter", "ollama", "openai_compatible", "offline"] as const;
 
 /** `[provider]`: the default model (DESIGN.md section 6). `auto` looks for a key, then a local server, then takes `offline`; `none`: no agent. */
-export const providerSchema = v.strictObject({ kind: choice(["auto", ...PROVIDER_KINDS, "none"], "auto"), ...keys });
+export const providerSchema = v.strictObject({
+  kind: choice(["auto", ...PROVIDER_KINDS, "none"], "auto"),
+  ...keys,
+  /** Users whose model servers `auto` takes, beside the gateway's own and root: names of this machine */
+  local_users: texts(["ollama"]),
+});
 
 /** `[providers.<name>]`: further providers, chosen by `name/model`. */
 export const namedProviderSchema = v.strictObject({ kind: choice(PROVIDER_KINDS, "openai_compatible"), ...keys });

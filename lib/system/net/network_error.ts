@@ -14,8 +14,15 @@ const SENTENCES: Readonly<Record<string, string>> = {
   UND_ERR_CLOSED: "the client was closed",
 };
 
+/** The server at an address is not one that may be used. The message is a sentence part, as `it is run by mallory (uid 1001)` */
+export class ForeignServerError extends Error {
+  override readonly name = "ForeignServerError";
+  readonly code = "ERR_FOREIGN_SERVER";
+}
+
 /** A sentence part about a failed connection, as `the connection was refused`, from the error's code or that of its cause. */
 export function describeNetworkError(error: unknown): string {
+  if (error instanceof ForeignServerError) return error.message;
   const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined);
   if (code === undefined) return "the connection failed";
   if (code.startsWith("HPE_")) return `the reply is not HTTP (${code})`;

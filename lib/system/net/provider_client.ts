@@ -1,7 +1,9 @@
-import type { Dispatcher } from "undici";
+import type { Socket } from "node:net";
+import type { buildConnector, Dispatcher } from "undici";
 import type { Clock } from "../../base/clock.ts";
 import { lazily } from "../../base/lazily.ts";
 import { type HttpExchange, startExchange } from "./http_exchange.ts";
+import { ForeignServerError } from "./network_error.ts";
 import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
 
 /** One request to a provider. */
@@ -36,6 +38,11 @@ export interface ProviderClientOptions {
   /** Name of the provider, for errors */
   readonly provider: string;
   readonly origin: string;
+  /**
+   * Asked before and after each new connection: whoever listens must be the same at both times, by what this gives. A rejection ends
+   * the connection before anything is sent. Such a client never goes through a proxy. Default: whoever answers
+   */
+  readonly admit?: (() => Promise<string>) | undefined;
 }
 
 /** Makes the client of an origin; nothing is opened or loaded before the first request. */
@@ -55,13 +62,13 @@ export function createProviderClients(
   { clock, proxy }: { readonly clock: Clock; readonly proxy?: ProxySettings | undefined },
 ): ProviderClientFactory {
   const proxyFor = createProxyRules(proxy);
-  return ({ provider, origin }) => {
+  return ({ provider, origin, admit }) => {
     const context = { provider, origin, clock };
     let dispatcher: Promise<Dispatcher> | undefined;
     let ready: Dispatcher | undefined;
     let closed = false;
     const open = async () => {
-      const opened = await createDispatcher(origin, proxyFor(origin));
+      const opened = await createDispatcher(origin, admit === undefined ? proxyFor(origin) : undefined, admit);
       if (closed) await opened.destroy();
       return ready = opened;
     };
@@ -87,8 +94,12 @@ export async function loadHttpClient(): Promise<void> {
   await undici().catch(() => {});
 }
 
-async function createDispatcher(origin: string, proxy: string | undefined): Promise<Dispatcher> {
-  const { Pool, ProxyAgent } = await undici();
+async function createDispatcher(
+  origin: string,
+  proxy: string | undefined,
+  admit: ProviderClientOptions["admit"],
+): Promise<Dispatcher> {
+  const { Pool, ProxyAgent, buildConnector } = await undici();
   // Time limits are kept by the exchange and its clock, so undici's own are off
   const options = {
     connections: null,
@@ -97,7 +108,39 @@ async function createDispatcher(origin: string, proxy: string | undefined): Prom
     bodyTimeout: 0,
     keepAliveTimeout: KEEP_ALIVE_MS,
     maxHeaderSize: MAX_HEADER_BYTES,
-    connect: { timeout: CONNECT_TIMEOUT_MS },
+    connect: admit === undefined
+      ? { timeout: CONNECT_TIMEOUT_MS }
+      : admitted(buildConnector({ timeout: CONNECT_TIMEOUT_MS }), admit),
   };
   return proxy === undefined ? new Pool(origin, options) : new ProxyAgent({ ...options, uri: proxy });
+}
+
+/** Connects only while the same, accepted sockets listen: what they send and are sent is theirs. */
+function admitted(
+  connect: buildConnector.connector,
+  admit: NonNullable<ProviderClientOptions["admit"]>,
+): buildConnector.connector {
+  return (options, callback) => {
+    const refuse = (error: unknown) => callback(error as Error, null); // what admit throws is an Error
+    const check = async (before: string, socket: Socket) => {
+      // Nobody else hears of a failure until the socket is handed on
+      let lost: Error | undefined;
+      const hear = (error: Error) => void (lost = error);
+      socket.on("error", hear);
+      try {
+        if (await admit() !== before) throw new ForeignServerError("another server took its place");
+        if (socket.destroyed) throw lost ?? new ForeignServerError("it closed the connection at once");
+      } catch (error) {
+        socket.destroy();
+        return refuse(error);
+      }
+      socket.off("error", hear);
+      callback(null, socket);
+    };
+    // With an error there is no socket
+    admit().then(
+      (before) => connect(options, (error, socket) => error !== null ? refuse(error) : void check(before, socket)),
+      refuse,
+    );
+  };
 }

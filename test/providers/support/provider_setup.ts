@@ -51,6 +51,7 @@ export async function setUp(
     offline: createScriptedProvider(() => "offline says hello", { name: "offline", models: ["assistant"] }),
     net: createProviderClients({ clock }),
     localOrigins: [],
+    ownerOf: () => Promise.resolve({ accepted: true, owner: "run by you", identity: "test" }),
     ...changes,
     clock,
   });
