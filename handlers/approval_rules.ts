@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { approvalRuleSchema } from "../lib/base/records/approval.ts";
+import { approvalRuleSchema, RULE_ID } from "../lib/base/records/approval.ts";
 import type { Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
 import { callerOf } from "./wire/caller_of.ts";
@@ -25,6 +25,7 @@ export const revokeApprovalRuleRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/approval-rules/:id",
   access: "approve",
+  params: { id: { type: "string", pattern: RULE_ID.source } },
   summary: "Forget a remembered answer",
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
   async handler(_request, context) {

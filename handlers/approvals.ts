@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import {
   type Approval,
+  APPROVAL_ID,
   APPROVAL_STATUSES,
   type ApprovalRule,
   approvalRuleSchema,
@@ -13,7 +14,7 @@ import { APPROVAL_LIMITS } from "../lib/guard/approvals.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
 import { callerOf } from "./wire/caller_of.ts";
-import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -39,9 +40,9 @@ export const approvalsRoute: Route = strictRoute({
   access: "approve",
   summary: "Questions to a person about tool calls, newest first",
   query: {
-    status: `Only those that are ${APPROVAL_STATUSES.join(", ")}`,
+    status: choiceQuery("Only those in this state", APPROVAL_STATUSES),
     limit: LIMIT_QUERY,
-    after: "Only those older than this id",
+    after: textQuery("Only those older than this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
   async handler(_request, context) {
@@ -58,6 +59,7 @@ export const approvalRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approvals/:id",
   access: "approve",
+  params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "One question, with the exact input it is about",
   reply: { status: 200, type: "application/json", schema: approvalSchema },
   async handler(_request, context) {
@@ -72,6 +74,7 @@ export const answerApprovalRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/approvals/:id",
   access: "approve",
+  params: { id: { type: "string", pattern: APPROVAL_ID.source } },
   summary: "Approve or deny a call; what is remembered comes back as stored_rule",
   body: answerSchema,
   reply: { status: 200, type: "application/json", schema: answeredSchema },

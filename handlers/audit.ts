@@ -3,7 +3,7 @@ import type { AuditHead } from "../lib/guard/audit/audit_chain.ts";
 import { AUDIT_TYPES } from "../lib/guard/audit/audit_event.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { choiceOf, LIMIT_QUERY, limitOf, wholeNumber } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, limitOf, textQuery, wholeNumber } from "./wire/list_query.ts";
 import { listSchema, placedListReply } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 
@@ -41,10 +41,13 @@ export const auditRoute: Route = {
   summary: "Audit records, newest first",
   query: {
     limit: LIMIT_QUERY,
-    after: "Only records older than this position, the last_id of the list before",
-    type: `Only this type of event: ${AUDIT_TYPES.join(", ")}`,
-    tool: "Only records of this tool",
-    run_id: "Only records of this run",
+    after: {
+      description: "Only records older than this position, the last_id of the list before",
+      schema: { type: "integer", minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+    },
+    type: choiceQuery("Only this type of event", AUDIT_TYPES),
+    tool: textQuery("Only records of this tool"),
+    run_id: textQuery("Only records of this run"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(recordSchema) },
   async handler(_request, context) {
@@ -65,13 +68,20 @@ export const auditRoute: Route = {
   },
 };
 
+const HEAD = /^([1-9]\d{0,14}):([0-9a-f]{64})$/;
+
 /** GET /v1/audit/verify: whether anyone changed the audit from outside, and where. */
 export const verifyAuditRoute: Route = {
   method: "GET",
   path: "/v1/audit/verify",
   access: "admin",
   summary: "Check the audit's chain; every record that was altered, deleted, inserted or moved is named",
-  query: { head: "A head kept from before, as <position>:<hash>: nothing up to it may have been rewritten" },
+  query: {
+    head: {
+      description: "A head kept from before, as <position>:<hash>: nothing up to it may have been rewritten",
+      schema: { type: "string", pattern: HEAD.source },
+    },
+  },
   reply: { status: 200, type: "application/json", schema: reportSchema },
   async handler(_request, context) {
     const head = headOf(context);
@@ -82,7 +92,7 @@ export const verifyAuditRoute: Route = {
 function headOf({ query }: RequestContext): AuditHead | undefined {
   const text = query.get("head");
   if (text === null) return undefined;
-  const [, seq = "", hash = ""] = /^([1-9]\d{0,14}):([0-9a-f]{64})$/.exec(text) ?? [];
+  const [, seq = "", hash = ""] = HEAD.exec(text) ?? [];
   if (hash !== "") return { seq: Number(seq), hash };
   throw httpError(
     "invalid_request",

@@ -6,7 +6,7 @@ import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
 import { toChatRequest } from "./wire/to_chat_request.ts";
 
 const chatSchema = v.object({
@@ -34,6 +34,7 @@ export const chatRoute: Route = {
   summary: "Chat with the agent, answered as JSON",
   body: chatSchema,
   reply: { status: 200, type: "application/json", schema: chatReplySchema },
+  errors: REPLY_ERRORS,
   idempotency: "by_run",
   repeat: chat,
   handler: chat,

@@ -1,9 +1,9 @@
 import type { Message, Peer } from "crossws";
-import * as v from "valibot";
 import type { Route } from "./route.ts";
 import { type ChatSession, createChatSession } from "./websocket/chat_session.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
+import { textQuery } from "./wire/list_query.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 
 /**
@@ -15,8 +15,9 @@ export const chatSocketRoute: Route = {
   path: "/ws/chat",
   access: "chat",
   summary: "Chat over a WebSocket with streamed replies",
-  query: { ticket: "Single-use ticket of POST /v1/ws-ticket, in place of the Authorization header" },
-  reply: { status: 101, type: "application/json", schema: v.object({}) },
+  query: { ticket: textQuery("Single-use ticket of POST /v1/ws-ticket, in place of the Authorization header") },
+  reply: { status: 101, description: "The connection is a WebSocket" },
+  errors: ["upgrade_required", "agent_unavailable", "shutting_down"],
   websocket(context) {
     const { services, requestId } = context;
     requireAgent(services);

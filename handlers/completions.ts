@@ -14,7 +14,7 @@ import { openEvents } from "./wire/open_events.ts";
 import { readCompletionBody } from "./wire/read_completion_body.ts";
 import { readJsonValue } from "./wire/read_json.ts";
 import { errorReply, nameFallback, sseReply, textReply } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
 import { endedInSilence, runFailure } from "./wire/run_failure.ts";
 import { tellingRun } from "./wire/telling_run.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
@@ -51,7 +51,15 @@ export const completionsRoute: Route = {
   access: "chat",
   summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
   body: completionSchema,
+  headers: {
+    "x-postern-tools": {
+      description: "none: without the agent's own tools",
+      schema: { type: "string", enum: ["none"] },
+    },
+  },
   reply: { status: 200, type: "application/json", schema: completionReplySchema },
+  otherReplies: [{ status: 200, type: "text/event-stream" }],
+  errors: REPLY_ERRORS,
   idempotency: "by_run",
   repeat: complete,
   handler: complete,

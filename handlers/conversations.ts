@@ -3,7 +3,7 @@ import { contentSchema, toolCallSchema } from "../lib/base/records/message.ts";
 import type { SaidMessage } from "../lib/runs/conversation_archive.ts";
 import type { Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { LIMIT_QUERY, limitOf, pageOf, positionOf } from "./wire/list_query.ts";
+import { LIMIT_QUERY, limitOf, pageOf, positionOf, positionQuery, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
 
@@ -35,7 +35,7 @@ export const conversationsRoute: Route = {
   path: "/v1/conversations",
   access: "runs",
   summary: "Conversations, newest first",
-  query: { limit: LIMIT_QUERY, after: "Only those made before the one with this id" },
+  query: { limit: LIMIT_QUERY, after: textQuery("Only those made before the one with this id") },
   reply: { status: 200, type: "application/json", schema: listSchema(conversationSchema) },
   async handler(_request, context) {
     const { conversations, hasMore } = await context.services.conversations.list(pageOf(context));
@@ -49,7 +49,7 @@ export const conversationRoute: Route = {
   path: "/v1/conversations/:id",
   access: "runs",
   summary: "One conversation with a page of its messages, in the order they were said",
-  query: { limit: LIMIT_QUERY, after: "Only messages after this seq" },
+  query: { limit: LIMIT_QUERY, after: positionQuery("Only messages after this seq") },
   reply: {
     status: 200,
     type: "application/json",
@@ -82,6 +82,7 @@ export const deleteConversationRoute: Route = {
   path: "/v1/conversations/:id",
   access: "runs",
   summary: "Forget a conversation; one that is at work is 409",
+  errors: ["conflict"],
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
   async handler(_request, context) {
     const id = context.params["id"] ?? "";

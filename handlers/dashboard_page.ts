@@ -10,6 +10,7 @@ export const dashboardRoute: Route = {
   access: "public",
   summary: "Dashboard",
   reply: { status: 200, type: "text/html" },
+  otherReplies: [{ status: 308, description: "Under a mount: to the same path with a slash at its end" }],
   async handler(request, context) {
     const { path } = parseRequestTarget(request.url);
     if (!path.endsWith("/")) {

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { DELIVERY_STATUSES, type DeliveryRecord } from "../lib/automation/channels/delivery_record.ts";
 import type { Route } from "./route.ts";
-import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 
 const deliverySchema = v.object({
@@ -26,9 +26,9 @@ export const deliveriesRoute: Route = {
   access: "runs",
   summary: "Replies of channels on their way to their reply_url, newest first",
   query: {
-    status: `Only those that are ${DELIVERY_STATUSES.join(", ")}`,
+    status: choiceQuery("Only those in this state", DELIVERY_STATUSES),
     limit: LIMIT_QUERY,
-    after: "Only those accepted before the one with this id",
+    after: textQuery("Only those accepted before the one with this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(deliverySchema) },
   async handler(_request, context) {

@@ -18,6 +18,7 @@ export const healthRoute: Route = {
   access: "public",
   summary: "Whether the gateway works: ok, degraded (storage or log cannot be written) or draining (503)",
   reply: { status: 200, type: "application/json", schema: healthSchema },
+  otherReplies: [{ status: 503, type: "application/json", schema: healthSchema, description: "It is shutting down" }],
   handler(_request, context) {
     const { version, startedAt, clock } = context.services;
     const state = context.services.state();

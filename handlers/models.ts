@@ -29,6 +29,7 @@ export const modelRoute: Route = {
   access: "chat",
   summary: "One model",
   reply: { status: 200, type: "application/json", schema: modelSchema },
+  errors: ["model_not_found"],
   async handler(_request, context) {
     const { id } = context.params;
     const model = (await listModels(context)).find((entry) => entry.id === id);

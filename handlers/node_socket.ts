@@ -1,10 +1,10 @@
 import type { Peer } from "crossws";
-import * as v from "valibot";
 import type { NodeAdmission, NodeLink, Nodes } from "../lib/extensions/nodes/nodes.ts";
 import { bearerTokenOf } from "./bearer_token.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { createOutbox } from "./websocket/outbox.ts";
 import { httpError } from "./wire/error_codes.ts";
+import { textQuery } from "./wire/list_query.ts";
 import { requireNodes } from "./wire/require_nodes.ts";
 
 /** A node that takes nothing for so long is given up. Milliseconds */
@@ -19,8 +19,17 @@ export const nodeSocketRoute: Route = {
   path: "/ws/node",
   access: "node_token",
   summary: "The link of a node, with the token of [gateway.node_control]",
-  query: { id: "Id of the node, one of allowed_node_ids" },
-  reply: { status: 101, type: "application/json", schema: v.object({}) },
+  query: { id: textQuery("Id of the node, one of allowed_node_ids") },
+  reply: { status: 101, description: "The connection is a WebSocket" },
+  errors: [
+    "invalid_request",
+    "auth_required",
+    "auth_invalid",
+    "not_found",
+    "upgrade_required",
+    "rate_limited",
+    "shutting_down",
+  ],
   websocket(context) {
     const { services, remoteAddress } = context;
     const nodes = requireNodes(services);

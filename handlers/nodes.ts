@@ -43,6 +43,7 @@ export const nodesRoute: Route = {
   method: "GET",
   path: "/v1/nodes",
   access: "tools",
+  errors: ["not_found"],
   summary: "Nodes that may connect, and whether they are",
   reply: { status: 200, type: "application/json", schema: listSchema(nodeSchema) },
   handler(_request, context) {
@@ -69,6 +70,7 @@ export const describeNodeRoute: Route = {
   method: "POST",
   path: "/v1/nodes/:id/describe",
   access: "tools",
+  errors: ["overloaded", "provider_timeout"],
   summary: "Ask a node for its tools anew",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   idempotency: "harmless",

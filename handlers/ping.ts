@@ -7,7 +7,10 @@ import { jsonReply } from "./wire/reply.ts";
 const bodySchema = v.union([
   v.array(v.unknown()),
   v.looseObject({ message: v.optional(v.unknown()) }),
-  v.unknown(),
+  v.string(),
+  v.number(),
+  v.boolean(),
+  v.null(),
 ]);
 
 /** POST /v1/ping: whether a token works, and what the gateway read. */

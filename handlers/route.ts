@@ -1,9 +1,11 @@
 import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
+import type { JsonSchema } from "../lib/base/records/json_schema.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { Door } from "./door.ts";
 import type { RunClaim } from "./run_claim.ts";
+import type { ErrorCode } from "./wire/error_codes.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
@@ -58,6 +60,23 @@ export type RepeatHandler = (
   runId: string | null,
 ) => Response | Promise<Response>;
 
+/** A reply as /openapi.json describes it. */
+export interface RouteReply {
+  readonly status: number;
+  /** Media type; undefined: a reply without a body */
+  readonly type?: string;
+  /** Schema of a JSON body */
+  readonly schema?: GenericSchema;
+  /** Default: "Success" */
+  readonly description?: string;
+}
+
+/** A parameter of the query or a header, as /openapi.json describes it. */
+export interface RouteParameter {
+  readonly description: string;
+  readonly schema: JsonSchema;
+}
+
 /** One row of the route table; `/openapi.json` is generated from it. */
 export interface Route extends Door {
   readonly method: "GET" | "POST" | "DELETE";
@@ -70,10 +89,21 @@ export interface Route extends Door {
   readonly bodyOptional?: boolean;
   /** Set by strictRoute: unknown fields and query parameters are refused. Default false: unknown fields go to x-postern-ignored. */
   readonly strict?: boolean;
-  /** Reply of the success case: status, media type and, for JSON, its schema */
-  readonly reply: { readonly status: number; readonly type: string; readonly schema?: GenericSchema };
-  /** Query parameters by name, with a description */
-  readonly query?: Readonly<Record<string, string>>;
+  /** Reply of the usual success */
+  readonly reply: RouteReply;
+  /** Replies of other successes: another status, or another media type of the same one */
+  readonly otherReplies?: readonly RouteReply[];
+  /** Path parameters that have a form of their own, by name; the others are any text */
+  readonly params?: Readonly<Record<string, JsonSchema>>;
+  /** Query parameters by name */
+  readonly query?: Readonly<Record<string, RouteParameter>>;
+  /** Request headers that the handler reads, by name */
+  readonly headers?: Readonly<Record<string, RouteParameter>>;
+  /**
+   * Codes of the handler's own errors, beside those that its kind of route always has (see openapi.ts). A number is a status that a
+   * model's provider gave and that is passed on with its code. The tests refuse a reply with a status that is not described.
+   */
+  readonly errors?: readonly (ErrorCode | number)[];
   /**
    * What is done with an Idempotency-Key. Required for POST. `honoured`: it is claimed before the handler is called; `by_run`: the
    * handler starts a run with `context.claim`, which claims it; `harmless`: the handler may be called twice, since nothing comes of it;

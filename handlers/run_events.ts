@@ -1,3 +1,4 @@
+import { RUN_ID_SCHEMA } from "../lib/base/records/run.ts";
 import { CancelError } from "../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../lib/base/records/agent_event.ts";
 import { eventFollowersOf } from "./event_followers.ts";
@@ -6,10 +7,12 @@ import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { type EventEncoder, eventStream } from "./wire/event_stream.ts";
 import { followRun } from "./wire/follow_run.ts";
-import { positionOf } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, positionOf, positionQuery } from "./wire/list_query.ts";
 import { sseReply, textReply } from "./wire/reply.ts";
 import { runsToRead } from "./wire/require_agent.ts";
 import { toHttpError } from "./wire/to_http_error.ts";
+
+const FOLLOW = ["0", "1"] as const;
 
 /**
  * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event (DESIGN.md section 2).
@@ -26,10 +29,13 @@ export const runEventsRoute: Route = {
   summary:
     "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
   query: {
-    after: "Only events after this seq; the header Last-Event-ID says the same and wins. Default 0, from the first",
-    follow: "0: only what is recorded by now, without waiting for more. Default 1",
+    after: positionQuery("Only events after this seq; the header Last-Event-ID wins. Default: from the first"),
+    follow: choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", FOLLOW),
   },
-  reply: { status: 200, type: "text/event-stream" },
+  headers: { "Last-Event-ID": positionQuery("Only events after this seq") },
+  params: { id: RUN_ID_SCHEMA },
+  reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
+  otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
   async handler(request, context) {
     const { services, identity } = context;
     const id = context.params["id"] ?? "";
@@ -70,10 +76,8 @@ function afterOf(request: Request, { query }: RequestContext): { readonly name: 
   return { name: "after", seq: positionOf("after", query.get("after") ?? "0") };
 }
 
-function followsOf({ query }: RequestContext): boolean {
-  const value = query.get("follow") ?? "1";
-  if (value === "0" || value === "1") return value === "1";
-  throw httpError("invalid_request", 'Cannot use this "follow": it must be 0 or 1', { param: "follow" });
+function followsOf(context: RequestContext): boolean {
+  return choiceOf(context, "follow", FOLLOW) !== "0";
 }
 
 async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {

@@ -1,18 +1,18 @@
 import * as v from "valibot";
 import { reviewOutcomeSchema } from "../lib/base/records/agent_event.ts";
 import type { Message } from "../lib/base/records/message.ts";
-import { isEnded, type Run, runSchema, runStatusSchema } from "../lib/base/records/run.ts";
+import { isEnded, type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../lib/base/records/run.ts";
 import { createRunState } from "../lib/runs/apply_event.ts";
 import type { RunArchive } from "../lib/runs/run_archive.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { completionSchema } from "./wire/completion_schema.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
-import { requireAgent, runsToRead } from "./wire/require_agent.ts";
+import { requireAgent, RUN_ERRORS, runsToRead } from "./wire/require_agent.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
 
 const startSchema = v.object({
@@ -45,6 +45,7 @@ export const startRunRoute: Route = {
   summary: "Start a run; it is on disk before the reply, and goes on after a restart",
   body: startSchema,
   reply: { status: 202, type: "application/json", schema: runSchema },
+  errors: [...RUN_ERRORS, "model_not_found", "provider_error"],
   idempotency: "by_run",
   repeat: async (request, context, runId) =>
     accepted(request, context, await findRun(requireAgent(context.services).runs, runId ?? "")),
@@ -83,9 +84,9 @@ export const runsRoute: Route = {
   access: "runs",
   summary: "Runs that are recorded, newest first",
   query: {
-    status: `Only those that are ${runStatusSchema.options.join(", ")}`,
+    status: choiceQuery("Only those in this state", runStatusSchema.options),
     limit: LIMIT_QUERY,
-    after: "Only those older than this id",
+    after: textQuery("Only those older than this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(runSchema) },
   async handler(_request, context) {
@@ -102,6 +103,7 @@ export const runRoute: Route = {
   method: "GET",
   path: "/v1/runs/:id",
   access: "runs",
+  params: { id: RUN_ID_SCHEMA },
   summary: "One run",
   reply: { status: 200, type: "application/json", schema: runSchema },
   async handler(_request, context) {
@@ -114,6 +116,8 @@ export const cancelRunRoute: Route = {
   method: "POST",
   path: "/v1/runs/:id/cancel",
   access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: RUN_ERRORS,
   summary: "Stop a run; one that has ended is 409",
   reply: { status: 200, type: "application/json", schema: runSchema },
   idempotency: "honoured",
@@ -139,6 +143,8 @@ export const resolveRunRoute: Route = {
   method: "POST",
   path: "/v1/runs/:id/resolve",
   access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: RUN_ERRORS,
   summary: "Let a run that needs review go on, or end it; any other is 409",
   body: resolveSchema,
   reply: { status: 200, type: "application/json", schema: runSchema },

@@ -3,10 +3,10 @@ import { SCHEDULE_LIMITS } from "../lib/tools/schedule/schedules.ts";
 import type { Route } from "./route.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
-import { choiceOf, LIMIT_QUERY, pageOf } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { jsonReply } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { requireAgent, RUN_ERRORS } from "./wire/require_agent.ts";
 
 /** GET /v1/schedules: those that are active or paused, the newest first. They are made and changed by the schedule tools. */
 export const schedulesRoute: Route = {
@@ -15,9 +15,9 @@ export const schedulesRoute: Route = {
   access: "runs",
   summary: "Schedules that are active or paused, newest first",
   query: {
-    state: `Only those that are ${SCHEDULE_STATES.join(", ")}; done: one-time tasks that fired`,
+    state: choiceQuery("Only those in this state; done: one-time tasks that fired", SCHEDULE_STATES),
     limit: LIMIT_QUERY,
-    after: "Only those made before the one with this id",
+    after: textQuery("Only those made before the one with this id"),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(scheduleSchema) },
   async handler(_request, context) {
@@ -49,7 +49,7 @@ export const scheduleHistoryRoute: Route = {
   path: "/v1/schedules/:id/history",
   access: "runs",
   summary: "Firings of a schedule with their runs, skipped, missed and failed ones among them, newest first",
-  query: { limit: LIMIT_QUERY, after: "Only those before the firing with this id" },
+  query: { limit: LIMIT_QUERY, after: textQuery("Only those before the firing with this id") },
   reply: { status: 200, type: "application/json", schema: listSchema(firingSchema) },
   async handler(_request, context) {
     const page = await context.services.cron.history(context.params["id"] ?? "", pageOf(context));
@@ -63,6 +63,7 @@ export const runScheduleRoute: Route = {
   method: "POST",
   path: "/v1/schedules/:id/run",
   access: "runs",
+  errors: RUN_ERRORS,
   summary: "Fire a schedule now, with no more rights than both its maker and the caller have",
   reply: { status: 202, type: "application/json", schema: firingSchema },
   idempotency: "by_run",

@@ -11,8 +11,9 @@ import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { readJson } from "./wire/read_json.ts";
+import { choiceOf, choiceQuery } from "./wire/list_query.ts";
 import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
-import { requireAgent } from "./wire/require_agent.ts";
+import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
 import { runFailure } from "./wire/run_failure.ts";
 import { toChatRequest } from "./wire/to_chat_request.ts";
 import { checkWebhookSignature, refused, SIGNATURE_WINDOW_SECONDS } from "./wire/webhook_signature.ts";
@@ -37,6 +38,8 @@ const webhookReplySchema = v.object({
   reply: v.optional(v.string()),
 });
 
+const CHANNEL_NAME = /^[a-z0-9_-]{1,64}$/;
+
 /** POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run (DESIGN.md section 2). */
 export const webhookRoute: Route = {
   method: "POST",
@@ -44,8 +47,22 @@ export const webhookRoute: Route = {
   access: "chat",
   summary: "Dispatch a message of a channel; with wait=1 the reply is waited for",
   body: webhookSchema,
-  query: { wait: "1: answer 200 with the reply instead of 202 at once" },
+  query: { wait: choiceQuery("1: answer 200 with the reply instead of 202 at once", ["0", "1"]) },
+  params: { channel: { type: "string", pattern: CHANNEL_NAME.source } },
+  headers: {
+    "X-Postern-Signature": {
+      description: "t=<unix seconds>,sha256=<hex>, for a channel with a secret",
+      schema: { type: "string" },
+    },
+  },
   reply: { status: 202, type: "application/json", schema: webhookReplySchema },
+  otherReplies: [{
+    status: 200,
+    type: "application/json",
+    schema: webhookReplySchema,
+    description: "The reply, with wait=1",
+  }],
+  errors: REPLY_ERRORS,
   idempotency: "by_run",
   repeat: (_request, context, runId) => repeat(context, channelOf(context).name, runId ?? ""),
   handler: dispatch,
@@ -98,7 +115,7 @@ function channelOf(context: RequestContext): { readonly name: string; readonly c
   const name = context.params.channel ?? "";
   const { channels } = context.services.config();
   const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
-  if (/^[a-z0-9_-]{1,64}$/.test(name) && (channel !== undefined || name === "default")) return { name, channel };
+  if (CHANNEL_NAME.test(name) && (channel !== undefined || name === "default")) return { name, channel };
   throw httpError("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
 }
 
@@ -193,7 +210,7 @@ async function endedRun(context: RequestContext, runId: string): Promise<Run | u
 }
 
 function isWaiting(context: RequestContext): boolean {
-  return context.query.get("wait") === "1";
+  return choiceOf(context, "wait", ["0", "1"]) === "1";
 }
 
 /** The work's result, or undefined when the wait ends first: durable work goes on without it. */

@@ -1,11 +1,30 @@
-import type { RequestContext } from "../route.ts";
+import type { RequestContext, RouteParameter } from "../route.ts";
 import { httpError } from "./error_codes.ts";
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1000;
+const MAX_POSITION = 999_999_999_999_999;
 
-/** How `limit` of a list is described. */
-export const LIMIT_QUERY = `How many, 1-${MAX_LIMIT}. Default ${DEFAULT_LIMIT}`;
+/** Describes `limit` of a list. */
+export const LIMIT_QUERY: RouteParameter = {
+  description: "How many",
+  schema: { type: "integer", minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT },
+};
+
+/** Describes a query parameter that is one of `choices`, see `choiceOf`. */
+export function choiceQuery(description: string, choices: readonly string[]): RouteParameter {
+  return { description, schema: { type: "string", enum: choices } };
+}
+
+/** Describes a query parameter that is any text. */
+export function textQuery(description: string): RouteParameter {
+  return { description, schema: { type: "string" } };
+}
+
+/** Describes a query parameter that is a place in a numbered sequence, see `positionOf`. */
+export function positionQuery(description: string): RouteParameter {
+  return { description, schema: { type: "integer", minimum: 0, maximum: MAX_POSITION } };
+}
 
 /** The query's `limit`. @throws {HttpError} 400 invalid_request for anything but a whole number of 1-1000 */
 export function limitOf({ query }: RequestContext): number {

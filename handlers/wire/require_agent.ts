@@ -1,7 +1,33 @@
 import type { Services } from "../../lib/gateway.ts";
 import type { RunArchive } from "../../lib/runs/run_archive.ts";
 import type { RequestContext } from "../route.ts";
-import { httpError } from "./error_codes.ts";
+import { type ErrorCode, httpError } from "./error_codes.ts";
+
+/** Errors of a route that starts a run or acts on one. */
+export const RUN_ERRORS = [
+  "agent_unavailable",
+  "shutting_down",
+  "overloaded",
+  "conflict",
+] as const satisfies readonly ErrorCode[];
+
+/**
+ * Errors of a route that answers with what a run says: those of the model's provider among them. A provider may have codes of its own
+ * for 400, 404, 413 and 422.
+ */
+export const REPLY_ERRORS = [
+  ...RUN_ERRORS,
+  "unsupported_parameter",
+  "model_not_found",
+  "needs_review",
+  "rate_limited",
+  "loop_detected",
+  "run_interrupted",
+  "provider_error",
+  "provider_timeout",
+  "payload_too_large",
+  422,
+] as const satisfies readonly (ErrorCode | number)[];
 
 /** The agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
 export function requireAgent(services: Services): NonNullable<Services["agent"]> {

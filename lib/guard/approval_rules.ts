@@ -1,4 +1,4 @@
-import type { Approval, ApprovalRule } from "../base/records/approval.ts";
+import { type Approval, type ApprovalRule, RULE_ID } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
@@ -12,8 +12,6 @@ import {
 } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
-
-const RULE_ID = /^rule_[0-9a-f]{32}$/;
 
 /** Answers that are remembered. */
 export interface ApprovalRules extends Pick<Approvals, "remembered" | "rules" | "revoke"> {

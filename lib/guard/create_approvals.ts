@@ -1,7 +1,7 @@
 import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { Approval } from "../base/records/approval.ts";
+import { type Approval, APPROVAL_ID } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createWaiters } from "../base/waiters.ts";
@@ -37,7 +37,6 @@ interface Found extends KeptApproval {
   readonly version: number;
 }
 
-const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 const PAGE = 200;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** A timer holds less than 25 days; a question may wait longer, and is looked at once a day */

@@ -7,7 +7,7 @@ import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import { type Caller, hasScope } from "../base/records/caller.ts";
-import { isAtWork, type RunStatus } from "../base/records/run.ts";
+import { isAtWork, RUN_ID, type RunStatus } from "../base/records/run.ts";
 import type { Random } from "../base/random.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
@@ -65,7 +65,6 @@ export interface SupervisorOptions {
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-const RUN_ID = /^run_[0-9a-z]{1,64}$/;
 
 /** Runs that were cancelled at the end of a drain get this long to write their last event. */
 const SETTLE_MS = 2000;

@@ -1,19 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { errorsOf, statusOf } from "../../handlers/openapi.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { createTestRouter } from "../support/test_router.ts";
 
 interface Operation {
   readonly operationId: string;
   readonly security: readonly Record<string, readonly string[]>[];
-  readonly parameters: readonly { name: string; in: string }[];
+  readonly parameters: readonly { name: string; in: string; description?: string; schema: Record<string, unknown> }[];
   readonly requestBody?: { required: boolean; content: Record<string, { schema: Record<string, unknown> }> };
-  readonly responses: Record<string, unknown>;
+  readonly responses: Record<string, { readonly content?: Record<string, unknown> }>;
 }
 
-async function description() {
-  const reply = await createTestRouter().send("GET", "/openapi.json", { token: null });
-  return await reply.json() as { openapi: string; paths: Record<string, Record<string, Operation>> };
+async function description(options: Parameters<typeof createTestRouter>[0] & { readonly path?: string } = {}) {
+  const reply = await createTestRouter(options).send("GET", options.path ?? "/openapi.json", { token: null });
+  return await reply.json() as {
+    openapi: string;
+    servers: readonly { url: string }[];
+    paths: Record<string, Record<string, Operation>>;
+  };
 }
 
 test("every route is described once, with its access, parameters and body", async () => {
@@ -27,7 +32,9 @@ test("every route is described once, with its access, parameters and body", asyn
     assert.equal(operation.requestBody !== undefined, route.body !== undefined);
     const inPath = operation.parameters.filter((parameter) => parameter.in === "path").map(({ name }) => `:${name}`);
     assert.deepEqual(inPath, route.path.match(/:\w+/g) ?? []);
-    assert.ok(operation.responses["default"]);
+    const successes = [route.reply, ...route.otherReplies ?? []].map(({ status }) => status);
+    const statuses = new Set([...successes, ...[...errorsOf(route)].map(statusOf)]);
+    assert.deepEqual(Object.keys(operation.responses).map(Number), [...statuses].sort((a, b) => a - b));
     ids.add(operation.operationId);
   }
   assert.equal(ids.size, ROUTES.length);
@@ -47,5 +54,37 @@ test("all references resolve, and no body is described as anything at all", asyn
   for (const [path, methods] of Object.entries(whole.paths)) {
     const schema = methods["post"]?.requestBody?.content["application/json"]?.schema;
     if (schema !== undefined) assert.ok(Object.keys(schema).length > 0, path);
+  }
+});
+
+test("the server is where the client reached the gateway, under the path it is mounted at", async () => {
+  assert.deepEqual((await description()).servers, [{ url: "http://gateway.test" }]);
+  const mounted = await description({ basePath: "/gateway", path: "/gateway/openapi.json?x=1" });
+  assert.deepEqual(mounted.servers, [{ url: "http://gateway.test/gateway" }]);
+});
+
+test("each parameter has a description and a type, and a completion has both media types", async () => {
+  const { paths } = await description();
+  for (const [path, methods] of Object.entries(paths)) {
+    for (const { parameters } of Object.values(methods)) {
+      for (const { name, in: place, description: text, schema } of parameters) {
+        assert.ok(schema["type"] !== undefined, `${path} ${name}`);
+        if (place !== "path") assert.ok(text, `${path} ${name}`);
+      }
+    }
+  }
+  const answers = paths["/v1/chat/completions"]?.["post"]?.responses["200"]?.content ?? {};
+  assert.deepEqual(Object.keys(answers), ["application/json", "text/event-stream"]);
+});
+
+test("a path parameter outside its pattern is refused", async () => {
+  const { send } = createTestRouter();
+  for (const { method, path, params = {} } of ROUTES) {
+    for (const [name, { pattern }] of Object.entries(params)) {
+      const value = "No,such.id!";
+      assert.doesNotMatch(value, new RegExp(String(pattern)));
+      const reply = await send(method, path.replace(`:${name}`, encodeURIComponent(value)));
+      assert.ok([400, 404, 503].includes(reply.status), `${method} ${path}: ${reply.status}`);
+    }
   }
 });

@@ -2,6 +2,7 @@ import { FastResponse } from "srvx";
 import { createRouter, type RouterOptions } from "../../handlers/router.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
+import { createReplyCheck } from "./described_reply.ts";
 import { createFakeServices, type FakeServices, type FakeServicesOptions } from "./fake_services.ts";
 
 /** The two classes replies are made of: the router must not care which. */
@@ -30,7 +31,10 @@ export function createTestRouter(
   options: FakeServicesOptions & Partial<Omit<RouterOptions, "services">> & { readonly services?: FakeServices } = {},
 ): TestRouter {
   const services = options.services ?? createFakeServices(options);
-  const router = createRouter({ routes: ROUTES, ...options, services });
+  const { routes = ROUTES } = options;
+  const router = createRouter({ ...options, routes, services });
+  // Routes that a test makes up are described by nobody
+  const checkReply = createReplyCheck(routes === ROUTES ? ROUTES : []);
   return {
     services,
     router,
@@ -46,7 +50,9 @@ export function createTestRouter(
         ...(body instanceof ReadableStream ? { duplex: "half" } : {}),
         ...(signal === undefined ? {} : { signal }),
       } as RequestInit);
-      return await router.fetch(request, { remoteAddress });
+      const reply = await router.fetch(request, { remoteAddress });
+      await checkReply(method, path, reply);
+      return reply;
     },
   };
 }

@@ -8,6 +8,11 @@ export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 export const REMEMBER = ["once", "run", "always"] as const;
 export type Remember = (typeof REMEMBER)[number];
 
+/** Form of an approval's id. */
+export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
+/** Form of a remembered rule's id. */
+export const RULE_ID = /^rule_[0-9a-f]{32}$/;
+
 const time = v.string();
 
 /** Something beside the input that an answer is bound to: a change of it makes the answer count for nothing. */

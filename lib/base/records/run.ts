@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import type { JsonSchema } from "./json_schema.ts";
 import { usageSchema } from "./usage.ts";
 
 /** A run as `/v1/runs` shows it (DESIGN.md section 2). Times are ISO 8601. */
@@ -12,6 +13,10 @@ export const runStatusSchema = v.picklist([
   "needs_review",
 ]);
 export type RunStatus = v.InferOutput<typeof runStatusSchema>;
+
+/** Form of a run's id. */
+export const RUN_ID = /^run_[0-9a-z]{1,64}$/;
+export const RUN_ID_SCHEMA: JsonSchema = { type: "string", pattern: RUN_ID.source };
 
 export const runKindSchema = v.picklist(["chat", "tool", "cron", "sop", "subagent", "channel"]);
 export type RunKind = v.InferOutput<typeof runKindSchema>;
