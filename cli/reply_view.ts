@@ -1,3 +1,4 @@
+import { exactLine } from "../lib/base/exact_text.ts";
 import type { ChatEvent } from "./chat_session.ts";
 import type { CommandContext } from "./command.ts";
 import { harmless, harmlessLine } from "./terminal_text.ts";
@@ -35,7 +36,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
         case "refusal_delta":
           return text(event.delta);
         case "tool_start":
-          return aside(`[tool] ${event.tool} ${shorten(JSON.stringify(event.input) ?? "")}`);
+          return aside(`[tool] ${event.tool} ${shorten(exactLine(JSON.stringify(event.input) ?? ""))}`);
         case "tool_end":
           return aside(
             `[tool] ${event.tool} ${
@@ -65,5 +66,5 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
 }
 
 function shorten(text: string): string {
-  return text.length <= MAX_SHOWN_INPUT ? text : `${text.slice(0, MAX_SHOWN_INPUT)}...`;
+  return text.length <= MAX_SHOWN_INPUT ? text : `${text.slice(0, MAX_SHOWN_INPUT)}... (${text.length} characters)`;
 }

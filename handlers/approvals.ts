@@ -7,6 +7,7 @@ import {
   approvalRuleSchema,
   approvalSchema,
   REMEMBER,
+  RULE_MATCHES,
 } from "../lib/base/records/approval.ts";
 import { runStatusSchema } from "../lib/base/records/run.ts";
 import { unknownApproval } from "../lib/guard/approval_refusals.ts";
@@ -21,8 +22,10 @@ import { jsonReply } from "./wire/reply.ts";
 
 const answerSchema = v.strictObject({
   decision: v.picklist(["approve", "deny"]),
-  /** `run`: the same call in this run; `always`: the same call for good, as `always_rule` says. Default `once` */
+  /** `run`: in this run; `always`: for good. What is stored is the text of the approval's `offers`. Default `once` */
   remember: v.optional(v.picklist(REMEMBER)),
+  /** With `run` or `always`: the exact call, the tool in this folder, or the command with its first argument. Default `call` */
+  match: v.optional(v.picklist(RULE_MATCHES)),
   note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
 });
 
@@ -84,10 +87,11 @@ export const answerApprovalRoute: Route = strictRoute({
 });
 
 async function answer(request: Request, context: RequestContext): Promise<Response> {
-  const { decision, remember, note } = await readJson(request, context, answerSchema);
+  const { decision, remember, match, note } = await readJson(request, context, answerSchema);
   const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
     decision,
     remember,
+    match,
     note,
     by: callerOf(context, "http"),
   });

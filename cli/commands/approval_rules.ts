@@ -1,4 +1,5 @@
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
+import { exactLine } from "../../lib/base/exact_text.ts";
 import { defineCliCommand } from "../command.ts";
 import { toTable } from "../to_table.ts";
 import { withGateway } from "../with_gateway.ts";
@@ -12,7 +13,7 @@ export const approvalsRulesCommand = defineCliCommand({
       const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
         data: readonly ApprovalRule[];
       };
-      const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, text]);
+      const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, exactLine(text)]);
       context.print(
         data,
         rows.length === 0 ? "No answer is remembered" : toTable(["ID", "SCOPE", "SINCE", "RULE"], rows),

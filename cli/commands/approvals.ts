@@ -1,8 +1,16 @@
-import { type Approval, APPROVAL_STATUSES, type ApprovalRule, REMEMBER } from "../../lib/base/records/approval.ts";
+import {
+  type Approval,
+  APPROVAL_STATUSES,
+  type ApprovalRule,
+  REMEMBER,
+  RULE_MATCHES,
+} from "../../lib/base/records/approval.ts";
+import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
 import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
-import { describeApproval } from "../ask_person.ts";
+import { describeApproval, describeOffers, offersOf } from "../ask_person.ts";
+import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import { harmless } from "../terminal_text.ts";
+import type { ReachedGateway } from "../reach_gateway.ts";
 import { toTable } from "../to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
@@ -18,6 +26,8 @@ const NOTE = {
 } as const;
 
 const MAX_SHOWN = 100;
+/** Characters of an input in a list */
+const MAX_INPUT_LISTED = 60;
 
 /** `postern approvals list` */
 export const approvalsListCommand = defineCliCommand({
@@ -38,13 +48,13 @@ export const approvalsListCommand = defineCliCommand({
         data: readonly Approval[];
         has_more: boolean;
       };
-      const rows = data.map(({ id, status, tool, input, created_at, expires_at }) => [
+      const rows = data.map(({ id, status, tool, input, input_digest: digest, created_at, expires_at }) => [
         id,
         status,
         tool,
         created_at,
         expires_at,
-        JSON.stringify(input).slice(0, 60),
+        cutText(exactLine(JSON.stringify(input) ?? "null"), { limit: MAX_INPUT_LISTED, digest }),
       ]);
       const none = status === "pending" ? "No call waits for an answer" : "There is no such approval";
       context.print(
@@ -67,7 +77,8 @@ export const approvalsShowCommand = defineCliCommand({
         ? ""
         : `\nSettled ${answered_at}${answered_by === null ? "" : ` by ${answered_by}`}`;
       const times = `Asked ${created_at}, expires ${expires_at}${answered}${note === null ? "" : `\nNote: ${note}`}`;
-      context.print(approval, harmless(`${approval.id}: ${status}\n\n${describeApproval(approval)}\n\n${times}`));
+      const text = `${describeApproval(approval, { whole: true })}\n${describeOffers(approval)}`;
+      context.print(approval, `${approval.id}: ${status}\n\n${text}\n\n${exactText(times)}`);
     }),
 });
 
@@ -79,12 +90,19 @@ export const approvalsApproveCommand = defineCliCommand({
       type: "enum",
       options: [...REMEMBER],
       valueHint: "how long",
-      description: "once, run: the same call in this run, always: the same call for good (default: once)",
+      description: "once, run: in this run, always: for good (default: once)",
+    },
+    match: {
+      type: "enum",
+      options: [...RULE_MATCHES],
+      valueHint: "what",
+      description:
+        "What is remembered: this exact call, this tool in this folder, or this command with its first argument (default: call)",
     },
     note: NOTE,
   },
-  example: "postern approvals approve apr_0123456789",
-  run: (context, { id, remember, note }) => answer(context, id, { decision: "approve", remember, note }),
+  example: "postern approvals approve apr_0123456789 --remember always --match folder",
+  run: (context, { id, remember, match, note }) => answer(context, id, { decision: "approve", remember, match, note }),
 });
 
 /** `postern approvals deny <id>` */
@@ -97,22 +115,43 @@ export const approvalsDenyCommand = defineCliCommand({
 interface Answer {
   readonly decision: "approve" | "deny";
   readonly remember?: string | undefined;
+  readonly match?: string | undefined;
   readonly note?: string | undefined;
 }
 
 function answer(context: CommandContext, id: string, body: Answer): Promise<number> {
   return withGateway(context, async (gateway) => {
+    if (!await agrees(context, gateway, { id, body })) {
+      throw new CommandError("The rule is not stored, and the call not approved");
+    }
     const reply = await gateway.request({ method: "POST", path: pathOf(id), body }) as Approval & {
       readonly stored_rule: ApprovalRule | null;
       readonly run_status: RunStatus | null;
     };
     const { status, stored_rule: rule, run_status: run } = reply;
     const stored = rule === null ? "" : `\nStored ${rule.id}: ${rule.text}`;
-    context.print(reply, harmless(`${id}: ${status}${stored}`));
+    context.print(reply, exactText(`${id}: ${status}${stored}`));
     if (status === "approved" && run !== null && isEnded(run)) {
       context.say("The run that asked has ended meanwhile, so its call is not made: send its message again");
     }
   });
+}
+
+/** Shows the rule that an answer would store, before it is stored; a person at the terminal is asked about it. */
+async function agrees(
+  { io, say }: CommandContext,
+  gateway: ReachedGateway,
+  { id, body: { remember = "once", match = "call" } }: { readonly id: string; readonly body: Answer },
+): Promise<boolean> {
+  if (remember === "once") return true;
+  const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
+  const offer = offersOf(approval).find((each) => each.remember === remember && each.match === match);
+  // The gateway says why not
+  if (offer === undefined || approval.status !== "pending") return true;
+  say(`This rule is stored, until you revoke it:\n  ${exactLine(offer.text)}`);
+  if (!io.canAsk) return true;
+  const line = await io.ask("Store it, and approve the call? [y/N] ");
+  return /^\s*(y|yes)\s*$/i.test(line ?? "");
 }
 
 function pathOf(id: string): string {

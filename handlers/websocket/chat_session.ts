@@ -163,9 +163,14 @@ export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): 
   }
 
   /** The answer shows as `approval_answered` of the run that asked. */
-  async function answerQuestion({ type: decision, approval_id, remember }: AnswerFrame): Promise<void> {
+  async function answerQuestion({ type: decision, approval_id, remember, match }: AnswerFrame): Promise<void> {
     try {
-      await services.approvals.answer(approval_id, { decision, remember: remember ?? undefined, by: caller });
+      await services.approvals.answer(approval_id, {
+        decision,
+        remember: remember ?? undefined,
+        match: match ?? undefined,
+        by: caller,
+      });
     } catch (error) {
       report(error);
     }

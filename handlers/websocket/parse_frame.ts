@@ -1,9 +1,13 @@
 import * as v from "valibot";
-import { REMEMBER } from "../../lib/base/records/approval.ts";
+import { REMEMBER, RULE_MATCHES } from "../../lib/base/records/approval.ts";
 import type { Door } from "../door.ts";
 
 const id = v.pipe(v.string(), v.minLength(1), v.maxLength(128));
-const answerFields = { approval_id: id, remember: v.nullish(v.picklist(REMEMBER)) } as const;
+const answerFields = {
+  approval_id: id,
+  remember: v.nullish(v.picklist(REMEMBER)),
+  match: v.nullish(v.picklist(RULE_MATCHES)),
+} as const;
 
 /**
  * The frames that a client of `/ws/chat` may send (DESIGN.md section 4), each with the scope it needs and its fields. `null` equals

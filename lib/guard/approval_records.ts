@@ -1,6 +1,6 @@
 import * as v from "valibot";
-import { canonicalDigest } from "../base/canonical_json.ts";
 import { type Approval, type ApprovalRule, approvalRuleSchema, approvalSchema } from "../base/records/approval.ts";
+import type { RuleMatch } from "./rule_match.ts";
 
 /**
  * What the approvals persist. Every body carries its version `v`; this is the one place where they are parsed, and where an older
@@ -11,26 +11,37 @@ import { type Approval, type ApprovalRule, approvalRuleSchema, approvalSchema } 
 export const APPROVALS = "approvals";
 /** Ids of those that are pending, so that they are found without reading all. */
 export const OPEN_APPROVALS = "open_approvals";
-/** By rule id, which is made of what the rule stands for: one rule for one call. */
+/** By rule id, which is made of what the rule stands for: one rule for one match. */
 export const APPROVAL_RULES = "approval_rules";
 
-const approvalBodySchema = v.object({ v: v.literal(1), input_digest: v.string(), ...approvalSchema.entries });
+const access = approvalSchema.entries.access;
+const approvalBodySchema = v.object({
+  v: v.literal(1),
+  ...approvalSchema.entries,
+  /** What wider rules go by, where there are any */
+  wider: v.optional(v.object({
+    op: v.nullable(v.string()),
+    access,
+    folder: v.optional(v.string()),
+    command: v.optional(v.array(v.string())),
+  })),
+});
 const ruleBodySchema = v.object({ v: v.literal(1), ...approvalRuleSchema.entries });
 
-/** An approval with what its rule would be compared by. */
+/** An approval with what wider rules go by. */
 export interface KeptApproval {
   readonly approval: Approval;
-  readonly inputDigest: string;
+  readonly wider: v.InferOutput<typeof approvalBodySchema>["wider"];
 }
 
 /** @throws {v.ValiError} for a body that no version wrote */
 export function parseApproval(body: unknown): KeptApproval {
-  const { v: _version, input_digest: inputDigest, ...approval } = v.parse(approvalBodySchema, body);
-  return { approval, inputDigest };
+  const { v: _version, wider, ...approval } = v.parse(approvalBodySchema, body);
+  return { approval, wider };
 }
 
-export function toApprovalBody({ approval, inputDigest }: KeptApproval): v.InferOutput<typeof approvalBodySchema> {
-  return { v: 1, input_digest: inputDigest, ...approval };
+export function toApprovalBody({ approval, wider }: KeptApproval): v.InferOutput<typeof approvalBodySchema> {
+  return { v: 1, ...approval, ...(wider === undefined ? {} : { wider }) };
 }
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -43,31 +54,14 @@ export function toRuleBody(rule: ApprovalRule): v.InferOutput<typeof ruleBodySch
   return { v: 1, ...rule };
 }
 
-/** The call a rule stands for. */
-export interface RuleSubject {
-  readonly tool: string;
-  readonly workspace: string;
-  readonly inputDigest: string;
-}
-
-/** Id of the rule for this call. @param runId null: for good */
-export function ruleIdOf({ tool, workspace, inputDigest }: RuleSubject, runId: string | null): string {
-  return `rule_${canonicalDigest({ tool, workspace, input: inputDigest, run: runId }).slice(0, 32)}`;
-}
-
-/** Longer inputs are cut in the sentence; the digest beside them is of the whole */
-const MAX_INPUT_SHOWN = 4000;
-
-/** A rule as a sentence: the exact text a person agrees to. */
-export function ruleText(
-  subject: RuleSubject & { readonly input: unknown; readonly decision: "approve" | "deny" },
-  runId: string | null,
-): string {
-  const { tool, workspace, input, inputDigest, decision } = subject;
-  const json = JSON.stringify(input) ?? "null";
-  const shown = json.length > MAX_INPUT_SHOWN ? `${json.slice(0, MAX_INPUT_SHOWN)}... (SHA-256 ${inputDigest})` : json;
-  const verb = decision === "approve" ? "Allow" : "Deny";
-  return `${verb} "${tool}" in "${workspace}"${
-    runId === null ? "" : ` in run ${runId}`
-  } with exactly the input ${shown}`;
+/** Returns what a stored rule stands for; undefined for one that does not say it whole: it then stands for nothing. */
+export function matchOfRule({ match, input_digest, folder, command, op, access }: ApprovalRule): RuleMatch | undefined {
+  switch (match) {
+    case "call":
+      return input_digest === null ? undefined : { kind: "call", inputDigest: input_digest };
+    case "folder":
+      return folder === null || access === null ? undefined : { kind: "folder", op, access, folder };
+    case "command":
+      return command === null || access === null ? undefined : { kind: "command", op, access, command };
+  }
 }

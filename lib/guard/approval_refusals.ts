@@ -27,6 +27,25 @@ export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): 
   );
 }
 
+/** 400: an answer about this call cannot store such a rule. @param offered the kinds that it can */
+export function matchNotOffered(match: string, offered: readonly string[]): HttpError {
+  const kinds = offered.map((kind) => `"${kind}"`).join(", ");
+  return new HttpError(
+    "invalid_request",
+    `Cannot remember the answer as "${match}": the rules for this call are ${kinds}; its "offers" have their words`,
+    { status: 400, type: "invalid_request_error", param: "match" },
+  );
+}
+
+/** 400: what is to be remembered is said, and not for how long. */
+export function matchWithoutRemember(): HttpError {
+  return new HttpError(
+    "invalid_request",
+    'Cannot use "match" alone: give "remember" as "run" or "always" with it, or leave it out',
+    { status: 400, type: "invalid_request_error", param: "match" },
+  );
+}
+
 /** 409: as many rules are kept as may be. */
 export function tooManyRules(): HttpError {
   return conflict(`Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`);

@@ -1,17 +1,11 @@
-import { type Approval, type ApprovalRule, RULE_ID } from "../base/records/approval.ts";
+import { canonicalDigest } from "../base/canonical_json.ts";
+import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
-import {
-  APPROVAL_RULES,
-  type KeptApproval,
-  parseRule,
-  ruleIdOf,
-  type RuleSubject,
-  ruleText,
-  toRuleBody,
-} from "./approval_records.ts";
+import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
 import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
+import { matchesOf, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
 
 /** Answers that are remembered. */
 export interface ApprovalRules extends Pick<Approvals, "remembered" | "rules" | "revoke"> {
@@ -32,9 +26,24 @@ export function createApprovalRules(
     });
     return stored.map(({ body }) => parseRule(body));
   };
-  const find = async (subject: RuleSubject, runId: string | null): Promise<ApprovalRule | undefined> => {
-    const stored = await store.get(APPROVAL_RULES, ruleIdOf(subject, runId));
-    return stored === undefined ? undefined : parseRule(stored.body);
+
+  /** A rule under an id that says something else than the id decides nothing. */
+  const find = async (
+    subject: RuleSubject,
+    match: RuleMatch,
+    runId: string | null,
+  ): Promise<ApprovalRule | undefined> => {
+    const id = ruleIdOf(subject, match, runId);
+    const stored = await store.get(APPROVAL_RULES, id);
+    if (stored === undefined) return undefined;
+    const rule = parseRule(stored.body);
+    const { tool, workspace } = subject;
+    const says = { tool: rule.tool, workspace: rule.workspace, run: rule.run_id, match: matchOfRule(rule) };
+    if (rule.id === id && canonicalDigest(says) === canonicalDigest({ tool, workspace, run: runId, match })) {
+      return rule;
+    }
+    log.error("A remembered answer does not say what its id says, and is not used", { rule_id: id });
+    return undefined;
   };
 
   return {
@@ -44,7 +53,17 @@ export function createApprovalRules(
       const oldest = (await rules()).findLast(({ scope }) => scope === "run");
       return oldest === undefined ? undefined : [{ op: "delete", collection: APPROVAL_RULES, key: oldest.id }, put];
     },
-    remembered: async (subject, runId) => await find(subject, runId) ?? await find(subject, null),
+    async remembered(subject, runId) {
+      let approval: ApprovalRule | undefined;
+      // Of an exact call the run's own answer counts before the one for good
+      for (const match of matchesOf(subject)) {
+        const found = await find(subject, match, runId) ?? await find(subject, match, null);
+        // Of several rules a no wins
+        if (found?.decision === "deny") return found;
+        approval ??= found;
+      }
+      return approval;
+    },
     rules,
     async revoke(ruleId, by) {
       if (!RULE_ID.test(ruleId)) return false;
@@ -72,27 +91,55 @@ export function createApprovalRules(
   };
 }
 
-/** The rule that an answer asks for; undefined when it counts once. @param time ISO 8601 */
+/** Returns every rule that an approval of this call may store, in the words that are stored. */
+export function offersOf(subject: RuleSubject, { input, runId }: { input: unknown; runId: string }): RuleOffer[] {
+  const { tool, workspace } = subject;
+  return offeredMatches(subject).flatMap((match) =>
+    (["run", "always"] as const).map((remember): RuleOffer => ({
+      remember,
+      match: match.kind,
+      text: ruleText({ tool, workspace, match, input, decision: "approve", runId: remember === "run" ? runId : null }),
+    }))
+  );
+}
+
+/**
+ * Returns the rule that an answer asks for.
+ * @param time ISO 8601
+ * @returns undefined when the answer counts once; `not_offered` for a rule that this call has not
+ */
 export function ruleOf(
-  { approval, inputDigest }: KeptApproval,
-  { decision, remember = "once", by }: ApprovalReply,
+  { approval, wider }: KeptApproval,
+  { decision, remember = "once", match: kind = "call", by }: ApprovalReply,
   time: string,
-): ApprovalRule | undefined {
+): ApprovalRule | undefined | "not_offered" {
   if (remember === "once") return undefined;
-  const { tool, workspace, input, run_id }: Approval = approval;
-  const subject = { tool, workspace, inputDigest };
+  const { tool, workspace, input, run_id, input_digest: inputDigest } = approval;
+  const subject: RuleSubject = {
+    tool,
+    workspace,
+    inputDigest,
+    wider: wider === undefined ? undefined : { folder: undefined, command: undefined, ...wider },
+  };
+  const match = offeredMatches(subject).find((offered) => offered.kind === kind);
+  if (match === undefined) return "not_offered";
   const runId = remember === "run" ? run_id : null;
   return {
-    id: ruleIdOf(subject, runId),
+    id: ruleIdOf(subject, match, runId),
     object: "approval_rule",
     decision,
     scope: remember,
     run_id: runId,
     tool,
     workspace,
+    match: match.kind,
     input,
-    input_digest: inputDigest,
-    text: ruleText({ ...subject, input, decision }, runId),
+    input_digest: match.kind === "call" ? inputDigest : null,
+    folder: match.kind === "folder" ? match.folder : null,
+    command: match.kind === "command" ? [...match.command] : null,
+    op: match.kind === "call" ? null : match.op,
+    access: match.kind === "call" ? null : match.access,
+    text: ruleText({ tool, workspace, match, input, decision, runId }),
     created_at: time,
     created_by: by.tokenId,
     approval_id: approval.id,

@@ -1,7 +1,14 @@
 import type { Caller } from "../base/records/caller.ts";
-import type { Approval, ApprovalRule, ApprovalStatus, BoundState, Remember } from "../base/records/approval.ts";
+import type {
+  Approval,
+  ApprovalRule,
+  ApprovalStatus,
+  BoundState,
+  Remember,
+  RuleMatchKind,
+} from "../base/records/approval.ts";
 import type { Write } from "../storage/store.ts";
-import type { RuleSubject } from "./approval_records.ts";
+import type { RuleSubject } from "./rule_match.ts";
 import type { Access } from "./decision.ts";
 
 /** Bounds of approvals. */
@@ -44,6 +51,8 @@ export interface ApprovalReply {
   readonly decision: "approve" | "deny";
   /** Default `once` */
   readonly remember?: Remember | undefined;
+  /** What is remembered. Default `call`, the exact call */
+  readonly match?: RuleMatchKind | undefined;
   /** At most 1,000 characters, for whoever reads the record */
   readonly note?: string | undefined;
   readonly by: Actor;
@@ -97,7 +106,7 @@ export interface Approvals {
     readonly limit: number;
     readonly after?: string | undefined;
   }): Promise<ApprovalPage>;
-  /** The rule that stands for this call, in this run or for good */
+  /** The rule that stands for this call, in this run or for good; of several a denial */
   remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined>;
   /** Newest first */
   rules(): Promise<readonly ApprovalRule[]>;

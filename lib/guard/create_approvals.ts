@@ -8,19 +8,21 @@ import { createWaiters } from "../base/waiters.ts";
 import { scanAll, type ScanAllOptions } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
+import { APPROVALS, type KeptApproval, OPEN_APPROVALS, parseApproval, toApprovalBody } from "./approval_records.ts";
 import {
-  APPROVALS,
-  type KeptApproval,
-  OPEN_APPROVALS,
-  parseApproval,
-  ruleText,
-  toApprovalBody,
-} from "./approval_records.ts";
-import { notRemembered, questionClaimed, settledBefore, tooManyRules, unknownApproval } from "./approval_refusals.ts";
-import { createApprovalRules, ruleOf } from "./approval_rules.ts";
+  matchNotOffered,
+  matchWithoutRemember,
+  notRemembered,
+  questionClaimed,
+  settledBefore,
+  tooManyRules,
+  unknownApproval,
+} from "./approval_refusals.ts";
+import { createApprovalRules, offersOf, ruleOf } from "./approval_rules.ts";
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
 import { asksAlways } from "./decision.ts";
+import type { RuleSubject } from "./rule_match.ts";
 
 export interface CreateApprovalsOptions {
   readonly store: Store;
@@ -64,8 +66,8 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     next: Approval,
     { by = null, writes = [] }: { readonly by?: Actor | null; readonly writes?: readonly Write[] } = {},
   ): Promise<boolean> => {
-    const { inputDigest, version } = found;
-    const body = toApprovalBody({ approval: next, inputDigest });
+    const { wider, version } = found;
+    const body = toApprovalBody({ approval: next, wider });
     const settles = found.approval.status === "pending";
     const written = await audit(approvalEvent(next, by), [
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },
@@ -122,7 +124,10 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         await settleExpired();
         if (await store.count(OPEN_APPROVALS) >= APPROVAL_LIMITS.pending) return undefined;
       }
-      const { tool, workspace, inputDigest, input, runId, timeoutMs } = question;
+      const { tool, workspace, inputDigest, wider, input, runId, timeoutMs } = question;
+      const offers = asksAlways(question.rule)
+        ? []
+        : offersOf({ tool, workspace, inputDigest, wider }, { input, runId });
       const approval: Approval = {
         id: random.id("apr_"),
         object: "approval",
@@ -130,6 +135,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         tool,
         access: question.access,
         input,
+        input_digest: inputDigest,
         reason: question.reason,
         rule: question.rule,
         workspace,
@@ -142,9 +148,8 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         requested_by: question.requestedBy.tokenId,
         created_at: now(),
         expires_at: new Date(clock.now() + timeoutMs).toISOString(),
-        always_rule: asksAlways(question.rule)
-          ? null
-          : ruleText({ tool, workspace, inputDigest, input, decision: "approve" }, null),
+        always_rule: offers.find(({ remember, match }) => remember === "always" && match === "call")?.text ?? null,
+        offers,
         answered_at: null,
         answered_by: null,
         note: null,
@@ -154,7 +159,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       };
       const key = approval.id;
       const written = await audit(approvalEvent(approval, question.requestedBy), [
-        { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, inputDigest }) },
+        { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, wider: toWiderBody(wider) }) },
         { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
         ...(claim === undefined ? [] : [claim(key)]),
       ]);
@@ -185,8 +190,11 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       if (found === undefined) throw unknownApproval();
       const { approval } = found;
       if (approval.status !== "pending") throw settledBefore(approval.status);
+      const { remember: howLong = "once", match } = reply;
+      if (howLong === "once" && match !== undefined) throw matchWithoutRemember();
+      if (howLong !== "once" && approval.always_rule === null) throw notRemembered(approval);
       const rule = ruleOf(found, reply, now());
-      if (rule !== undefined && approval.always_rule === null) throw notRemembered(approval);
+      if (rule === "not_offered") throw matchNotOffered(match ?? "call", kindsOf(approval));
       const writes = rule === undefined ? [] : await rules.store(rule);
       if (writes === undefined) throw tooManyRules();
       const { decision, remember = "once", note = null, by } = reply;
@@ -267,6 +275,21 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       }
       await rules.forgetRuns(before);
     },
+  };
+}
+
+function kindsOf({ offers = [] }: Approval): readonly string[] {
+  return [...new Set(["call", ...offers.map(({ match }) => match)])];
+}
+
+function toWiderBody(wider: RuleSubject["wider"]): KeptApproval["wider"] {
+  if (wider === undefined) return undefined;
+  const { op, access, folder, command } = wider;
+  return {
+    op,
+    access,
+    ...(folder === undefined ? {} : { folder }),
+    ...(command === undefined ? {} : { command: command.slice(0, 2) }),
   };
 }
 

@@ -30,3 +30,20 @@ const KNOWN = new Set(LAUNCHERS);
 export function launchersIn(allowed: readonly string[]): readonly string[] {
   return allowed.filter((name) => KNOWN.has(name) || KNOWN.has(name.replace(/-?[\d.]+$/, "")));
 }
+
+/** Launchers of which the first argument says what they do: a script, or a task of the project. */
+const BY_FIRST_ARGUMENT = new Set([
+  ...["sh", "ash", "bash", "dash", "zsh", "ksh", "fish", "pwsh"],
+  ...["node", "deno", "bun", "python", "ruby", "perl", "php", "lua", "luajit", "tclsh", "Rscript"],
+  ...["make", "ninja", "npm", "npx", "pnpm", "yarn", "uv", "uvx", "pipx", "cargo", "go"],
+]);
+
+/**
+ * Whether a rule for a command with its first argument says something: not where that argument is an option, and not for a program
+ * that takes any other program further on, as `env`, `find` or `timeout`.
+ */
+export function decidesByFirstArgument(name: string, first: string): boolean {
+  if (first.startsWith("-")) return false;
+  return launchersIn([name]).length === 0 || BY_FIRST_ARGUMENT.has(name) ||
+    BY_FIRST_ARGUMENT.has(name.replace(/-?[\d.]+$/, ""));
+}

@@ -61,13 +61,11 @@ export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: App
 
 /** @param timeoutMs how long it waits */
 export function toQuestion(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
-  const { tool, prepared, input, binding, workspaceRoot, reason, rule, caller, runId, callId } = request;
+  const { prepared, input, binding, subject, reason, rule, caller, runId, callId } = request;
   return {
-    tool,
+    ...subject,
     access: prepared.access,
-    workspace: workspaceRoot,
     input,
-    inputDigest: prepared.digest,
     reason,
     rule,
     files: binding.files,
@@ -120,6 +118,21 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
 }
 
 function toNeeded(asked: Approval): AgentEventBody {
-  const { id, call_id, tool, input, reason, rule, containment = null, expires_at } = asked;
-  return { type: "approval_needed", approval_id: id, call_id, tool, input, reason, rule, containment, expires_at };
+  const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
+    asked;
+  return {
+    type: "approval_needed",
+    approval_id: id,
+    call_id,
+    tool,
+    input,
+    input_digest,
+    reason,
+    rule,
+    containment,
+    expires_at,
+    files,
+    ...(bound === undefined ? {} : { bound }),
+    ...(offers === undefined ? {} : { offers }),
+  };
 }

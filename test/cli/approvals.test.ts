@@ -44,7 +44,8 @@ for (const [name, way] of WAYS) {
       assert.match((await run(["approvals", "list"])).stdout, new RegExp(`^${id} +pending +write_file`, "m"));
       const shown = await run(["approvals", "show", id]);
       assert.match(shown.stdout, /write_file \(write\) in .*\n\{\n +"path": "new\.txt",\n +"content": "hello"\n\}/);
-      assert.match(shown.stdout, /new\.txt \(new\)\n"always" stores: Allow "write_file" in/);
+      assert.match(shown.stdout, /"new\.txt" \(new\)\nTo remember:\n/);
+      assert.match(shown.stdout, /^ {2}--remember always --match folder\n {4}Allow "write_file" in ".*" on whatever/m);
       assert.equal((await run([...CALL, "--approval", id])).code, 1, "it is not answered yet");
       assert.equal((await run(["approvals", "approve", id])).stdout, `${id}: approved\n`);
       const done = await run([...CALL, "--approval", id]);
@@ -102,6 +103,83 @@ for (const [name, way] of WAYS) {
       const approved = await run(chat, { answers: ["y"] });
       assert.match(approved.stderr, /\[approval\] approve\n\[tool\] write_file [\s\S]*done in/);
       assert.equal(readFileSync(join(cwd, "new.txt"), "utf8"), "hello");
+    }));
+}
+
+/** What a person cannot see: it turns the line around, has no width, or ends the line. */
+const HIDDEN = "a\u202etxt.\u200bz\u2028\u2066b";
+const SPELLED = "a\\u202etxt.\\u200bz\\u2028\\u2066b";
+
+for (const [name, way] of WAYS) {
+  test(`what cannot be seen is spelled out wherever a call is asked about, ${name}`, () =>
+    onWritingMachine(way, async ({ run }) => {
+      const input = JSON.stringify({ path: "a.txt", content: HIDDEN });
+      const asked = await run(["tools", "call", "write_file", "--input", input], { terminal: true, answers: ["no"] });
+      assert.ok(asked.stderr.includes(`"content": "${SPELLED}"`), asked.stderr);
+      const chat = await run(["chat", `/write_file ${input}`], { answers: ["always", "n", "n"] });
+      assert.ok(chat.stderr.includes(`with exactly the input {"path":"a.txt","content":"${SPELLED}"}`), chat.stderr);
+      const id = idIn((await run(["tools", "call", "write_file", "--input", input])).stderr);
+      const shown = [
+        await run(["approvals", "show", id]),
+        await run(["approvals", "list"]),
+        await run(["approvals", "approve", id, "--remember", "always"]),
+        await run(["approvals", "rules"]),
+      ];
+      for (const { stdout, stderr } of [...shown, asked, chat]) {
+        assert.doesNotMatch(stdout + stderr, /[\u202e\u200b\u2028\u2066]/);
+      }
+      for (const { stdout } of shown) assert.ok(stdout.includes(SPELLED) || stdout.includes("cut: "), stdout);
+    }));
+
+  test(`a long input is marked as cut before the question, and shown whole by "approvals show", ${name}`, () =>
+    onWritingMachine(way, async ({ run }) => {
+      const input = JSON.stringify({ path: "a.txt", content: `${"x".repeat(30_000)} the end` });
+      const asked = await run(["tools", "call", "write_file", "--input", "-"], {
+        stdin: input,
+        terminal: true,
+        answers: [],
+      });
+      assert.match(
+        asked.stderr,
+        /x \[cut: 20000 of 300\d\d characters are shown; SHA-256 of the whole [0-9a-f]{64}\]\n/,
+      );
+      const id = idIn(asked.stderr);
+      assert.match(asked.stderr, new RegExp(`postern approvals show ${id} shows it whole`));
+      assert.match((await run(["approvals", "show", id])).stdout, /x the end"/);
+      assert.match(
+        (await run(["approvals", "list"])).stdout,
+        /\[cut: 60 of \d+ characters are shown; SHA-256 of the whole/,
+      );
+    }));
+
+  test(`a rule is shown before it is stored, and stored after a yes of its own, ${name}`, () =>
+    onWritingMachine(way, async ({ run, cwd }) => {
+      const call = (path: string) => ["chat", `/write_file ${JSON.stringify({ path, content: "x" })}`];
+      const rule =
+        /This rule would be stored, until you revoke it:\n {2}Allow "write_file" in .* in the folder ".*\/src" and below/;
+      const refused = await run(call("src/a.txt"), { answers: ["folder", "no", "no"] });
+      assert.match(refused.stderr, rule);
+      assert.match(refused.stderr, /\[approval\] deny/);
+      assert.equal((await run(["approvals", "rules"])).stdout, "No answer is remembered\n");
+      const stored = await run(call("src/a.txt"), { answers: ["folder", "y"] });
+      assert.match(stored.stderr, rule);
+      assert.ok(existsSync(join(cwd, "src/a.txt")));
+      assert.equal((await run(call("src/b.txt"), { answers: [] })).code, 0, "it is not asked about");
+      assert.equal((await run(call("c.txt"), { answers: [] })).code, 1);
+    }));
+
+  test(`"approvals approve" shows the rule first, and asks a person who is there, ${name}`, () =>
+    onWritingMachine(way, async ({ run }) => {
+      const id = idIn((await run(CALL)).stderr);
+      const approve = ["approvals", "approve", id, "--remember", "always", "--match", "folder"];
+      const refused = await run(approve, { answers: ["n"] });
+      assert.equal(refused.code, 1);
+      assert.match(refused.stderr, /^This rule is stored, until you revoke it:\n {2}Allow "write_file"/);
+      assert.equal((await run(["approvals", "rules"])).stdout, "No answer is remembered\n");
+      assert.match((await run(["approvals", "approve", id, "--match", "folder"])).stderr, /Cannot use "match" alone/);
+      const command = ["approvals", "approve", id, "--remember", "always", "--match", "command"];
+      assert.match((await run(command)).stderr, /the rules for this call are "call", "folder"/);
+      assert.match((await run(approve)).stdout, /approved\nStored rule_\w+: Allow "write_file" in .* on whatever/);
     }));
 }
 

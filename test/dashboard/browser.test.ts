@@ -252,7 +252,14 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
 
   test("a call that waits is shown as it is, and approved; a second answer says what happened", async () => {
     gateway.ask();
-    gateway.ask({ tool: "shell", input: { command: "ls" }, rule: "always_ask:shell", always_rule: null, files: [] });
+    gateway.ask({
+      tool: "shell",
+      input: { command: "ls" },
+      rule: "always_ask:shell",
+      always_rule: null,
+      offers: [],
+      files: [],
+    });
     await openPaired();
     await page.locator("#approvals-count").getByText("2").waitFor();
     await page.click("nav a[href='#approvals']");
@@ -279,14 +286,41 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await page.locator("#approvals-count").waitFor({ state: "hidden" });
   });
 
+  test("what cannot be seen is spelled out, a long input scrolls, and one that is cut says so", async () => {
+    const hidden = "a\u202etxt.\u200bz\u2028b";
+    gateway.ask({
+      input: { path: hidden, content: "x\n".repeat(500) },
+      reason: `Because ${hidden}`,
+      files: [{ path: hidden, sha256: null }],
+    });
+    gateway.ask({ input: { content: "y".repeat(200_001) }, input_digest: "d".repeat(64) });
+    await openPaired();
+    await page.click("nav a[href='#approvals']");
+    await page.getByText("2 calls wait for your answer.").waitFor();
+    const [first, second] = [page.locator(".ask").nth(0), page.locator(".ask").nth(1)];
+    const text = await first.innerText();
+    assert.equal(text.match(/a\\u202etxt\.\\u200bz\\u2028b/g)?.length, 3, text.slice(0, 500));
+    assert.doesNotMatch(text, /[\u202e\u200b\u2028]/);
+    const isScrolled = await page.evaluate(
+      "(({ scrollHeight, clientHeight, scrollWidth, clientWidth }) => scrollHeight > clientHeight || scrollWidth > clientWidth)" +
+        "(document.querySelector('.ask pre'))",
+    );
+    assert.equal(isScrolled, true);
+    assert.match(
+      await second.locator("pre").innerText(),
+      /\[Cut: 200000 of 200\d{3} characters are shown; SHA-256 of the whole d{64}/,
+    );
+  });
+
   test("what is remembered is shown word for word first, listed, and revoked", async () => {
     gateway.ask();
     await openPaired();
     await page.click("nav a[href='#approvals']");
-    await page.getByText("Always allow this call").click();
+    await page.getByText("Approve and remember").click();
     const rule = 'Allow "write_file" in "/garden" with exactly the input {"path":"notes.md"}';
     await page.locator(".ask-always .ask-rule").getByText(rule).waitFor();
-    await page.getByRole("button", { name: "Store the rule and approve" }).click();
+    assert.match(await textOf(".ask-offers"), /This tool in this folder, in this run\s+Allow .*"\/garden\/\\u202esrc"/);
+    await page.getByRole("button", { name: "Store the rule and approve: This exact call, from now on" }).click();
     await page.locator("#approvals-rules").getByText(rule).waitFor();
     await page.getByRole("button", { name: `Revoke: ${rule}` }).click();
     await page.getByText("No answer is remembered.").waitFor();
@@ -301,7 +335,8 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await ask("ask me");
     const card = page.locator(".turns .ask");
     await card.getByText("it can change files").waitFor();
-    await card.getByRole("button", { name: "Approve in this run" }).click();
+    await card.getByText("Approve and remember").click();
+    await card.getByRole("button", { name: "Store the rule and approve: This exact call, in this run" }).click();
     await card.getByRole("alert").filter({ hasText: "conflict" }).waitFor();
     gateway.ask();
     await Promise.all([

@@ -211,6 +211,14 @@ export async function startFakeGateway(options: FakeGatewayOptions = {}): Promis
         created_at: "2026-01-01T00:00:00.000Z",
         expires_at: new Date(Date.now() + 600_000).toISOString(),
         always_rule: 'Allow "write_file" in "/garden" with exactly the input {"path":"notes.md"}',
+        offers: [
+          {
+            remember: "always",
+            match: "call",
+            text: 'Allow "write_file" in "/garden" with exactly the input {"path":"notes.md"}',
+          },
+          { remember: "run", match: "folder", text: 'Allow "write_file" in the folder "/garden/\u202esrc"' },
+        ],
         answered_at: null,
         remember: null,
         ...change,
@@ -266,6 +274,7 @@ async function answer(socket: WebSocket, text: string, released: Promise<void>):
       input: { path: "notes.md", content: "<b>x</b>" },
       reason: "it can change files",
       rule: "level:supervised/write",
+      offers: [{ remember: "run", match: "call", text: 'Allow "write_file" in run run_1' }],
       expires_at: new Date(Date.now() + 120_000).toISOString(),
     });
     await released;

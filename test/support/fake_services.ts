@@ -234,6 +234,7 @@ function createFakeTools(): ToolDoor {
           input: prepared.input,
           binding: { digest: "digest", files: [], bound: [], containment: null, versions: new Map() },
           workspaceRoot: "/workspace",
+          subject: { tool: READ_FILE.name, workspace: "/workspace", inputDigest: "" },
           reason: "Asking is the rule",
           rule: "always_ask",
           caller,

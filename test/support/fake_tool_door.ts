@@ -95,6 +95,7 @@ export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
           input: prepared.input,
           binding: { digest: prepared.digest, files: [], bound: [], containment: null, versions: new Map() },
           workspaceRoot: "/workspace",
+          subject: { tool: tool.name, workspace: "/workspace", inputDigest: prepared.digest },
           reason: "asked",
           rule: "test",
           caller,

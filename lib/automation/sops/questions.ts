@@ -1,8 +1,13 @@
+import { createHash } from "node:crypto";
 import { canonicalDigest } from "../../base/canonical_json.ts";
+import { cutText, exactLine } from "../../base/exact_text.ts";
 import type { ApprovalQuestion } from "../../guard/approvals.ts";
 import type { BoundCall, ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import type { Execution, Plan } from "./execution_record.ts";
+
+/** Characters of a procedure's inputs in the reason of a question */
+const MAX_INPUTS_SHOWN = 2000;
 
 export interface QuestionOptions {
   /** Masks known secrets */
@@ -78,7 +83,7 @@ export function gateQuestion(
     access: "state",
     input: options.shown(gateInput({ definition, file })),
     reason: `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
-      JSON.stringify(options.shown(inputs)).slice(0, 2000)
+      shownInputs(options.shown(inputs))
     }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
     rule: "sop_workspace",
     files: [],
@@ -88,6 +93,11 @@ export function gateQuestion(
     requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
     timeoutMs: options.timeoutMs,
   };
+}
+
+function shownInputs(inputs: unknown): string {
+  const text = exactLine(JSON.stringify(inputs));
+  return cutText(text, { limit: MAX_INPUTS_SHOWN, digest: createHash("sha256").update(text).digest("hex") });
 }
 
 /** What a remembered answer about a definition of the workspace stands for. */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { containmentSchema } from "./approval.ts";
+import { approvalSchema, containmentSchema } from "./approval.ts";
 import { usageSchema } from "./usage.ts";
 
 /**
@@ -59,6 +59,11 @@ export const agentEventSchema = v.variant("type", [
     /** How the programs it would start are contained; null: it starts none. Absent in events of earlier versions */
     containment: v.optional(v.nullable(containmentSchema)),
     expires_at: v.string(),
+    /** As the approval has them; absent in events of earlier versions */
+    input_digest: v.optional(v.string()),
+    files: v.optional(approvalSchema.entries.files),
+    bound: approvalSchema.entries.bound,
+    offers: approvalSchema.entries.offers,
   }),
   event("approval_answered", {
     approval_id: v.string(),

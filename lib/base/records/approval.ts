@@ -12,6 +12,18 @@ export type Remember = (typeof REMEMBER)[number];
 export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 /** Form of a remembered rule's id. */
 export const RULE_ID = /^rule_[0-9a-f]{32}$/;
+/** What a remembered answer stands for: the exact call, the tool's changes in a folder, or a command with its first argument. */
+export const RULE_MATCHES = ["call", "folder", "command"] as const;
+export type RuleMatchKind = (typeof RULE_MATCHES)[number];
+
+/** A rule that an answer can store. */
+export const ruleOfferSchema = v.object({
+  remember: v.picklist(["run", "always"]),
+  match: v.picklist(RULE_MATCHES),
+  /** The rule that an approval then stores, word for word */
+  text: v.string(),
+});
+export type RuleOffer = v.InferOutput<typeof ruleOfferSchema>;
 
 const time = v.string();
 
@@ -46,6 +58,8 @@ export const approvalSchema = v.object({
   access: v.picklist(["read", "state", "write", "network"]),
   /** What the tool would be given; known secrets in it are masked */
   input: v.unknown(),
+  /** SHA-256 of the whole input's canonical JSON, secrets included */
+  input_digest: v.string(),
   /** Why the policy asks, with what would allow the call without asking */
   reason: v.string(),
   /** The policy's rule, as `level:supervised/write` */
@@ -67,6 +81,8 @@ export const approvalSchema = v.object({
   expires_at: time,
   /** What `remember: always` would store, word for word; null where it is refused */
   always_rule: v.nullable(v.string()),
+  /** Every rule that an answer may store; empty where none is. Absent in records of earlier versions: then the exact call */
+  offers: v.optional(v.array(ruleOfferSchema)),
   answered_at: v.nullable(time),
   /** Id of the token that answered */
   answered_by: v.nullable(v.string()),
@@ -79,7 +95,7 @@ export const approvalSchema = v.object({
 });
 export type Approval = v.InferOutput<typeof approvalSchema>;
 
-/** An answer that was remembered: it stands for the same call in the same workspace. Times are ISO 8601. */
+/** An answer that was remembered: it stands for the calls that `text` says, in the same workspace. Times are ISO 8601. */
 export const approvalRuleSchema = v.object({
   id: v.string(),
   object: v.literal("approval_rule"),
@@ -89,10 +105,20 @@ export const approvalRuleSchema = v.object({
   run_id: v.nullable(v.string()),
   tool: v.string(),
   workspace: v.string(),
-  /** The one input it stands for; known secrets in it are masked */
+  /** What it stands for; records of earlier versions: the exact call */
+  match: v.optional(v.picklist(RULE_MATCHES), "call"),
+  /** Input of the call that was asked about; known secrets in it are masked */
   input: v.unknown(),
-  /** SHA-256 of the input's canonical JSON: what a call is compared by */
-  input_digest: v.string(),
+  /** With match `call`: SHA-256 of the input's canonical JSON, what a call is compared by. Else null */
+  input_digest: v.nullable(v.string()),
+  /** With match `folder`: absolute path of the folder */
+  folder: v.optional(v.nullable(v.string()), null),
+  /** With match `command`: the program and its first argument */
+  command: v.optional(v.nullable(v.tuple([v.string(), v.string()])), null),
+  /** With match `folder` or `command`: the input's `op`; null where it has none */
+  op: v.optional(v.nullable(v.string()), null),
+  /** With match `folder` or `command`: the access of the calls it stands for */
+  access: v.optional(v.nullable(v.picklist(["read", "state", "write", "network"])), null),
   /** The whole rule as a sentence */
   text: v.string(),
   created_at: time,

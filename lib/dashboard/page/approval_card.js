@@ -1,41 +1,60 @@
 import { element } from "./dom.js";
+import { exactLine, exactText } from "./exact_text.js";
 import { formatDuration } from "./format.js";
 
-/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always" }} Answer */
+/** @typedef {"call" | "folder" | "command"} Match */
+/** @typedef {{ decision: "approve" | "deny", remember?: "run" | "always", match?: Match }} Answer */
+/** @typedef {{ remember: "run" | "always", match: Match, text: string }} Offer a rule that an answer may store */
 /**
  * @typedef {{
  *   tool: string,
  *   input: unknown,
+ *   input_digest?: string,
  *   reason: string,
  *   rule: string,
  *   expires_at: string,
  *   files?: readonly { path: string, sha256: string | null }[],
  *   containment?: { text: string } | null,
+ *   bound?: readonly { kind: string, name: string, sha256: string | null }[],
+ *   offers?: readonly Offer[],
  *   always_rule?: string | null,
  * }} Question an approval, or the event that tells of one
  */
 
+/** Characters of an input that are shown; a page with more of them stands still */
+const MAX_SHOWN = 200_000;
+
+/** @type {Readonly<Record<Match, string>>} */
+const LABELS = {
+  call: "This exact call",
+  folder: "This tool in this folder",
+  command: "This command with this first argument",
+};
+
 /**
- * A call that waits for a person: the exact input, what it would change, and the answers there are.
+ * A call that waits for a person: the exact input, what it would change, and the answers there are. What cannot be seen is spelled
+ * out, and a rule is shown before it is stored.
  * @param {object} options
  * @param {Question} options.question
  * @param {(answer: Answer) => Promise<unknown>} options.onAnswer what it rejects with is shown
  */
 export function createApprovalCard({ question, onAnswer }) {
-  const { tool, input, reason, rule, expires_at: expiresAt, files = [], containment, always_rule: alwaysRule } =
-    question;
+  const { tool, input, input_digest: digest, reason, expires_at: expiresAt, files = [], bound = [] } = question;
+  const { containment } = question;
   const problem = element("p", { class: "field-error", role: "alert" });
   /** @type {HTMLButtonElement[]} */
   const buttons = [];
   /**
    * @param {string} label
    * @param {Answer} answer
+   * @param {Record<string, unknown>} [more]
    */
-  const button = (label, answer) => {
+  const button = (label, answer, more = {}) => {
     const made = element("button", {
       type: "button",
       class: answer.decision === "approve" && answer.remember === undefined ? "primary" : "",
       onclick: () => void send(answer),
+      ...more,
     }, label);
     buttons.push(made);
     return made;
@@ -52,33 +71,48 @@ export function createApprovalCard({ question, onAnswer }) {
       buttons[0]?.focus();
     }
   };
+  /** @param {Offer} offer */
+  const toOffer = ({ remember, match, text }) => {
+    const label = `${LABELS[match]}, ${remember === "run" ? "in this run" : "from now on"}`;
+    return element(
+      "li",
+      {},
+      element("p", {}, label),
+      element("p", { class: "ask-rule" }, exactLine(text)),
+      button("Store the rule and approve", {
+        decision: "approve",
+        remember,
+        ...(match === "call" ? {} : { match }),
+      }, { "aria-label": `Store the rule and approve: ${label}` }),
+    );
+  };
 
-  const shown = typeof input === "string" ? input : JSON.stringify(input, null, 2) ?? "";
+  const offers = offersOf(question);
   const seconds = (Date.parse(expiresAt) - Date.now()) / 1000;
-  const mayRemember = !rule.startsWith("always_ask:");
   const root = element(
     "div",
-    { class: "ask", role: "group", "aria-label": `Approval of ${tool}` },
-    element("p", {}, element("strong", {}, tool), ` needs your approval: ${reason}`),
-    element("pre", { tabIndex: 0, "aria-label": "Input" }, shown),
-    ...(containment === undefined || containment === null ? [] : [element("p", {}, `${containment.text}.`)]),
+    { class: "ask", role: "group", "aria-label": `Approval of ${exactLine(tool)}` },
+    element("p", {}, element("strong", {}, exactLine(tool)), ` needs your approval: ${exactLine(reason)}`),
+    element("pre", { tabIndex: 0, "aria-label": "Input" }, shownInput(input, digest)),
+    ...(containment === undefined || containment === null ? [] : [element("p", {}, `${exactLine(containment.text)}.`)]),
     ...(files.length === 0 ? [] : [element("ul", { class: "ask-files", "aria-label": "Files" }, ...files.map(toFile))]),
+    ...(bound.length === 0
+      ? []
+      : [element("ul", { class: "ask-files", "aria-label": "Bound to" }, ...bound.map(toBound))]),
     element("p", { class: "hint" }, `Expires in ${formatDuration(seconds)}.`),
     element(
       "div",
       { class: "ask-buttons" },
       button("Approve once", { decision: "approve" }),
       button("Deny", { decision: "deny" }),
-      ...(mayRemember ? [button("Approve in this run", { decision: "approve", remember: "run" })] : []),
     ),
-    ...(alwaysRule === undefined || alwaysRule === null ? [] : [
+    ...(offers.length === 0 ? [] : [
       element(
         "details",
         { class: "ask-always" },
-        element("summary", {}, "Always allow this call"),
-        element("p", {}, "This rule is stored, word for word, until you revoke it:"),
-        element("p", { class: "ask-rule" }, alwaysRule),
-        button("Store the rule and approve", { decision: "approve", remember: "always" }),
+        element("summary", {}, "Approve and remember"),
+        element("p", {}, "The rule is stored as it stands here, word for word, until you revoke it:"),
+        element("ul", { class: "ask-offers" }, ...offers.map(toOffer)),
       ),
     ]),
     problem,
@@ -86,12 +120,45 @@ export function createApprovalCard({ question, onAnswer }) {
   return { root, focus: () => buttons[0]?.focus() };
 }
 
+/**
+ * The rules that an answer may store; an approval of an earlier version offers the exact call for good.
+ * @param {Question} question
+ * @returns {readonly Offer[]}
+ */
+function offersOf({ offers, always_rule: text }) {
+  return offers ?? (text === undefined || text === null ? [] : [{ remember: "always", match: "call", text }]);
+}
+
+/**
+ * The whole input, which scrolls; a very long one is marked as cut.
+ * @param {unknown} input
+ * @param {string} [digest]
+ */
+function shownInput(input, digest) {
+  const text = exactText(JSON.stringify(input, null, 2) ?? "null");
+  if (text.length <= MAX_SHOWN) return text;
+  return `${text.slice(0, MAX_SHOWN)}\n[Cut: ${MAX_SHOWN} of ${text.length} characters are shown${
+    digest === undefined ? "" : `; SHA-256 of the whole ${digest}`
+  }. "postern approvals show" shows it whole]`;
+}
+
 /** @param {{ path: string, sha256: string | null }} file */
 function toFile({ path, sha256 }) {
   return element(
     "li",
     {},
-    element("code", {}, path),
+    element("code", {}, exactLine(path)),
     sha256 === null ? " is new" : ` is changed, from SHA-256 ${sha256.slice(0, 12)}`,
+  );
+}
+
+/** @param {{ kind: string, name: string, sha256: string | null }} state */
+function toBound({ kind, name, sha256 }) {
+  return element(
+    "li",
+    {},
+    `Bound to the ${kind} `,
+    element("code", {}, exactLine(name)),
+    sha256 === null ? ", which is not there" : ` as it is, SHA-256 ${sha256.slice(0, 12)}`,
   );
 }

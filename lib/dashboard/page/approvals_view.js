@@ -1,5 +1,6 @@
 import { createApprovalCard } from "./approval_card.js";
 import { byId, element } from "./dom.js";
+import { exactLine } from "./exact_text.js";
 
 const RECENT = 20;
 const PENDING = "v1/approvals?status=pending&limit=100";
@@ -75,10 +76,10 @@ export function createApprovalsView({ session }) {
         element(
           "li",
           {},
-          element("span", { class: "ask-rule" }, text),
+          element("span", { class: "ask-rule" }, exactLine(text)),
           element("button", {
             type: "button",
-            "aria-label": `Revoke: ${text}`,
+            "aria-label": `Revoke: ${exactLine(text)}`,
             onclick: () => void revoke(id),
           }, scope === "run" ? "Revoke (one run)" : "Revoke"),
         )
@@ -108,8 +109,8 @@ export function createApprovalsView({ session }) {
           "li",
           {},
           element("span", { class: "badge" }, STATUS_WORDS.get(status) ?? status),
-          element("strong", {}, tool),
-          element("code", {}, typeof input === "string" ? input : JSON.stringify(input)),
+          element("strong", {}, exactLine(tool)),
+          element("code", {}, exactLine(JSON.stringify(input) ?? "null")),
           element(
             "span",
             { class: "hint" },

@@ -75,7 +75,8 @@ export interface RuleEvent {
   readonly action: "revoked";
   readonly rule_id: string;
   readonly tool: string;
-  readonly input_digest: string;
+  /** null for a rule that stands for more than one input */
+  readonly input_digest: string | null;
   readonly decision: "approve" | "deny";
   readonly by: AuditActor;
 }

@@ -26,18 +26,18 @@ export async function boundState(call: GitCall): Promise<BoundParts> {
   const files = (kinds: readonly string[]) => filesOf(call, kinds);
   switch (op) {
     case "add":
-      return bound([await head(), await indexOf(call), await files([...TRACKED, ...UNTRACKED])]);
+      return bound(call, [await head(), await indexOf(call), await files([...TRACKED, ...UNTRACKED])]);
     case "commit":
-      return bound([await head(), await indexOf(call), ...(paths === undefined ? [] : [await files(TRACKED)])]);
+      return bound(call, [await head(), await indexOf(call), ...(paths === undefined ? [] : [await files(TRACKED)])]);
     case "stash":
-      return bound([
+      return bound(call, [
         await head(),
         await indexOf(call),
         await files(TRACKED),
         ...(rev === undefined ? [] : [await commitOf(call, rev)]),
       ]);
     case "checkout":
-      return bound([
+      return bound(call, [
         await head(),
         await indexOf(call),
         ...(paths === undefined || staged ? [] : [await files(TRACKED)]),
@@ -45,25 +45,25 @@ export async function boundState(call: GitCall): Promise<BoundParts> {
         ...(branch === undefined ? [] : [await commitOf(call, `refs/heads/${branch}`)]),
       ]);
     case "push":
-      return bound([
+      return bound(call, [
         await head(),
         remoteOf(call, remote ?? "origin", "push"),
         ...(branch === undefined ? [] : [await commitOf(call, `refs/heads/${branch}`)]),
       ]);
     case "pull":
-      return bound([
+      return bound(call, [
         await head(),
         await indexOf(call),
         await files(TRACKED),
         remoteOf(call, remote ?? "origin", "fetch"),
       ]);
     default:
-      return bound([]);
+      return bound(call, []);
   }
 }
 
-function bound(shown: readonly BoundState[]): BoundParts {
-  return { shown };
+function bound({ repository }: GitCall, shown: readonly BoundState[]): BoundParts {
+  return { shown, folder: repository.folder === "" ? "." : repository.folder };
 }
 
 /** The checked-out branch with its commit. Before the first commit: none. */

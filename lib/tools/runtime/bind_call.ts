@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { join, resolve } from "node:path";
 import { cancelError } from "../../base/cancel.ts";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -9,7 +10,7 @@ import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { writeScope } from "../files/write_scope.ts";
 import { callContainment } from "./call_containment.ts";
-import type { PreparedCall, ScreenContext, Tool } from "./tool.ts";
+import type { BoundParts, PreparedCall, ScreenContext, Tool } from "./tool.ts";
 import type { ToolServices } from "./tool_services.ts";
 
 /** What an approval of one call is bound to (DESIGN.md section 7, "Approvals"). */
@@ -22,6 +23,8 @@ export interface CallBinding {
   readonly bound: readonly BoundState[];
   /** How the programs it starts are contained; null: it starts none */
   readonly containment: CommandContainment | null;
+  /** Deepest folder that holds all the call changes, links resolved. Absolute; undefined: it changes no files */
+  readonly folder?: string | undefined;
   /** By path as the call names it: which file on disk that was; undefined: there is none */
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
@@ -46,35 +49,43 @@ const CHUNK_BYTES = 65_536;
  */
 export async function bindCall(tool: Tool, prepared: PreparedCall, options: BindOptions): Promise<CallBinding> {
   const { services, workspaceRoot, config, signal } = options;
-  const { paths = [], command = [], root } = prepared.effects;
+  const { paths = [], command = [], root: rootOf } = prepared.effects;
   const { allow_sensitive_file_writes: allowSensitiveFileWrites } = config.autonomy;
   const scope = {
     ...writeScope({ workspaceRoot, config, allowSensitiveFileWrites }),
-    allowedRoot: root === undefined ? "." : config.security[root].allowed_root,
+    allowedRoot: rootOf === undefined ? "." : config.security[rootOf].allowed_root,
   };
   // A tool that reaches its paths by other means says itself what it is bound to
   const changes = prepared.access === "write" && prepared.bind === undefined ? [...new Set(paths)] : [];
   const files: { path: string; sha256: string | null }[] = [];
   const versions = new Map<string, string | undefined>();
+  const places: string[] = [];
   for (const path of changes) {
-    const { sha256, version } = await readFile(path, { files: services.files, scope, signal, tool });
+    const { sha256, version, place } = await readFile(path, { files: services.files, scope, signal, tool });
     files.push({ path, sha256 });
     versions.set(path, version);
+    if (place !== undefined) places.push(place);
   }
-  const { shown: bound, more = null } = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
+  const parts: BoundParts = await prepared.bind?.({ ...options.context, signal }) ?? { shown: [] };
+  const { shown: bound, more = null } = parts;
   const containment = await callContainment(tool, prepared, { config, processes: services.processes });
+  const root = resolve(workspaceRoot, scope.allowedRoot);
+  // A place that could not be looked at lies in no folder that is known
+  const folder = parts.folder === undefined
+    ? places.length > 0 && places.length === changes.length ? join(root, commonFolder(places)) : undefined
+    : resolve(workspaceRoot, parts.folder);
   const digest = canonicalDigest({
     tool: tool.name,
     input: prepared.digest,
     workspace: workspaceRoot,
     schema: canonicalDigest(tool.inputSchema ?? null),
     executable: command[0] === undefined ? null : await services.commands.identify(command[0]) ?? null,
-    ...(files.length === 0 ? {} : { root: scope.allowedRoot, files }),
+    ...(files.length === 0 ? {} : { root: scope.allowedRoot, files, folder: folder ?? null }),
     ...(prepared.bind === undefined ? {} : { bound, more }),
     // What a person allowed inside the sandbox must not run without it
     ...(containment === null ? {} : { containment: containment.kind }),
   });
-  return { digest, files, bound, containment, versions };
+  return { digest, files, bound, containment, folder, versions };
 }
 
 interface ReadOptions {
@@ -84,21 +95,42 @@ interface ReadOptions {
   readonly tool: Tool;
 }
 
+interface ReadFile {
+  readonly sha256: string | null;
+  readonly version: string | undefined;
+  /** Real path relative to the root */
+  readonly place: string | undefined;
+}
+
+/** The deepest folder that all these paths lie in, with `/`; empty for the root. */
+function commonFolder(paths: readonly string[]): string {
+  const [first = [], ...rest] = paths.map((path) => path.split("/").slice(0, -1));
+  let length = first.length;
+  for (const names of rest) {
+    while (length > 0 && names.slice(0, length).join("/") !== first.slice(0, length).join("/")) length--;
+  }
+  return first.slice(0, length).join("/");
+}
+
 async function readFile(
   path: string,
   { files, scope, signal, tool }: ReadOptions,
-): Promise<{ readonly sha256: string | null; readonly version: string | undefined }> {
-  const versionNow = async () => (await files.inspect(path, scope, { maxBytes: undefined })).file?.version;
+): Promise<ReadFile> {
+  const look = async () => {
+    const { file, path: place } = await files.inspect(path, scope, { maxBytes: undefined });
+    return { version: file?.version, place };
+  };
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     try {
-      const version = await versionNow();
-      if (version === undefined) return { sha256: null, version };
+      const { version, place } = await look();
+      if (version === undefined) return { sha256: null, version, place };
       const sha256 = await digestOf(path, { files, scope, signal });
-      if (version === await versionNow()) return { sha256, version };
+      const again = await look();
+      if (version === again.version && place === again.place) return { sha256, version, place };
     } catch (error) {
       // A tool that reaches its paths by other means has its own rules for them
       if (!(error instanceof ToolError) || tool.needs.includes("files")) throw error;
-      return { sha256: `unread:${error.code}`, version: undefined };
+      return { sha256: `unread:${error.code}`, version: undefined, place: undefined };
     }
   }
   throw new ToolError("path_changed", `Cannot ask about ${shown(path)}: it keeps changing; try again later`);

@@ -4,6 +4,7 @@ import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision } from "../../guard/decision.ts";
+import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallAudit } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
@@ -75,10 +76,10 @@ export function createPermit(options: PermitOptions): PermitCall {
 
   const rememberedAnswer = async (question: ApprovalRequest): Promise<Answer | undefined> => {
     if (asksAlways(question.rule)) return undefined;
-    const { tool, prepared, workspaceRoot: workspace, runId } = question;
-    const rule = await options.remembered?.({ tool, workspace, inputDigest: prepared.digest }, runId);
+    const { tool, runId } = question;
+    const rule = await options.remembered?.(question.subject, runId);
     if (rule === undefined) return undefined;
-    const reason = `Cannot call "${tool}": a person denied this very call before; ` +
+    const reason = `Cannot call "${tool}": a person denied such a call before; ` +
       `"postern approvals revoke ${rule.id}" lifts that`;
     return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
   };
@@ -98,6 +99,7 @@ export function createPermit(options: PermitOptions): PermitCall {
         input: redactJson(prepared.input, options.redact),
         binding,
         workspaceRoot: options.workspaceRoot,
+        subject: subjectOf(tool.name, prepared, { binding, workspace: options.workspaceRoot, redact: options.redact }),
         reason,
         rule,
         caller,
@@ -119,6 +121,25 @@ export function createPermit(options: PermitOptions): PermitCall {
       return { ok: false, rule: "binding", reason: why };
     }
   };
+}
+
+/** What rules are looked up by. Nothing wider than the call is offered where its words hold a secret, which a rule would keep. */
+function subjectOf(
+  tool: string,
+  { input, digest, access, effects }: PreparedCall,
+  { binding, workspace, redact }: {
+    readonly binding: CallBinding;
+    readonly workspace: string;
+    readonly redact: (text: string) => string;
+  },
+): RuleSubject {
+  const { folder } = binding;
+  const { command } = effects;
+  const { op } = (input ?? {}) as { readonly op?: unknown };
+  const wider = { op: typeof op === "string" ? op : null, access, folder, command: command?.slice(0, 2) };
+  const text = JSON.stringify(wider);
+  const isWider = (folder !== undefined || command !== undefined) && redact(text) === text;
+  return { tool, workspace, inputDigest: digest, wider: isWider ? wider : undefined };
 }
 
 function changed(tool: string): string {

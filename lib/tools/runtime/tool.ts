@@ -69,6 +69,8 @@ export interface BoundParts {
   readonly shown: readonly BoundState[];
   /** Bound too, and too much to be shown, as names where nothing lies. JSON. Default: nothing */
   readonly more?: unknown;
+  /** Folder that holds all the call changes, links resolved, relative to the workspace. Default: that of the changed files */
+  readonly folder?: string;
 }
 
 /** The part of its context that a call is screened with. */

@@ -1,5 +1,6 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallBinding } from "./bind_call.ts";
 import type { Access, Inherited, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
 import type { Judgement } from "./tool_policy.ts";
@@ -25,6 +26,8 @@ export interface ApprovalRequest {
   /** What the answer counts for; the door compares it again just before the call runs */
   readonly binding: CallBinding;
   readonly workspaceRoot: string;
+  /** What remembered answers are looked up by */
+  readonly subject: RuleSubject;
   readonly reason: string;
   readonly rule: string;
   readonly caller: Caller;

@@ -24,6 +24,7 @@ const REQUEST: ApprovalRequest = {
   input: {},
   binding: { digest: "call", files: [], bound: [], containment: null, versions: new Map() },
   workspaceRoot: "/workspace",
+  subject: { tool: "write_file", workspace: "/workspace", inputDigest: "input" },
   reason: "Asking is the rule",
   rule: "always_ask",
   caller: { via: "http", tokenId: "tok_1", scopes: ["approve"] },
