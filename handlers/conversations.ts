@@ -5,11 +5,14 @@ import type { Route } from "./route.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { LIMIT_QUERY, limitOf, pageOf, positionOf, positionQuery, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
+import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 
 const conversationSchema = v.object({
   id: v.string(),
   object: v.literal("conversation"),
+  /** The beginning of its first question until somebody names it; null where neither is known */
+  title: v.nullable(v.string()),
   created_at: v.string(),
   updated_at: v.string(),
   message_count: v.number(),
@@ -76,6 +79,30 @@ export const conversationRoute: Route = {
   },
 };
 
+const renameSchema = v.object({
+  /** 1-200 characters that are not all space */
+  title: v.pipe(v.string(), v.maxLength(200), v.regex(/\S/)),
+});
+
+/** POST /v1/conversations/:id: names it. */
+export const renameConversationRoute: Route = {
+  method: "POST",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "Name a conversation; one that is at work is 409",
+  body: renameSchema,
+  reply: { status: 200, type: "application/json", schema: conversationSchema },
+  errors: ["conflict"],
+  idempotency: "harmless",
+  async handler(request, context) {
+    const { title } = await readJson(request, context, renameSchema);
+    const renamed = await context.services.conversations.rename(context.params["id"] ?? "", title);
+    if (renamed === "unknown") throw unknownConversation();
+    if (renamed === "at_work") throw atWork("name");
+    return jsonReply(context, 200, renamed);
+  },
+};
+
 /** DELETE /v1/conversations/:id: the model and everybody else forget it; its runs stay. */
 export const deleteConversationRoute: Route = {
   method: "DELETE",
@@ -90,10 +117,7 @@ export const deleteConversationRoute: Route = {
       case "unknown":
         throw unknownConversation();
       case "at_work":
-        throw httpError(
-          "conflict",
-          "Cannot delete this conversation: a run of it is at work; wait for its end, or cancel it first",
-        );
+        throw atWork("delete");
       case "deleted":
         return jsonReply(context, 200, { id, deleted: true });
     }
@@ -121,6 +145,13 @@ export const deleteConversationsRoute: Route = {
 function toWire({ seq, runId, message }: SaidMessage) {
   const { opaque: _, ...said } = { opaque: undefined, ...message };
   return { seq, run_id: runId, ...said };
+}
+
+function atWork(what: string) {
+  return httpError(
+    "conflict",
+    `Cannot ${what} this conversation: a run of it is at work; wait for its end, or cancel it first`,
+  );
 }
 
 function unknownConversation() {

@@ -38,10 +38,12 @@ export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
   const errors = new Set<ErrorCode | number>(["invalid_request", "host_forbidden", "rate_limited", "internal_error"]);
   const add = (...codes: readonly ErrorCode[]) => codes.forEach((code) => errors.add(code));
   const { access, idempotency } = route;
+  // What the headers say of a body is judged on every route
+  add("unsupported_media_type", "expectation_failed", "not_implemented");
   if (route.method !== "GET" || route.websocket !== undefined) add("origin_forbidden");
   if (route.method !== "GET") add("payload_too_large");
   if (route.path.includes(":")) add("not_found");
-  if (route.body !== undefined) add("request_timeout", "unsupported_media_type");
+  if (route.body !== undefined) add("request_timeout");
   if (access === "pairing_code") add("pairing_code_required", "pairing_code_invalid", "pairing_locked");
   else if (access !== "public" && access !== "node_token") add("auth_required", "auth_invalid", "insufficient_scope");
   if (idempotency === "honoured" || idempotency === "by_run") {

@@ -9,10 +9,13 @@ import {
   conversationsRoute,
   deleteConversationRoute,
   deleteConversationsRoute,
+  renameConversationRoute,
 } from "./conversations.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
 import { deliveriesRoute } from "./deliveries.ts";
 import { healthRoute, liveRoute } from "./health.ts";
+import { logsRoute } from "./logs.ts";
+import { deleteMemoryRoute, memoryRoute } from "./memory.ts";
 import { metricsRoute } from "./metrics.ts";
 import { modelRoute, modelsRoute, trustModelServerRoute } from "./models.ts";
 import { nodeSocketRoute } from "./node_socket.ts";
@@ -55,8 +58,11 @@ export const ROUTES: readonly Route[] = [
   runEventsRoute,
   conversationsRoute,
   conversationRoute,
+  renameConversationRoute,
   deleteConversationsRoute,
   deleteConversationRoute,
+  memoryRoute,
+  deleteMemoryRoute,
   toolsRoute,
   toolRoute,
   callToolRoute,
@@ -84,5 +90,6 @@ export const ROUTES: readonly Route[] = [
   revokeAllTokensRoute,
   auditRoute,
   verifyAuditRoute,
+  logsRoute,
   openApiRoute(() => ROUTES),
 ];

@@ -16,6 +16,7 @@ import { lazily } from "./base/lazily.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
 import { createRedactor } from "./base/redact.ts";
 import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts";
+import { createRecentLog, type RecentLog } from "./base/telemetry/recent_log.ts";
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
 import { removeUnfinished } from "./base/write_atomically.ts";
@@ -29,7 +30,7 @@ import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
 import { keepTidy } from "./guard/keep_tidy.ts";
-import { createMemory } from "./memory/memory.ts";
+import { createMemory, type Memory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createAgentProviders } from "./providers/agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./providers/live_providers.ts";
@@ -92,6 +93,9 @@ export interface Services {
   /** Replies of channels to their `reply_url` */
   readonly deliveries: Deliveries;
   readonly conversations: ConversationArchive;
+  /** What the agent keeps between conversations */
+  readonly memory: Memory;
+  readonly recentLog: RecentLog;
   /** Other machines that offer their tools; undefined while `[gateway.node_control]` is off */
   readonly nodes: Nodes | undefined;
   /** Recorded runs, for reading where there is no agent */
@@ -170,12 +174,16 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     ...await secretsOfFiles(options.config),
     options.controlToken ?? "",
   ]);
+  const recentLog = createRecentLog();
   const log = createLogger({
     get level() {
       return running.logging.level;
     },
     now: clock.now,
-    sink: options.logSink,
+    sink: (record) => {
+      recentLog.add(record);
+      options.logSink(record);
+    },
     redact: redactor.redact,
   });
   const metrics = createMetrics();
@@ -306,12 +314,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
     closing.push(() => nodes?.close());
+    const memory = createMemory({ store, clock });
     const door = createToolDoor({
       tools: BUILTIN_TOOLS,
       foreign: nodes?.tools,
       services: {
         files,
-        memory: createMemory({ store, clock }),
+        memory,
         plans: createPlans({ store, clock }),
         mailbox: {
           send: async (message) => await (await mailbox()).send(message),
@@ -351,7 +360,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     });
     const calls = attachCalls(door, { clock });
     const tools: ToolDoor = calls.door;
-    const memory = await loadProviderMemory({ store, log });
+    const knownProviders = await loadProviderMemory({ store, log });
     const isOwn = (origin: string) => {
       const { hostname, port } = new URL(origin);
       return ownPort !== 0 && Number(port) === ownPort && isLoopbackName(hostname);
@@ -368,7 +377,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       approvals,
       audit,
       tools,
-      memory,
+      memory: knownProviders,
       addSecret: redactor.add,
     });
     if (agent !== undefined) {
@@ -428,6 +437,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       deliveries,
       listensOn: (port) => void (ownPort = port),
       conversations,
+      memory,
+      recentLog,
       nodes,
       runArchive: createRunArchive({ store }),
       agent,
@@ -437,7 +448,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       environment: (name) => environment[name],
       async trustModelServer(address) {
         const { trustServer } = await import("./providers/trust_server.ts");
-        const server = await trustServer(address, { memory });
+        const server = await trustServer(address, { memory: knownProviders });
         log.warn(`The model server at ${server.origin} is trusted from now on`, { uid: server.uid });
         agent?.lookSoon();
         return server;

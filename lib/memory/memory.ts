@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type MemoryRecord, parseMemoryRecord, toMemoryBody } from "./memory_record.ts";
 
@@ -41,6 +42,18 @@ export interface RecallInput {
   readonly limit?: number | undefined;
 }
 
+/** A part of everything that is kept, for people to look through. */
+export interface MemoryListInput {
+  /** Default: all of them */
+  readonly namespace?: string | undefined;
+  /** Plain words, searched in key, value and tags: the best come first, and there is no second page */
+  readonly query?: string | undefined;
+  /** Goes on after this place, the `place` of the last record of the page before */
+  readonly after?: string | undefined;
+  /** 1-1000 */
+  readonly limit: number;
+}
+
 /**
  * What the agent keeps between conversations.
  *
@@ -51,6 +64,14 @@ export interface Memory {
   store(input: StoreMemoryInput): Promise<{ readonly record: MemoryRecord; readonly replaced: boolean }>;
   /** By key: that one or none. By query: ranked, best first. `key` wins over `query`. With neither: the newest first */
   recall(input: RecallInput): Promise<readonly MemoryRecord[]>;
+  /** Returns a page of what is kept, newest first, and the place after which the next page begins; undefined when there is none. */
+  list(
+    input: MemoryListInput,
+  ): Promise<
+    { readonly records: readonly MemoryRecord[]; readonly hasMore: boolean; readonly last: string | undefined }
+  >;
+  /** Forgets everything, or everything in a namespace. @returns how many there were */
+  forgetAll(input: { readonly namespace?: string | undefined }): Promise<number>;
   /** @returns false when there is no such key */
   forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
 }
@@ -104,6 +125,35 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
         ? await store.scan(COLLECTION, { prefix, order: "created", reverse: true, limit })
         : await store.search(COLLECTION, { query: input.query, prefix, limit });
       return found.map((stored) => parseMemoryRecord(stored.body));
+    },
+
+    async list({ namespace, query = "", after, limit }) {
+      const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
+      if (query.trim() !== "") {
+        const found = await store.search(COLLECTION, { query, limit, ...prefix });
+        return { records: found.map(({ body }) => parseMemoryRecord(body)), hasMore: false, last: found.at(-1)?.key };
+      }
+      const scan = (limit: number, after: string | undefined) =>
+        store.scan(COLLECTION, {
+          order: "created",
+          reverse: true,
+          limit,
+          ...prefix,
+          ...(after === undefined ? {} : { after }),
+        });
+      const page = await scan(limit, after);
+      const last = page.at(-1)?.key;
+      const hasMore = page.length === limit && (await scan(1, last)).length > 0;
+      return { records: page.map(({ body }) => parseMemoryRecord(body)), hasMore, last };
+    },
+
+    async forgetAll({ namespace }) {
+      const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
+      let forgotten = 0;
+      for await (const { key } of scanAll(store, COLLECTION, prefix)) {
+        if (await store.takeOnce(COLLECTION, key) !== undefined) forgotten++;
+      }
+      return forgotten;
     },
 
     async forget(input) {

@@ -13,6 +13,8 @@ import {
 export interface Conversation {
   readonly id: string;
   readonly object: "conversation";
+  /** null for one of an older version that nobody has named */
+  readonly title: string | null;
   readonly created_at: string;
   readonly updated_at: string;
   readonly message_count: number;
@@ -37,6 +39,8 @@ export interface ConversationArchive {
     id: string,
     options: { readonly afterSeq: number; readonly limit: number },
   ): Promise<readonly SaidMessage[]>;
+  /** Gives it a name. `at_work`: a run of it is, which writes the record at its end, and nothing was done */
+  rename(id: string, title: string): Promise<Conversation | "unknown" | "at_work">;
   /** Forgets it with its messages; its runs stay. `at_work`: a run of it is, and nothing was done */
   delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
   /** Forgets all but those at work. @returns how many of each */
@@ -80,6 +84,16 @@ export function createConversationArchive(
         return { seq, runId: run_id, message };
       });
     },
+    async rename(id, title) {
+      for (;;) {
+        const stored = await store.get(CONVERSATIONS, id);
+        if (stored === undefined) return "unknown";
+        if (isAtWork(id)) return "at_work";
+        const body = { ...v.parse(conversationRecordSchema, stored.body), title };
+        // Another version: it was changed meanwhile, and is read again
+        if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) return toConversation(id, body);
+      }
+    },
     async delete(id) {
       if (await get(id) === undefined) return "unknown";
       return await remove(id) ? "deleted" : "at_work";
@@ -117,6 +131,6 @@ function removal(id: string): readonly Write[] {
 }
 
 function toConversation(id: string, body: unknown): Conversation {
-  const { created_at, updated_at, messages } = v.parse(conversationRecordSchema, body);
-  return { id, object: "conversation", created_at, updated_at, message_count: messages };
+  const { title = null, created_at, updated_at, messages } = v.parse(conversationRecordSchema, body);
+  return { id, object: "conversation", title, created_at, updated_at, message_count: messages };
 }

@@ -142,12 +142,14 @@ export function createConversations(options: ConversationsOptions): Conversation
       // A channel's message makes the conversation the channel's: whoever began it under that id reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;
+      const title = conversation === undefined ? firstWords(messages) : conversation.title;
       const body = {
         v: 1,
         created_at: conversation?.created_at ?? time,
         updated_at: time,
         messages: length + messages.length,
         ...(owner === undefined ? {} : { owner }),
+        ...(title === undefined ? {} : { title }),
         ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
       };
       return [
@@ -161,4 +163,18 @@ export function createConversations(options: ConversationsOptions): Conversation
       ];
     },
   };
+}
+
+const MAX_TITLE_CHARACTERS = 80;
+
+/** Returns the beginning of the first question as one line, to name a conversation by; undefined when nothing was asked in words. */
+function firstWords(messages: readonly Message[]): string | undefined {
+  const content = messages.find(({ role }) => role === "user")?.content ?? "";
+  const parts = typeof content === "string" ? [content] : content.map((part) => part.type === "text" ? part.text : "");
+  const words = parts.join(" ").replace(/[\s\p{Cc}\p{Cf}]+/gu, " ").trim();
+  const characters = [...words.slice(0, 4 * MAX_TITLE_CHARACTERS)];
+  if (words === "") return undefined;
+  return characters.length > MAX_TITLE_CHARACTERS
+    ? `${characters.slice(0, MAX_TITLE_CHARACTERS - 3).join("").trimEnd()}...`
+    : words;
 }

@@ -39,6 +39,7 @@ test("conversations are listed newest first, a page at a time", async () => {
   assert.deepEqual(first.data[0], {
     id: "c",
     object: "conversation",
+    title: "x",
     created_at: time,
     updated_at: time,
     message_count: 2,
@@ -121,4 +122,31 @@ test("bad positions name the parameter, and only the scope runs sees conversatio
     const reply = await json(method ?? "", `/v1/conversations${path}`, { token: "token_chat" });
     assert.equal(reply.error.code, "insufficient_scope");
   }
+});
+
+test("a conversation is called by the beginning of its first question, until somebody names it", async () => {
+  const { add, atWork, json } = setUp();
+  const titleOf = async () => (await json("GET", "/v1/conversations/talk")).title;
+  await add("talk", { role: "system", content: "Be brief" }, said(`  Which\n\u202e ${"bean ".repeat(30)}`));
+  const title = await titleOf();
+  assert.match(title, /^Which bean bean .*\.\.\.$/);
+  assert.ok(title.length <= 80);
+  const renamed = await json("POST", "/v1/conversations/talk", { body: { title: "The beans" } });
+  assert.deepEqual([renamed.status, renamed.title, renamed.message_count], [200, "The beans", 2]);
+  await add("talk", said("And the peas?"));
+  assert.equal(await titleOf(), "The beans");
+  atWork.add("talk");
+  const refused = await json("POST", "/v1/conversations/talk", { body: { title: "Peas" } });
+  assert.deepEqual([refused.status, refused.error.code], [409, "conflict"]);
+  assert.equal(await titleOf(), "The beans");
+  assert.equal((await json("POST", "/v1/conversations/none", { body: { title: "x" } })).status, 404);
+});
+
+test("a conversation that was begun with a picture has no title, nor one of an older version", async () => {
+  const { add, json } = setUp();
+  await add("picture", {
+    role: "user",
+    content: [{ type: "image_url", image_url: { url: "data:image/png;base64,AA==" } }],
+  });
+  assert.equal((await json("GET", "/v1/conversations/picture")).title, null);
 });

@@ -9,6 +9,8 @@ import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createConversationArchive } from "../../lib/runs/conversation_archive.ts";
+import { createMemory } from "../../lib/memory/memory.ts";
+import { createRecentLog } from "../../lib/base/telemetry/recent_log.ts";
 import { createRunArchive } from "../../lib/runs/run_archive.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
@@ -55,10 +57,14 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   const clock = createFakeClock();
   const random = createSeededRandom();
   const logged: LogRecord[] = [];
+  const recentLog = createRecentLog();
   const log = createLogger({
     level: "debug",
     now: clock.now,
-    sink: (record) => void logged.push(record),
+    sink: (record) => {
+      recentLog.add(record);
+      logged.push(record);
+    },
     redact: (text) => text,
   });
   const metrics = createMetrics();
@@ -116,6 +122,8 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       retentionDays: () => 0,
     }),
     runArchive: createRunArchive({ store }),
+    memory: createMemory({ store, clock }),
+    recentLog,
     conversations: createConversationArchive({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
