@@ -12,11 +12,32 @@ export interface GatewaySettings {
   /** Bearer routes are open: `require_pairing = false` on a loopback bind */
   readonly open: boolean;
   readonly maxRequestBytes: number;
-  /** undefined: off */
-  readonly requests: SlidingWindow | undefined;
-  readonly probes: SlidingWindow | undefined;
+  /** Undefined: requests are not limited */
+  readonly windows: Windows | undefined;
+  /** An extra window of `rate_limit_per_identity` by token, else by address. Undefined: off */
   readonly identities: SlidingWindow | undefined;
 }
+
+/** Windows of requests that cannot fill each other's, so that nobody locks anybody else out. */
+export interface Windows {
+  /** By token; one window for all while pairing is off */
+  readonly callers: SlidingWindow;
+  /** One window for all */
+  readonly probes: SlidingWindow;
+  /** Public routes, and what no route takes, by address */
+  readonly addresses: SlidingWindow;
+  /** Pairing, by address */
+  readonly pairing: SlidingWindow;
+  /** Public routes and probes that a page of another site reads, by address. A small one, like those below */
+  readonly crossSite: SlidingWindow;
+  /** Requests with a refused origin or host, by address */
+  readonly refusedPages: SlidingWindow;
+  /** Requests without a token that counts, by address */
+  readonly refusedTokens: SlidingWindow;
+}
+
+/** Requests that a small window takes. */
+const SMALL_WINDOW_MAX = 60;
 
 /** Settings that follow the newest configuration. A reload that leaves the limits alone keeps their windows. */
 export function createGatewaySettings(config: () => Config): () => GatewaySettings {
@@ -40,28 +61,34 @@ function derive({ gateway }: Config, before: Config | undefined, old: GatewaySet
     corsAny: gateway.cors_origins.includes("*"),
     open: !gateway.require_pairing && loopbackBind,
     maxRequestBytes: gateway.max_request_bytes,
-    ...(old !== undefined && sameLimits(gateway, before?.gateway) ? windowsOf(old) : createWindows(gateway)),
+    ...(old !== undefined && sameLimits(gateway, before?.gateway)
+      ? { windows: old.windows, identities: old.identities }
+      : createWindows(gateway)),
   };
 }
 
 type Limits = Pick<Config["gateway"], "rate_limit_max" | "rate_limit_window_secs" | "rate_limit_per_identity">;
-type Windows = Pick<GatewaySettings, "requests" | "probes" | "identities">;
 
 function sameLimits(a: Limits, b: Limits | undefined): boolean {
   return a.rate_limit_max === b?.rate_limit_max && a.rate_limit_window_secs === b.rate_limit_window_secs &&
     a.rate_limit_per_identity === b.rate_limit_per_identity;
 }
 
-function windowsOf({ requests, probes, identities }: GatewaySettings): Windows {
-  return { requests, probes, identities };
-}
-
-function createWindows(limits: Limits): Windows {
+function createWindows(limits: Limits): Pick<GatewaySettings, "windows" | "identities"> {
+  const { rate_limit_max: max, rate_limit_per_identity: perIdentity } = limits;
   const windowMs = limits.rate_limit_window_secs * 1000;
-  const window = (max: number) => (max === 0 ? undefined : slidingWindow({ max, windowMs }));
+  const whole = () => slidingWindow({ max, windowMs });
+  const small = () => slidingWindow({ max: Math.min(max, SMALL_WINDOW_MAX), windowMs });
   return {
-    requests: window(limits.rate_limit_max),
-    probes: window(limits.rate_limit_max),
-    identities: window(limits.rate_limit_per_identity),
+    windows: max === 0 ? undefined : {
+      callers: whole(),
+      probes: whole(),
+      addresses: whole(),
+      pairing: whole(),
+      crossSite: small(),
+      refusedPages: small(),
+      refusedTokens: small(),
+    },
+    identities: perIdentity === 0 ? undefined : slidingWindow({ max: perIdentity, windowMs }),
   };
 }

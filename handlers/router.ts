@@ -1,8 +1,8 @@
 import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
-import { createGatewaySettings } from "./gateway_settings.ts";
-import { checkAccess } from "./middleware/access.ts";
+import { createGatewaySettings, type GatewaySettings } from "./gateway_settings.ts";
+import { type AccessOptions, checkAccess, identify } from "./middleware/access.ts";
 import { auditRefusal } from "./middleware/audit_refusal.ts";
 import { guardBody } from "./middleware/body_guard.ts";
 import { addCorsHeaders, addPreflightHeaders } from "./middleware/cors.ts";
@@ -10,7 +10,7 @@ import { guardHost } from "./middleware/host_guard.ts";
 import { createIdempotency } from "./middleware/idempotency.ts";
 import { createObserver } from "./middleware/observe.ts";
 import { guardOrigin } from "./middleware/origin_guard.ts";
-import { isProbe, takeSlot } from "./middleware/rate_limit.ts";
+import { limitRefusedPage, limitRequest, type RateLimitOptions } from "./middleware/rate_limit.ts";
 import { guardUpgrade, isHandshake } from "./middleware/upgrade_guard.ts";
 import {
   type BodyReader,
@@ -53,8 +53,8 @@ export interface GatewayRouter {
 }
 
 /**
- * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, global limit, body guard, upgrade guard, route,
- * access, per-identity limit, idempotency, handler; metrics and the access log see every outcome.
+ * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, body guard, upgrade guard, route, identity, limit,
+ * access, idempotency, handler; metrics and the access log see every outcome.
  */
 export function createRouter(options: RouterOptions): GatewayRouter {
   const { services, basePath = "", Response: ReplyClass = Response } = options;
@@ -86,8 +86,15 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     const settings = settingsNow();
     const { target, path, replyHeaders } = context;
     const handshake = isHandshake(request);
-    guardHost(request, target, settings);
-    const { allowOrigin } = guardOrigin(request, target, settings, handshake);
+    const { remoteAddress } = context;
+    const limits: RateLimitOptions = {
+      settings,
+      address: remoteAddress,
+      now: seen.startedAt,
+      refused: observer.rateLimited,
+      replyHeaders,
+    };
+    const allowOrigin = guardPage(request, target, { settings, handshake, limits });
     if (allowOrigin !== undefined) addCorsHeaders(replyHeaders, allowOrigin);
     if (request.method === "OPTIONS") {
       seen.route = "preflight";
@@ -96,27 +103,44 @@ export function createRouter(options: RouterOptions): GatewayRouter {
       if (allow !== undefined) replyHeaders["allow"] = allow;
       return undefined;
     }
-    const limited = { now: seen.startedAt, refused: observer.rateLimited, replyHeaders };
-    const window = isProbe(path) ? settings.probes : settings.requests;
-    if (window !== undefined) takeSlot(window, "all", limited);
+    const isAllowedPage = allowOrigin !== undefined;
+    const ticket = handshake ? context.query.get("ticket") : null;
+    const credentials: AccessOptions = { services, settings, ticket, remoteAddress };
+    let match: RouteMatch;
+    try {
+      match = findRoute(request, context, { settings, handshake, seen });
+    } catch (error) {
+      limitRequest(
+        request,
+        { path, access: undefined, identity: identify(request, credentials), isAllowedPage },
+        limits,
+      );
+      throw error;
+    }
+    const { route } = match;
+    seen.route = route.path;
+    context.params = match.params;
+    const identity = identify(request, credentials);
+    limitRequest(request, { path, access: route.access, identity, isAllowedPage }, limits);
+    context.identity = checkAccess(request, route, { identity, ticket });
+    return match;
+  }
+
+  /** Checks what the headers tell of a body and an upgrade, and finds the route. @throws {HttpError} 4xx, 501 */
+  function findRoute(
+    request: Request,
+    { path }: GatewayRequestContext,
+    { settings, handshake, seen }: {
+      readonly settings: GatewaySettings;
+      readonly handshake: boolean;
+      readonly seen: Seen;
+    },
+  ): RouteMatch {
     guardBody(request, settings.maxRequestBytes);
     const socketRoute = sockets.has(path);
     if (socketRoute) seen.route = path;
     guardUpgrade(request, { handshake, socketRoute, canUpgrade: seen.canUpgrade });
-    const match = table.match(request.method, path);
-    seen.route = match.route.path;
-    const ticket = handshake ? context.query.get("ticket") : null;
-    context.params = match.params;
-    context.identity = checkAccess(request, match.route, {
-      services,
-      settings,
-      ticket,
-      remoteAddress: context.remoteAddress,
-    });
-    if (settings.identities !== undefined && !isProbe(path)) {
-      takeSlot(settings.identities, context.identity?.tokenId ?? context.remoteAddress ?? "unknown", limited);
-    }
-    return match;
+    return table.match(request.method, path);
   }
 
   function finish(request: Request, context: GatewayRequestContext, reply: Response, seen: Seen): Response {
@@ -189,6 +213,25 @@ interface Seen {
   readonly startedAt: number;
   readonly canUpgrade: boolean;
   route: string;
+}
+
+/** Checks host and origin. @returns value for `Access-Control-Allow-Origin`, if any. @throws {HttpError} 403, 429 */
+function guardPage(
+  request: Request,
+  target: RequestTarget,
+  { settings, handshake, limits }: {
+    readonly settings: GatewaySettings;
+    readonly handshake: boolean;
+    readonly limits: RateLimitOptions;
+  },
+): string | undefined {
+  try {
+    guardHost(request, target, settings);
+    return guardOrigin(request, target, settings, handshake).allowOrigin;
+  } catch (error) {
+    limitRefusedPage(limits);
+    throw error;
+  }
 }
 
 const SAFE_REQUEST_ID = /^[\w.:-]{1,128}$/;

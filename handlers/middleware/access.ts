@@ -1,11 +1,11 @@
 import type { Identity } from "../../lib/access/identity.ts";
+import type { HttpError } from "../../lib/base/errors.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { bearerTokenOf } from "../bearer_token.ts";
-import { checkScope } from "../door.ts";
+import { checkScope, type Door } from "../door.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import { isLoopbackAddress } from "../loopback.ts";
-import type { Route } from "../route.ts";
 import { httpError } from "../wire/error_codes.ts";
 
 /** Who everyone is while `require_pairing = false` opens a loopback gateway. */
@@ -21,34 +21,52 @@ export interface AccessOptions {
 }
 
 /**
- * The identity a route demands; null on routes that demand none.
+ * Returns who sent a request; undefined without credentials that count.
  *
  * While bearer routes are open, an unknown token is as good as none: OpenAI clients cannot be without a key. They are open to
  * this machine alone: a server that mounts the gateway may listen on every address, where the Host header proves nothing.
+ */
+export function identify(
+  request: Request,
+  { services, settings, ticket, remoteAddress }: AccessOptions,
+): Identity | undefined {
+  const token = bearerTokenOf(request.headers.get("authorization"));
+  const local = isLoopbackAddress(remoteAddress);
+  const identity = token !== undefined
+    ? services.tokens.verify(token, local ? "loopback" : "other")
+    : ticket === null
+    ? undefined
+    : services.tickets.take(ticket);
+  if (identity !== undefined) return identity;
+  return settings.open && (local || remoteAddress === undefined) ? OPEN : undefined;
+}
+
+/**
+ * Returns the identity a route demands; null on routes that demand none.
  * @throws {HttpError} 401 auth_required or auth_invalid, 403 insufficient_scope
  */
-export function checkAccess(request: Request, route: Route, options: AccessOptions): Identity | null {
-  if (route.access === "public" || route.access === "pairing_code" || route.access === "node_token") return null;
-  const identity = identify(request, options);
-  checkScope(route, identity, "use this route");
+export function checkAccess(
+  request: Request,
+  door: Door,
+  { identity, ticket }: { readonly identity: Identity | undefined; readonly ticket: string | null },
+): Identity | null {
+  if (!asksForToken(door)) return null;
+  if (identity === undefined) throw unidentified(request, ticket);
+  checkScope(door, identity, "use this route");
   return identity;
 }
 
-function identify(request: Request, { services, settings, ticket, remoteAddress }: AccessOptions): Identity {
+/** Whether a door asks for a bearer token. */
+function asksForToken({ access }: Door): boolean {
+  return access !== "public" && access !== "pairing_code" && access !== "node_token";
+}
+
+function unidentified(request: Request, ticket: string | null): HttpError {
   const token = bearerTokenOf(request.headers.get("authorization"));
-  const local = isLoopbackAddress(remoteAddress);
-  if (token !== undefined) {
-    const identity = services.tokens.verify(token, local ? "loopback" : "other");
-    if (identity !== undefined) return identity;
-  } else if (ticket !== null) {
-    const identity = services.tickets.take(ticket);
-    if (identity !== undefined) return identity;
-  }
-  if (settings.open && (local || remoteAddress === undefined)) return OPEN;
   if (token === undefined && ticket === null) {
-    throw httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
+    return httpError("auth_required", 'Cannot use this route without a token: send "Authorization: Bearer pst_..."');
   }
-  throw httpError(
+  return httpError(
     "auth_invalid",
     `Cannot accept this ${token === undefined ? "ticket" : "token"}: it is unknown, used up or expired`,
   );

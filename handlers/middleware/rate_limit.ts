@@ -1,8 +1,13 @@
-import type { SlidingWindow } from "../../lib/access/identity.ts";
+import type { Identity, SlidingWindow } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
+import type { DoorAccess } from "../door.ts";
+import type { GatewaySettings, Windows } from "../gateway_settings.ts";
 import { httpError } from "../wire/error_codes.ts";
 
 export interface RateLimitOptions {
+  readonly settings: GatewaySettings;
+  /** Address of the peer; undefined when the mounting server does not say */
+  readonly address: string | undefined;
   /** Milliseconds, monotonic */
   readonly now: number;
   /** Counts refusals */
@@ -11,12 +16,88 @@ export interface RateLimitOptions {
   readonly replyHeaders: Record<string, string>;
 }
 
+/** A request whose sender was looked for. */
+export interface LimitedRequest {
+  readonly path: string;
+  /** Of its route; undefined when no route takes it */
+  readonly access: DoorAccess | undefined;
+  /** Whoever its credentials name; undefined without credentials that count */
+  readonly identity: Identity | undefined;
+  /** Whether its origin is one of `cors_origins` */
+  readonly isAllowedPage: boolean;
+}
+
+/**
+ * Takes the slots of a request: those of its sender, who is known by then (DESIGN.md section 2, "Rate limit"). A request of a valid
+ * token never spends, and never lacks, a slot of anybody else. Nodes are limited where their token is checked.
+ * @throws {HttpError} 429 rate_limited
+ */
+export function limitRequest(request: Request, limited: LimitedRequest, options: RateLimitOptions): void {
+  const { access, identity } = limited;
+  const { windows, identities } = options.settings;
+  if (access === "node_token") return;
+  const probe = access === "public" && isProbe(limited.path);
+  if (windows !== undefined) {
+    if (probe) {
+      if (isForeignPage(request, limited)) limitAddress(windows.crossSite, options);
+      else takeSlot(windows.probes, "all", options);
+    } else takeSenderSlot(request, limited, windows, options);
+  }
+  if (identities === undefined || probe || (identity === undefined && access !== "public")) return;
+  takeSlot(identities, identity?.tokenId ?? options.address ?? UNKNOWN, options);
+}
+
+function takeSenderSlot(
+  request: Request,
+  limited: LimitedRequest,
+  windows: Windows,
+  options: RateLimitOptions,
+): void {
+  const { access, identity } = limited;
+  const isOpen = access === "public" || access === undefined;
+  const tokenId = identity?.tokenId ?? null;
+  if (tokenId !== null) return takeSlot(windows.callers, options.settings.open ? OPEN : tokenId, options);
+  // With pairing off a page can read bearer routes too, blindly, and must not use up what the other callers share
+  if ((isOpen || identity !== undefined) && isForeignPage(request, limited)) {
+    return limitAddress(windows.crossSite, options);
+  }
+  if (isOpen) limitAddress(windows.addresses, options);
+  else if (access === "pairing_code") limitAddress(windows.pairing, options);
+  else if (identity !== undefined) takeSlot(windows.callers, OPEN, options);
+  else limitAddress(windows.refusedTokens, options);
+}
+
+/** Takes a slot for a request that a guard refused for its origin or host. @throws {HttpError} 429 rate_limited */
+export function limitRefusedPage(options: RateLimitOptions): void {
+  const { windows } = options.settings;
+  if (windows !== undefined) limitAddress(windows.refusedPages, options);
+}
+
+/** Probes have windows of their own, so that traffic and probes cannot starve each other. */
+export function isProbe(path: string): boolean {
+  return path === "/health" || path === "/health/live" || path === "/metrics";
+}
+
+const UNKNOWN = "unknown";
+
+/** Key of all callers while pairing is off: nothing tells them apart for sure. */
+const OPEN = "open";
+
+/** Whether a page of another site sends a request; a browser cannot keep a page from sending those that only read. */
+function isForeignPage(request: Request, { isAllowedPage }: LimitedRequest): boolean {
+  return !isAllowedPage && request.headers.get("sec-fetch-site") === "cross-site";
+}
+
+function limitAddress(window: SlidingWindow, options: RateLimitOptions): void {
+  takeSlot(window, options.address ?? UNKNOWN, options);
+}
+
 /**
  * Takes one slot of `key`, and tells the client how it stands.
  * @throws {HttpError} 429 rate_limited with Retry-After, in whole seconds
  * Source: RFC 6585 section 4; header names and forms as OpenAI's
  */
-export function takeSlot(window: SlidingWindow, key: string, options: RateLimitOptions): void {
+function takeSlot(window: SlidingWindow, key: string, options: RateLimitOptions): void {
   const { allowed, limit, remaining, resetMs } = window.take(key, options.now);
   const seconds = Math.ceil(resetMs / 1000);
   const headers = options.replyHeaders;
@@ -32,9 +113,4 @@ export function takeSlot(window: SlidingWindow, key: string, options: RateLimitO
       headers: { "retry-after": String(Math.max(1, seconds)) },
     },
   );
-}
-
-/** Probes have a window of their own, so that traffic and probes cannot starve each other. */
-export function isProbe(path: string): boolean {
-  return path === "/health" || path === "/health/live" || path === "/metrics";
 }

@@ -21,15 +21,145 @@ test("over the limit is 429 with Retry-After, until the window has moved on", as
   assert.equal((await send("POST", "/v1/ping")).status, 200);
 });
 
-test("every request counts, refused and unknown ones too; probes have a window of their own", async () => {
-  const { send } = createTestRouter({ gateway: { rate_limit_max: 3 } });
-  await send("GET", "/nothing");
-  await send("POST", "/v1/ping", { token: null });
-  await send("POST", "/pair");
-  assert.equal((await send("POST", "/v1/ping")).status, 429);
-  for (const path of ["/health", "/health/live", "/metrics"]) assert.equal((await send("GET", path)).status, 200);
-  assert.equal((await send("GET", "/health")).status, 429);
-  assert.equal((await send("OPTIONS", "/v1/ping")).status, 204);
+const MAX = 100;
+const ADDRESS = "127.0.0.1";
+
+interface Flood {
+  readonly what: string;
+  readonly method?: string;
+  readonly path: string;
+  readonly token?: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** How many of them are answered other than by 429 within one window */
+  readonly answered: number;
+}
+
+/** What anybody can send without a token that counts, and the window that takes it. */
+const FLOODS: readonly Flood[] = [
+  { what: "wrong tokens", path: "/v1/models", token: "pst_wrong", answered: 60 },
+  { what: "requests without a token", path: "/v1/models", answered: 60 },
+  { what: "handshakes without a token", path: "/ws/chat", headers: { upgrade: "websocket" }, answered: 60 },
+  { what: "a refused origin", method: "POST", path: "/v1/ping", headers: { origin: "http://evil.test" }, answered: 60 },
+  {
+    what: "a page of another site that posts",
+    method: "POST",
+    path: "/pair",
+    headers: { "sec-fetch-site": "cross-site" },
+    answered: 60,
+  },
+  { what: "a refused host", path: "/health", headers: { host: "evil.test" }, answered: 60 },
+  {
+    what: "a page of another site that reads public pages",
+    path: "/openapi.json",
+    headers: { "sec-fetch-site": "cross-site" },
+    answered: 60,
+  },
+  {
+    what: "a page of another site that reads probes",
+    path: "/health",
+    headers: { "sec-fetch-site": "cross-site" },
+    answered: 60,
+  },
+  {
+    what: "a page of another site that reads bearer routes",
+    path: "/v1/models",
+    headers: { "sec-fetch-site": "cross-site" },
+    answered: 60,
+  },
+  { what: "public pages", path: "/openapi.json", answered: MAX },
+  { what: "paths that do not exist", path: "/nothing", answered: MAX },
+  { what: "wrong methods", method: "DELETE", path: "/health/live", answered: MAX },
+  {
+    what: "bodies that are too long",
+    method: "POST",
+    path: "/v1/ping",
+    headers: { "content-length": "1e9" },
+    answered: MAX,
+  },
+  { what: "pairing without a code", method: "POST", path: "/pair", answered: MAX },
+  { what: "wrong pairing codes", method: "POST", path: "/pair", headers: { "x-pairing-code": "WRONG" }, answered: MAX },
+  { what: "probes", path: "/health", answered: MAX },
+];
+
+async function flood(
+  { router, send }: ReturnType<typeof createTestRouter>,
+  { method = "GET", path, token = null, headers = {} }: Flood,
+  options: { readonly count: number; readonly address?: string } = { count: MAX + 20 },
+): Promise<number> {
+  const { count, address: remoteAddress = ADDRESS } = options;
+  let answered = 0;
+  for (let i = 0; i < count; i++) {
+    if (headers["upgrade"] !== undefined) {
+      const hooks = router.resolveWebSocket(new Request(`http://gateway.test${path}`, { headers }), { remoteAddress });
+      const refusal = await hooks.upgrade?.(new Request("http://gateway.test"));
+      if (!(refusal instanceof Response) || refusal.status !== 429) answered++;
+    } else if ((await send(method, path, { token, headers, remoteAddress })).status !== 429) answered++;
+  }
+  return answered;
+}
+
+for (const attack of FLOODS) {
+  test(`${attack.what} fill a window of their own, and no valid token waits for them`, async () => {
+    const made = createTestRouter({ gateway: { rate_limit_max: MAX } });
+    const { send } = made;
+    assert.equal(await flood(made, attack), attack.answered);
+    for (const token of ["token_chat", "token_admin"]) {
+      const reply = await send("POST", "/v1/ping", { token, remoteAddress: ADDRESS });
+      assert.equal(reply.headers.get("x-ratelimit-remaining-requests"), String(MAX - 1));
+      if (token === "token_chat" || token === "token_admin") assert.equal(reply.status, 200);
+      assert.equal((await send("GET", "/openapi.json", { token, remoteAddress: ADDRESS })).status, 200);
+    }
+    const foreign = { headers: { "sec-fetch-site": "cross-site" }, remoteAddress: ADDRESS };
+    assert.equal((await send("GET", "/openapi.json", { token: "token_chat", ...foreign })).status, 200);
+    if (attack.what !== "probes") {
+      assert.equal((await send("GET", "/health", { token: null, remoteAddress: ADDRESS })).status, 200, "a probe");
+      const elsewhere = await flood(made, attack, { count: 1, address: "192.0.2.7" });
+      assert.equal(elsewhere, 1, "another address has a window of its own");
+    }
+    const code = { "x-pairing-code": "GOOD-CODE" };
+    const paired = await send("POST", "/pair", { token: null, headers: code, remoteAddress: ADDRESS });
+    assert.equal(paired.status, attack.path === "/pair" && attack.answered === MAX ? 429 : 200);
+  });
+}
+
+test("a token that has used its window up is refused, and no other is", async () => {
+  const made = createTestRouter({ gateway: { rate_limit_max: MAX } });
+  const { send } = made;
+  const own: Flood = { what: "own", method: "POST", path: "/v1/ping", token: "token_chat", answered: MAX };
+  assert.equal(await flood(made, own), MAX);
+  // A route that the token may not use, and one that does not exist, are its own requests too
+  for (const path of ["/v1/tokens", "/nothing", "/openapi.json"]) {
+    assert.equal((await send("GET", path, { token: "token_chat", remoteAddress: ADDRESS })).status, 429, path);
+  }
+  assert.equal((await send("POST", "/v1/ping", { token: "token_admin", remoteAddress: ADDRESS })).status, 200);
+  assert.equal((await send("GET", "/openapi.json", { token: null, remoteAddress: ADDRESS })).status, 200);
+});
+
+test("with pairing off all accepted callers share one window, which a page of another site cannot use up", async () => {
+  const made = createTestRouter({ gateway: { rate_limit_max: MAX, require_pairing: false } });
+  const { send } = made;
+  const page = { method: "GET", headers: { "sec-fetch-site": "cross-site" }, answered: 60 };
+  for (const path of ["/v1/models", "/openapi.json"]) {
+    const alone = createTestRouter({ gateway: { rate_limit_max: MAX, require_pairing: false } });
+    assert.equal(await flood(alone, { what: "a page", path, ...page }), 60);
+    assert.equal((await alone.send("POST", "/v1/ping", { token: null, remoteAddress: ADDRESS })).status, 200);
+  }
+  const caller: Flood = { what: "callers", method: "POST", path: "/v1/ping", answered: MAX };
+  assert.equal(await flood(made, caller, { count: 60 }), 60);
+  assert.equal(await flood(made, { ...caller, token: "token_chat" }, { count: 60 }), 40);
+  assert.equal((await send("POST", "/v1/ping", { token: null, remoteAddress: ADDRESS })).status, 429);
+});
+
+test("a page that cors_origins names is an ordinary caller", async () => {
+  const made = createTestRouter({ gateway: { rate_limit_max: MAX, cors_origins: ["http://app.test"] } });
+  const headers = { origin: "http://app.test", "sec-fetch-site": "cross-site" };
+  assert.equal(await flood(made, { what: "app", path: "/openapi.json", headers, answered: MAX }), MAX);
+});
+
+test("a small window is never larger than rate_limit_max, and OPTIONS takes none", async () => {
+  const made = createTestRouter({ gateway: { rate_limit_max: 3 } });
+  assert.equal(await flood(made, { what: "wrong", path: "/v1/models", token: "pst_wrong", answered: 3 }), 3);
+  for (let i = 0; i < 10; i++) assert.equal((await made.send("OPTIONS", "/v1/ping")).status, 204);
 });
 
 test("rate_limit_max = 0 turns the limit and its headers off", async () => {

@@ -52,10 +52,11 @@ test("pairing off opens the bearer routes and not the nodes'", async () => {
   assert.equal((await shake("/ws/node?id=pi")).refusal?.status, 401);
 });
 
-test("too many handshakes of one address are 429 with Retry-After", async () => {
+test("too many wrong tokens of one address are 429 with Retry-After, and keep no node out", async () => {
   const { shake } = createDoor(createNodeBench().nodes);
   for (let tries = 0; tries < 30; tries++) await shake("/ws/node?id=pi", bearer("guess"));
-  const { refusal } = await shake("/ws/node?id=pi", bearer(TOKEN));
+  assert.equal((await shake("/ws/node?id=pi", bearer(TOKEN))).refusal, undefined);
+  const { refusal } = await shake("/ws/node?id=pi", bearer("guess"));
   assert.equal(refusal?.status, 429);
   assert.match(refusal?.headers.get("retry-after") ?? "", /^\d+$/);
 });

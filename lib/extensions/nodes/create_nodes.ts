@@ -180,11 +180,16 @@ interface AdmitOptions extends NodesOptions {
 }
 
 function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): NodeAdmission {
-  const { allowed, resetMs } = options.window.take(address ?? "unknown", options.clock.monotonic());
+  const isRight = token !== undefined && options.authToken !== "" && isSame(token, options.authToken);
+  // With the right token a node spends its own slots alone: others at its address cannot keep it out
+  const sender = isRight && id !== undefined && options.isAllowed(id)
+    ? `node ${id}`
+    : `address ${address ?? "unknown"}`;
+  const { allowed, resetMs } = options.window.take(sender, options.clock.monotonic());
   if (!allowed) {
     const retryAfterSeconds = Math.max(1, Math.ceil(resetMs / 1000));
-    const message =
-      `Cannot connect: ${MAX_HANDSHAKES} handshakes came from this address within a minute, try again in ` +
+    const from = isRight ? "by this node" : "from this address";
+    const message = `Cannot connect: ${MAX_HANDSHAKES} handshakes were made ${from} within a minute, try again in ` +
       `${retryAfterSeconds} s`;
     return { ok: false, code: "rate_limited", message, retryAfterSeconds };
   }
@@ -192,7 +197,7 @@ function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): No
     const message = 'Cannot connect without the token of node control: send "Authorization: Bearer ..."';
     return { ok: false, code: "auth_required", message };
   }
-  if (options.authToken === "" || !isSame(token, options.authToken)) {
+  if (!isRight) {
     return { ok: false, code: "auth_invalid", message: "Cannot connect: this is not the token of node control" };
   }
   if (id === undefined || !isNodeId(id)) {

@@ -42,6 +42,19 @@ test("admit() refuses an address that comes too often, for as long as it says", 
   assert.ok(!later.ok && later.code === "auth_invalid");
 });
 
+test("admit() keeps no node out for the guesses of others at its address, and limits each node by itself", () => {
+  const { nodes } = createNodeBench();
+  const admit = (token: string, id: string) => {
+    const admission = nodes.admit({ token, id, address: "192.0.2.1" });
+    return admission.ok ? admission.id : admission.code;
+  };
+  for (let tries = 0; tries < 40; tries++) admit("guess", "pi");
+  assert.equal(admit("guess", "pi"), "rate_limited");
+  assert.equal(admit(TOKEN, "unknown"), "rate_limited");
+  for (let tries = 0; tries < 30; tries++) assert.equal(admit(TOKEN, "pi"), "pi");
+  assert.equal(admit(TOKEN, "pi"), "rate_limited");
+});
+
 test("a tool of a node is registered under its node, is network without the operator's word, and off while it is away", async () => {
   const words = new Map<string, "read">();
   const bench = createNodeBench({ accessOf: (tool) => words.get(tool) });
