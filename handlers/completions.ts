@@ -69,7 +69,8 @@ export const completionsRoute: Route = {
 async function complete(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
   const { runs } = requireAgent(context.services);
   const agentTools = agentToolsOf(request);
-  const input = toCompletionInput(readCompletionBody(await readJsonValue(request, context)));
+  const body = readCompletionBody(await readJsonValue(request, context));
+  const input = toCompletionInput(body, { plain: agentTools === "none" });
   if (input.ignored.length > 0) context.ignored.push(...input.ignored);
   checkToolChoice(input, agentTools, context);
   const { claim } = context;

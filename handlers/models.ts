@@ -4,7 +4,14 @@ import { httpError } from "./wire/error_codes.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 
-const modelSchema = v.object({ id: v.string(), object: v.literal("model"), created: v.number(), owned_by: v.string() });
+const modelSchema = v.object({
+  id: v.string(),
+  object: v.literal("model"),
+  created: v.number(),
+  owned_by: v.string(),
+  /** Tokens of input and output together. Absent when the provider does not say */
+  context_length: v.optional(v.number()),
+});
 
 /** GET /v1/models: what the configured providers really serve; an empty list without an agent. */
 export const modelsRoute: Route = {

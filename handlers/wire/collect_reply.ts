@@ -1,6 +1,7 @@
 import type { AgentEvent, FinishReason } from "../../lib/base/records/agent_event.ts";
 import type { ToolCall } from "../../lib/base/records/message.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
+import { type Fields, joinFields } from "../../lib/base/join_fields.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { endedInSilence, runFailure } from "./run_failure.ts";
 
@@ -17,6 +18,14 @@ export interface CollectedReply {
   /** The `provider/model` that answered in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
   readonly usage: Usage;
+  /** What the gateway does not know of the reply, of its choice and of its message; undefined: nothing */
+  readonly fields: ReplyFields | undefined;
+}
+
+export interface ReplyFields {
+  readonly reply?: Fields | undefined;
+  readonly choice?: Fields | undefined;
+  readonly message?: Fields | undefined;
 }
 
 /**
@@ -45,7 +54,8 @@ class Collector {
   #text = "";
   #reasoning = "";
   #refusal = "";
-  #calls: { id: string; name: string; arguments: string }[] = [];
+  #calls: { id: string; name: string; arguments: string; extra: Fields | undefined }[] = [];
+  #fields: ReplyFields | undefined = undefined;
   #ignored: readonly string[] = NONE;
   #fallback: string | undefined = undefined;
   /** Lengths before the running turn: an interrupted turn is asked again from there */
@@ -63,11 +73,15 @@ class Collector {
         this.#refusal += event.delta;
         break;
       case "client_tool_call_delta": {
-        const call = (this.#calls[event.index] ??= { id: event.call_id, name: "", arguments: "" });
+        const call = (this.#calls[event.index] ??= { id: event.call_id, name: "", arguments: "", extra: undefined });
         if (event.name !== undefined) call.name = event.name;
         call.arguments += event.arguments_delta;
+        if (event.extra !== undefined) call.extra = joinFields(call.extra, event.extra);
         break;
       }
+      case "reply_fields":
+        this.#fields = joinParts(this.#fields, event);
+        break;
       case "notice":
         this.#fallback = event.model ?? this.#fallback;
         if (event.param !== undefined && !this.#ignored.includes(event.param)) {
@@ -92,15 +106,20 @@ class Collector {
       text: this.#text,
       reasoning: this.#reasoning,
       refusal: this.#refusal,
-      toolCalls: this.#calls.filter(Boolean).map((call) => ({
-        id: call.id,
-        type: "function",
-        function: { name: call.name, arguments: call.arguments },
-      })),
+      toolCalls: this.#calls.filter(Boolean).map(({ id, name, arguments: given, extra }) => {
+        const { function: inner, ...own } = extra ?? NO_FIELDS;
+        return {
+          id,
+          type: "function",
+          function: { name, arguments: given, ...(typeof inner === "object" ? inner : {}) },
+          ...own,
+        };
+      }),
       finishReason: done.finish_reason,
       ignored: this.#ignored,
       fallback: this.#fallback,
       usage: done.usage,
+      fields: this.#fields,
     };
   }
 
@@ -119,8 +138,21 @@ class Collector {
     this.#reasoning = this.#reasoning.slice(0, reasoning);
     this.#refusal = this.#refusal.slice(0, refusal);
     this.#calls = [];
+    // Only runs of one turn have any
+    this.#fields = undefined;
   }
 }
+
+function joinParts(before: ReplyFields | undefined, { reply, choice, message }: ReplyFields): ReplyFields {
+  const replaced = { texts: "replace" } as const;
+  return {
+    reply: reply === undefined ? before?.reply : { ...before?.reply, ...reply },
+    choice: choice === undefined ? before?.choice : joinFields(before?.choice, choice, replaced),
+    message: message === undefined ? before?.message : joinFields(before?.message, message),
+  };
+}
+
+const NO_FIELDS: Fields = {};
 
 const NONE: readonly string[] = [];
 const NOTHING_SAID = { text: 0, reasoning: 0, refusal: 0 };

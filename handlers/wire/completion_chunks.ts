@@ -1,6 +1,7 @@
 import type { HttpError } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import type { CompletionHead } from "./completion_object.ts";
+import type { Fields } from "../../lib/base/join_fields.ts";
+import { type CompletionHead, usageJson } from "./completion_object.ts";
 import type { EventEncoder } from "./event_stream.ts";
 import { errorBody } from "./to_http_error.ts";
 
@@ -16,7 +17,8 @@ export interface CompletionChunksOptions extends CompletionHead {
 /**
  * Events as chunks of a streamed completion (DESIGN.md section 3): the role first, deltas, the reason, the usage if asked,
  * `[DONE]`. Chunks of text are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
- * the like have no place in this format and give no text, but a notice of a fallback changes the chunks' `model`; reasoning goes out as `reasoning_content`, as the field does it.
+ * the like have no place in this format and give no text, but a notice of a fallback changes the chunks' `model`; reasoning goes out as
+ * `reasoning_content`. Fields that the gateway does not know stand where the model's vendor has them.
  * Source: the chat-completions streaming format
  */
 export class CompletionChunks implements EventEncoder {
@@ -29,11 +31,17 @@ export class CompletionChunks implements EventEncoder {
   /** Indexes of the client's calls that were told of; made with the first */
   #told: Set<number> | undefined = undefined;
   #lastDelta = 0;
+  #model: string;
+  /** Fields of the reply that the gateway does not know: they stand in each chunk */
+  #reply: Fields | undefined = undefined;
+  /** Members that go into the next chunk, of its delta and of its choice */
+  #next = NOTHING;
   readonly #options: CompletionChunksOptions;
 
   constructor(options: CompletionChunksOptions) {
     this.#options = options;
-    this.#head = headOf(options, options.model);
+    this.#model = options.model;
+    this.#head = headOf(options, options);
     this.#content = [this.#open, CONTENT].join("");
     this.#close = options.includeUsage ? CLOSE_WITH_USAGE : CLOSE;
   }
@@ -49,15 +57,17 @@ export class CompletionChunks implements EventEncoder {
       const event = events[i] as AgentEvent;
       switch (event.type) {
         case "text_delta":
-          text += this.#content + JSON.stringify(event.delta) + this.#close;
+          text += this.#next === NOTHING
+            ? this.#content + JSON.stringify(event.delta) + this.#close
+            : this.#chunk(CONTENT + JSON.stringify(event.delta));
           this.#lastDelta = event.seq;
           break;
         case "reasoning_delta":
-          text += `${this.#open}"reasoning_content":${JSON.stringify(event.delta)}${this.#close}`;
+          text += this.#chunk(`"reasoning_content":${JSON.stringify(event.delta)}`);
           this.#lastDelta = event.seq;
           break;
         case "refusal_delta":
-          text += `${this.#open}"refusal":${JSON.stringify(event.delta)}${this.#close}`;
+          text += this.#chunk(`"refusal":${JSON.stringify(event.delta)}`);
           this.#lastDelta = event.seq;
           break;
         case "client_tool_call_delta":
@@ -74,8 +84,12 @@ export class CompletionChunks implements EventEncoder {
         case "notice":
           // Another model answers from here on
           if (event.model === undefined) break;
-          this.#head = headOf(this.#options, event.model);
-          this.#content = [this.#open, CONTENT].join("");
+          this.#model = event.model;
+          this.#newHead();
+          break;
+        case "reply_fields":
+          text += this.#take(event);
+          this.#lastDelta = event.seq;
           break;
         case "done":
           text += this.#done(event);
@@ -85,7 +99,8 @@ export class CompletionChunks implements EventEncoder {
           break;
       }
     }
-    return text;
+    // What belongs to the choice alone came beside its finish reason: it waits for the last chunk
+    return this.#next.delta === "" ? text : text + this.#rest();
   }
 
   fail(error: HttpError): string {
@@ -97,32 +112,91 @@ export class CompletionChunks implements EventEncoder {
     return `${this.#head}{"index":0,"delta":{`;
   }
 
-  #toolCall({ index, call_id, name = "", arguments_delta }: ClientCallDelta): string {
+  #newHead(): void {
+    this.#head = headOf(this.#options, { model: this.#model, reply: this.#reply });
+    this.#content = [this.#open, CONTENT].join("");
+  }
+
+  /** Fields that came with a part of the reply go into the chunk of that part's first delta. */
+  #take({ reply, choice, message }: Extract<AgentEvent, { type: "reply_fields" }>): string {
+    if (reply !== undefined) {
+      this.#reply = { ...this.#reply, ...reply };
+      this.#newHead();
+    }
+    if (choice === undefined && message === undefined) return "";
+    const rest = this.#rest();
+    this.#next = { delta: members(message), choice: members(choice) };
+    return rest;
+  }
+
+  /** A chunk for what no delta followed. */
+  #rest(): string {
+    return this.#next === NOTHING ? "" : this.#chunk("");
+  }
+
+  #chunk(said: string): string {
+    if (this.#next === NOTHING) return `${this.#open}${said}${this.#close}`;
+    const { delta, choice } = this.#next;
+    this.#next = NOTHING;
+    const usage = this.#options.includeUsage ? NO_USAGE : "";
+    return `${this.#open}${list(delta, said)}},${list(`"finish_reason":null`, choice)}}]${usage}}\n\n`;
+  }
+
+  #toolCall({ index, call_id, name = "", arguments_delta, extra }: ClientCallDelta): string {
     const told = (this.#told ??= new Set());
     const isFirst = !told.has(index);
     told.add(index);
     const head = isFirst ? `"id":${JSON.stringify(call_id)},"type":"function",` : "";
     const named = isFirst ? `"name":${JSON.stringify(name)},` : "";
-    const call = `{"index":${index},${head}"function":{${named}"arguments":${JSON.stringify(arguments_delta)}}}`;
-    return `${this.#open}"tool_calls":[${call}]${this.#close}`;
+    const { own, inner } = extra === undefined ? NO_EXTRA : callMembers(extra);
+    const called = `${named}"arguments":${JSON.stringify(arguments_delta)}${inner}`;
+    return this.#chunk(`"tool_calls":[{"index":${index},${head}"function":{${called}}${own}}]`);
   }
 
   #done(event: Extract<AgentEvent, { type: "done" }>): string {
     this.ended = true;
     const { includeUsage } = this.#options;
     const noUsage = includeUsage ? NO_USAGE : "";
-    const last = `${this.#open}},"finish_reason":"${event.finish_reason}"}]${noUsage}}\n\n`;
-    const usage = includeUsage ? `${this.#head}],"usage":${JSON.stringify(event.usage)}}\n\n` : "";
+    const { delta, choice } = this.#next;
+    this.#next = NOTHING;
+    const reason = list(`"finish_reason":"${event.finish_reason}"`, choice);
+    const last = `${this.#open}${delta}},${reason}}]${noUsage}}\n\n`;
+    const usage = includeUsage ? `${this.#head}],"usage":${usageJson(event.usage)}}\n\n` : "";
     return `${last}${usage}data: [DONE]\n\n`;
   }
 }
 
-function headOf({ id, created }: CompletionHead, model: string): string {
+function headOf(
+  { id, created }: CompletionHead,
+  { model, reply }: { readonly model: string; readonly reply?: Fields | undefined },
+): string {
   return [
     `data: {"id":${JSON.stringify(id)},"object":"chat.completion.chunk","created":${created},`,
-    `"model":${JSON.stringify(model)},"choices":[`,
+    `"model":${JSON.stringify(model)},${reply === undefined ? "" : `${members(reply)},`}"choices":[`,
   ].join("");
 }
+
+/** The members of a tool call beside the known ones, and of its function; each begins with a comma. */
+function callMembers({ function: inner, ...own }: Fields) {
+  const isFields = typeof inner === "object" && inner !== null;
+  return { own: following(members(own)), inner: isFields ? following(members(inner as Fields)) : "" };
+}
+
+function following(text: string): string {
+  return text === "" ? "" : `,${text}`;
+}
+
+/** JSON of the members without the braces; empty when there is none. */
+function members(fields: Fields | undefined): string {
+  return fields === undefined ? "" : JSON.stringify(fields).slice(1, -1);
+}
+
+function list(a: string, b: string): string {
+  return a === "" || b === "" ? a + b : `${a},${b}`;
+}
+
+const NOTHING = { delta: "", choice: "" };
+const NO_EXTRA = { own: "", inner: "" };
 
 type ClientCallDelta = Extract<AgentEvent, { type: "client_tool_call_delta" }>;
 

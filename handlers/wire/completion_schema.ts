@@ -90,6 +90,7 @@ export const completionSchema = v.looseObject({
   metadata: v.nullish(v.record(v.string(), v.string())),
   reasoning_effort: v.nullish(v.string()),
   n: whole(1),
+  logprobs: v.nullish(v.boolean()),
 });
 
 export type CompletionBody = v.InferOutput<typeof completionSchema>;

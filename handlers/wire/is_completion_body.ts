@@ -75,7 +75,7 @@ function areParameters(body: Fields): boolean {
     isWhole(body.seed, -MAX_WHOLE) && isNumber(body.presence_penalty, -2, 2) &&
     isNumber(body.frequency_penalty, -2, 2) &&
     isResponseFormat(body.response_format) && isText(body.user) && isMetadata(body.metadata) &&
-    isText(body.reasoning_effort) && isWhole(body.n, 1);
+    isText(body.reasoning_effort) && isWhole(body.n, 1) && isFlag(body.logprobs);
 }
 
 function areToolFields(body: Fields): boolean {

@@ -29,5 +29,5 @@ export function tellingRun(handle: RunHandle, claim: RunClaim): RunHandle {
 
 function isTold({ type }: AgentEvent): boolean {
   return type === "text_delta" || type === "reasoning_delta" || type === "refusal_delta" ||
-    type === "client_tool_call_delta";
+    type === "client_tool_call_delta" || type === "reply_fields";
 }

@@ -1,7 +1,9 @@
 import { HttpError } from "../../lib/base/errors.ts";
-import type { Content, ContentPart, Message } from "../../lib/base/records/message.ts";
+import type { Message } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
-import type { CompletionBody, CompletionMessage, CompletionTool } from "./completion_schema.ts";
+import type { CompletionBody, CompletionTool } from "./completion_schema.ts";
+import { toMessage } from "./to_message.ts";
+import { addOnce, fieldsBeside, type Unknown, withFunction } from "./unknown_fields.ts";
 
 /** A completions body in the words of a run. */
 export interface CompletionInput {
@@ -17,21 +19,38 @@ export interface CompletionInput {
   readonly ignored: readonly string[];
 }
 
+export interface CompletionInputOptions {
+  /** The agent's own tools are off: unknown fields go on to the model. Default false: they are named in `ignored` */
+  readonly plain?: boolean;
+}
+
 /**
- * Translates a checked body. `null` fields are gone, and unknown fields are named in `ignored` instead of copied, so that
- * nothing of the request reaches the model's vendor unseen.
- * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1 and the legacy `functions`; 400 `invalid_request` for a tool
- * name given twice
+ * Translates a checked body. `null` fields are gone. In plain mode unknown fields stand where they came, those of the body in
+ * `parameters.passed`, with the names of all. Otherwise they are named in `ignored` and not copied, save a vendor's own parts of a
+ * reply that the client sends back with a tool call.
+ * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1, for `logprobs` where the agent's tools are on, and for the legacy
+ * `functions`; 400 `invalid_request` for a tool name given twice
  */
-export function toCompletionInput(body: CompletionBody): CompletionInput {
+export function toCompletionInput(
+  body: CompletionBody,
+  { plain = false }: CompletionInputOptions = {},
+): CompletionInput {
   if ((body.n ?? 1) > 1) {
     throw unsupported(
       "n",
       `Cannot make ${body.n} choices: this gateway makes one a request, so leave "n" out or send 1`,
     );
   }
-  const ignored: string[] = [];
+  if (body.logprobs && !plain) {
+    throw unsupported(
+      "logprobs",
+      'Cannot give "logprobs" for a reply in which the agent uses its own tools: leave it out, or turn those tools off with the ' +
+        'header "x-postern-tools: none"',
+    );
+  }
+  const unknown: Unknown = { ignored: [], passed: [], plain };
   const parameters: Record<string, unknown> = {};
+  let passedBody: [string, unknown][] | undefined;
   for (const key in body) {
     // The key was just listed on this object
     const value = (body as Record<string, unknown>)[key];
@@ -39,16 +58,25 @@ export function toCompletionInput(body: CompletionBody): CompletionInput {
     if (PARAMETERS.has(key)) parameters[key] = value;
     else if (key === "functions" || key === "function_call") {
       throw unsupported(key, `Cannot honour "${key}": use "${key === "functions" ? "tools" : "tool_choice"}" instead`);
-    } else addOnce(ignored, key);
+    } else if (key !== "logprobs" || value === true) {
+      addOnce(plain ? unknown.passed : unknown.ignored, key);
+      if (plain) (passedBody ??= []).push([key, value]);
+    }
   }
   if (body.stream_options) {
-    if (!body.stream) addOnce(ignored, "stream_options");
-    else nameUnknown(body.stream_options, STREAM_OPTIONS, "stream_options", ignored);
+    const options = body.stream
+      ? fieldsBeside(body.stream_options, STREAM_OPTIONS, "stream_options", unknown)
+      : undefined;
+    if (!body.stream) addOnce(unknown.ignored, "stream_options");
+    else if (options !== undefined) (passedBody ??= []).push(["stream_options", options]);
   }
-  const clientTools = body.tools ? toTools(body.tools, ignored) : NO_TOOLS;
+  const clientTools = body.tools ? toTools(body.tools, unknown) : NO_TOOLS;
+  const messages = body.messages.map((message) => toMessage(message, unknown));
+  const { ignored, passed: names } = unknown;
+  if (names.length > 0) parameters["passed"] = { body: Object.fromEntries(passedBody ?? []), names };
   return {
     model: body.model ?? undefined,
-    messages: body.messages.map((message) => toMessage(message, ignored)),
+    messages,
     stream: body.stream ?? false,
     includeUsage: body.stream_options?.include_usage ?? false,
     clientTools,
@@ -90,97 +118,15 @@ const PARAMETERS: ReadonlySet<string> = new Set([
 
 const STREAM_OPTIONS: ReadonlySet<string> = new Set(["include_usage"]);
 
-function toMessage(message: CompletionMessage, ignored: string[]): Message {
-  switch (message.role) {
-    case "system":
-    case "developer":
-    case "user": {
-      nameUnknown(message, MESSAGE_FIELDS, "messages[]", ignored);
-      const { role, name } = message;
-      const content = toContent(message.content, ignored);
-      return typeof name === "string" ? { role, content, name } : { role, content };
-    }
-    case "assistant":
-      nameUnknown(message, ASSISTANT_FIELDS, "messages[]", ignored);
-      return {
-        role: "assistant",
-        content: message.content === null || message.content === undefined ? null : toContent(message.content, ignored),
-        ...(typeof message.refusal === "string" ? { refusal: message.refusal } : {}),
-        ...(message.tool_calls && message.tool_calls.length > 0
-          ? { tool_calls: message.tool_calls.map(toToolCall) }
-          : {}),
-        ...(typeof message.name === "string" ? { name: message.name } : {}),
-      };
-    case "tool":
-      nameUnknown(message, TOOL_FIELDS, "messages[]", ignored);
-      return { role: "tool", content: toContent(message.content, ignored), tool_call_id: message.tool_call_id };
-  }
-}
-
-const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"]);
-const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
-const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
-
-function nameUnknown(fields: object, known: ReadonlySet<string>, place: string, ignored: string[]): void {
-  for (const key in fields) {
-    // The key was just listed on this object
-    if (!known.has(key) && (fields as Record<string, unknown>)[key] !== null) addOnce(ignored, `${place}.${key}`);
-  }
-}
-
-/** A list, not a set: nearly always empty, and short where it is not. */
-function addOnce(names: string[], name: string): void {
-  if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
-}
-
-/** No header tells more */
-const MAX_IGNORED = 100;
-
-type WireContent = NonNullable<CompletionMessage["content"]>;
-
-function toContent(content: WireContent, ignored: string[]): Content {
-  return typeof content === "string" ? content : content.map((part) => toPart(part, ignored));
-}
-
-const TEXT_FIELDS: ReadonlySet<string> = new Set(["type", "text"]);
-const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
-const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
-
-function toPart(part: Exclude<WireContent, string>[number], ignored: string[]): ContentPart {
-  switch (part.type) {
-    case "text":
-      nameUnknown(part, TEXT_FIELDS, "messages[].content[]", ignored);
-      return { type: "text", text: part.text };
-    case "image_url": {
-      const { url, detail } = part.image_url;
-      nameUnknown(part, IMAGE_FIELDS, "messages[].content[]", ignored);
-      nameUnknown(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", ignored);
-      return { type: "image_url", image_url: typeof detail === "string" ? { url, detail } : { url } };
-    }
-    case "input_audio":
-    case "file":
-    case "refusal":
-      return part;
-  }
-}
-
-function toToolCall(call: { id: string; function: { name: string; arguments: string } }) {
-  return {
-    id: call.id,
-    type: "function" as const,
-    function: { name: call.function.name, arguments: call.function.arguments },
-  };
-}
-
 const TOOL_DECLARATION_FIELDS: ReadonlySet<string> = new Set(["type", "function"]);
 const FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "description", "parameters", "strict"]);
 
-function toTools(tools: readonly CompletionTool[], ignored: string[]): readonly ToolDeclaration[] {
+function toTools(tools: readonly CompletionTool[], unknown: Unknown): readonly ToolDeclaration[] {
   const seen = new Set<string>();
   return tools.map((declared, index) => {
     const tool = declared.function;
-    nameUnknown(declared, TOOL_DECLARATION_FIELDS, "tools[]", ignored);
-    nameUnknown(tool, FUNCTION_FIELDS, "tools[].function", ignored);
+    const own = fieldsBeside(declared, TOOL_DECLARATION_FIELDS, "tools[]", unknown);
+    const inner = fieldsBeside(tool, FUNCTION_FIELDS, "tools[].function", unknown);
     if (seen.has(tool.name)) {
       throw invalid(
         `tools[${index}].function.name`,
@@ -193,6 +139,7 @@ function toTools(tools: readonly CompletionTool[], ignored: string[]): readonly 
       description: tool.description ?? "",
       parameters: tool.parameters ?? undefined,
       ...(typeof tool.strict === "boolean" ? { strict: tool.strict } : {}),
+      ...withFunction(own, inner),
     };
   });
 }

@@ -78,6 +78,8 @@ export interface AgentRun {
   readonly requestId: string | undefined;
   /** Nobody reads along: the provider may answer each turn in one piece */
   readonly whole: boolean;
+  /** The agent's own tools were turned off by the request: what the gateway does not know of it and of the reply is passed on */
+  readonly isPlain: boolean;
   /** A shutdown interrupts it, and what has not ended is not recorded: the next start goes on */
   readonly suspends: boolean;
   /** undefined for a run that begins */

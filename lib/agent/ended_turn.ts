@@ -10,6 +10,8 @@ export interface EndedTurn {
   readonly calls: readonly TurnCall[];
   /** The vendor's parts of the reply; undefined: none */
   readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
   /** It was the one last turn without tools */
   readonly last: boolean;
 }

@@ -56,7 +56,8 @@ export function maxInputTokens({ messages, tools, parameters }: ProviderRequest)
       if (part.type === "image_url") tokens += IMAGE_TOKENS - part.image_url.url.length;
     }
   }
-  const format = parameters.response_format;
+  const { response_format: format, passed } = parameters;
+  if (passed !== undefined) tokens += Buffer.byteLength(JSON.stringify(passed.body));
   return format === undefined ? tokens : tokens + Buffer.byteLength(JSON.stringify(format));
 }
 

@@ -36,6 +36,8 @@ export interface TurnFinish {
   readonly usage: Usage | undefined;
   /** The vendor's parts of the reply, which go back as they are; undefined: none */
   readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
 }
 
 /** What one turn of the model has said so far. */
@@ -111,9 +113,14 @@ export class LiveTurn implements ModelTurn {
             call_id: call.id,
             ...(known === undefined ? { name: call.name } : {}),
             arguments_delta: event.arguments_delta,
+            ...(event.extra === undefined ? {} : { extra: event.extra }),
           });
           break;
         }
+        case "reply_fields":
+          into.push({ seq: stamp.next(), time, ...event });
+          delta = true;
+          break;
         case "notice":
           into.push({
             seq: stamp.next(),
@@ -126,7 +133,12 @@ export class LiveTurn implements ModelTurn {
           });
           break;
         case "finish":
-          this.finish = { reason: event.finish_reason, usage: event.usage, opaque: event.opaque };
+          this.finish = {
+            reason: event.finish_reason,
+            usage: event.usage,
+            opaque: event.opaque,
+            provider: event.provider,
+          };
           break;
       }
     }
@@ -143,7 +155,8 @@ export class LiveTurn implements ModelTurn {
 
   message(options: { readonly provider: string; readonly calls: boolean }): AssistantMessage | undefined {
     const { text, calls, finish } = this;
-    return toMessage({ text, refusal: this.#refusal, calls, opaque: finish?.opaque }, options);
+    const { opaque, provider } = finish ?? NO_FINISH;
+    return toMessage({ text, refusal: this.#refusal, calls, opaque, provider }, options);
   }
 
   #openCall(event: Extract<ProviderEvent, { type: "tool_call_delta" }>): OpenCall {
@@ -164,6 +177,8 @@ export class LiveTurn implements ModelTurn {
   }
 }
 
+const NO_FINISH = { opaque: undefined, provider: undefined };
+
 interface OpenCall {
   readonly call: TurnCall;
   /** Its place among the client's calls; -1: the agent's own */
@@ -172,12 +187,12 @@ interface OpenCall {
 
 /** A finished turn from the journal: its events were shown before, and it takes no more. */
 export function restoreTurn(recorded: RecordedTurn): ModelTurn {
-  const { text, calls, finishReason, usage, opaque } = recorded;
+  const { text, calls, finishReason, usage, opaque, provider } = recorded;
   return {
     take: () => false,
     text,
     calls,
-    finish: { reason: finishReason, usage, opaque },
+    finish: { reason: finishReason, usage, opaque, provider },
     estimate: () => usage.completion_tokens,
     message: (options) => toMessage(recorded, options),
   };
@@ -189,7 +204,10 @@ export function separatorAfter(text: string): string {
 }
 
 function toMessage(
-  { text, refusal, calls, opaque }: Pick<RecordedTurn, "text" | "refusal" | "calls" | "opaque">,
+  { text, refusal, calls, opaque, provider: answered }: Pick<
+    RecordedTurn,
+    "text" | "refusal" | "calls" | "opaque" | "provider"
+  >,
   { provider, calls: withCalls }: { readonly provider: string; readonly calls: boolean },
 ): AssistantMessage | undefined {
   const toolCalls = withCalls ? calls.map(toToolCall) : [];
@@ -201,7 +219,7 @@ function toMessage(
     content: text === "" ? null : text,
     ...(refusal === "" ? {} : { refusal }),
     ...(toolCalls.length === 0 ? {} : { tool_calls: toolCalls }),
-    ...(opaque === undefined ? {} : { opaque: { [provider]: opaque } }),
+    ...(opaque === undefined ? {} : { opaque: { [answered ?? provider]: opaque } }),
   };
 }
 

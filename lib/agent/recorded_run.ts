@@ -18,6 +18,8 @@ export interface RecordedTurn {
   readonly calls: readonly TurnCall[];
   /** The vendor's parts of the reply, which go back as they are */
   readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
   readonly usage: Usage;
   /** It was the one last turn without tools */
   readonly last: boolean;

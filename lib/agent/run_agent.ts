@@ -56,7 +56,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     requests = new ModelRequests(run);
     const { offersTools } = requests;
     let guard: LoopGuard | undefined;
-    const call = { signal, requestId: run.requestId, whole: run.whole, beforeAgain: requests.account?.again };
+    const { requestId, whole, isPlain: givesFields } = run;
+    const call = { signal, requestId, whole, givesFields, beforeAgain: requests.account?.again };
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";
@@ -134,7 +135,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         : calls.flatMap((call) => (call.owner === "client" ? [call.id] : []));
       const mayCall = !last && finish.reason !== "content_filter";
       if (known === undefined) {
-        journal.turn?.({ turn: number, finishReason: finish.reason, calls, opaque: finish.opaque, last });
+        const { reason: finishReason, opaque, provider } = finish;
+        journal.turn?.({ turn: number, finishReason, calls, opaque, provider, last });
         head.push(told.keep({
           seq: stamp.next(),
           time: stamp.time(),

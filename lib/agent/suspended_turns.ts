@@ -1,5 +1,5 @@
 import type { Clock } from "../base/clock.ts";
-import type { Message } from "../base/records/message.ts";
+import type { AssistantMessage, Message } from "../base/records/message.ts";
 import { inputBytes } from "./estimate_tokens.ts";
 
 /**
@@ -107,13 +107,30 @@ export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): Suspended
           return;
         }
         changed = true;
-        if (!placed.has(kept)) out.push(...kept.messages);
+        const told = placed.has(kept) ? undefined : withOpaque(message, kept);
+        if (told !== undefined) out.push(told);
+        else if (!placed.has(kept)) out.push(...kept.messages);
         placed.add(kept);
         if (message.role === "tool") out.push(message);
       });
       return changed ? answerAllCalls(out) : messages;
     },
   };
+}
+
+/**
+ * The client's own message with the vendor's parts of the kept one, when those are all that it lacks: its text and its arguments
+ * stay as the client sent them. undefined for any other message.
+ */
+function withOpaque(message: Message, { messages }: Kept): Message | undefined {
+  const [only] = messages;
+  if (messages.length > 1 || only?.role !== "assistant" || message.role !== "assistant") return undefined;
+  const isSame = callIds(only) === callIds(message);
+  return isSame && only.opaque !== undefined ? { ...message, opaque: only.opaque } : undefined;
+}
+
+function callIds({ tool_calls: calls = [] }: AssistantMessage): string {
+  return calls.map(({ id }) => id).join();
 }
 
 /** Gives every tool call without a result one that says so, since vendors refuse a history with an open call. */

@@ -1,7 +1,6 @@
-import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { createAnthropicDecoder } from "./anthropic_decoder.ts";
 import { toAnthropicRequest } from "./anthropic_request.ts";
-import type { Provider, ProviderRequest } from "./provider.ts";
+import { parameterIgnored, type Provider, type ProviderRequest } from "./provider.ts";
 import { TurnStream } from "./turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "./upstream_http.ts";
 
@@ -24,7 +23,7 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     return new TurnStream({
       upstream,
       open: () => sendUpstream(settings, { path: "/messages", headers, body, signal }),
-      decoder: createAnthropicDecoder(upstream, ignored.map(toNotice)),
+      decoder: createAnthropicDecoder(upstream, ignored.map(parameterIgnored)),
     });
   };
   return {
@@ -35,14 +34,5 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     }),
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     close: () => client.close(),
-  };
-}
-
-function toNotice(name: string): ProviderEvent {
-  return {
-    type: "notice",
-    code: "parameter_ignored",
-    message: `The provider has nothing for the parameter "${name}": left out`,
-    param: name,
   };
 }

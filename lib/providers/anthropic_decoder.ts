@@ -41,14 +41,17 @@ export function createAnthropicDecoder(upstream: Upstream, notices: readonly Pro
   let reason: string | undefined;
   let input: number | undefined;
   let output: number | undefined;
+  /** Prompt tokens read from and written to the cache, as far as the vendor says */
+  let cached: Record<string, number> | undefined;
   let empty = true;
 
   const readUsage = (usage: unknown) => {
     if (!isRecord(usage)) return;
     const prompt = countOf(usage["input_tokens"]);
-    const cached = (countOf(usage["cache_creation_input_tokens"]) ?? 0) +
-      (countOf(usage["cache_read_input_tokens"]) ?? 0);
-    if (prompt !== undefined) input = prompt + cached;
+    const read = countOf(usage["cache_read_input_tokens"]) ?? 0;
+    const written = countOf(usage["cache_creation_input_tokens"]) ?? 0;
+    if (prompt !== undefined) input = prompt + read + written;
+    if (read + written > 0) cached = { cached_tokens: read, cache_write_tokens: written };
     output = countOf(usage["output_tokens"]) ?? output;
   };
   const start = (index: unknown, block: unknown, out: ProviderEvent[]) => {
@@ -120,15 +123,18 @@ export function createAnthropicDecoder(upstream: Upstream, notices: readonly Pro
         message: "The provider's reply has neither text nor a tool call",
       });
     }
-    const usage: Usage | undefined = input === undefined || output === undefined
-      ? undefined
-      : { prompt_tokens: input, completion_tokens: output, total_tokens: input + output };
+    const usage: Usage | undefined = input === undefined || output === undefined ? undefined : {
+      prompt_tokens: input,
+      completion_tokens: output,
+      total_tokens: input + output,
+      ...(cached === undefined ? {} : { prompt_tokens_details: cached }),
+    };
     out.push({
       type: "finish",
       finish_reason: known ?? (calls > 0 ? "tool_calls" : "stop"),
       usage,
       ...(model === undefined ? {} : { model }),
-      ...(opaque.length === 0 ? {} : { opaque }),
+      ...(opaque.length === 0 ? {} : { opaque, provider: upstream.name }),
     });
   };
   const parse = (data: string): JsonRecord => {

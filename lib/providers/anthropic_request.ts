@@ -59,7 +59,10 @@ export function toAnthropicRequest(request: ProviderRequest, provider: string): 
     ...(budget > 0 ? { thinking: { type: "enabled", budget_tokens: budget } } : sampling(parameters)),
     ...(tools.length === 0 ? closedTools(messages) : { tools: tools.map(toTool), ...toolChoice(request, budget > 0) }),
   };
-  return { body: JSON.stringify(body), ignored: UNKNOWN.filter((name) => parameters[name] !== undefined) };
+  return {
+    body: JSON.stringify(body),
+    ignored: [...UNKNOWN.filter((name) => parameters[name] !== undefined), ...(parameters.passed?.names ?? [])],
+  };
 }
 
 function sampling({ temperature, top_p }: ModelParameters) {

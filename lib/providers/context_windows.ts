@@ -50,7 +50,7 @@ export function createContextWindows(clock: Clock): ContextWindows {
     const timeout = clock.timeoutSignal(TIMEOUT_MS);
     try {
       const models = await provider.listModels(timeout.signal);
-      return new Map(models.map(({ id, context_window = 0 }) => [id, context_window]));
+      return new Map(models.map(({ id, context_length = 0 }) => [id, context_length]));
     } catch {
       return new Map<string, number>();
     } finally {

@@ -18,15 +18,33 @@ export function countOf(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
-/** Usage in the words of the chat-completions format; undefined when a figure is missing. A missing total is the sum. */
+/**
+ * Usage in the words of the chat-completions format, with all that the vendor says beside the counts; undefined when a count is
+ * missing. A missing total is the sum.
+ */
 export function usageOf(value: unknown): Usage | undefined {
   if (!isRecord(value)) return undefined;
   const prompt = countOf(value["prompt_tokens"]);
   const completion = countOf(value["completion_tokens"]);
   if (prompt === undefined || completion === undefined) return undefined;
-  return {
+  const usage: Mutable<Usage> = {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: countOf(value["total_tokens"]) ?? prompt + completion,
   };
+  let vendor: Record<string, unknown> | undefined;
+  for (const name in value) {
+    const given = value[name];
+    if (given === null || COUNTS.has(name)) continue;
+    const isDetails = name === "prompt_tokens_details" || name === "completion_tokens_details";
+    if (isDetails && isRecord(given)) usage[name] = given;
+    // Entries are set one by one: an assignment to __proto__ would be none
+    else vendor = { ...vendor, [name]: given };
+  }
+  if (vendor !== undefined) usage.vendor = vendor;
+  return usage;
 }
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+const COUNTS: ReadonlySet<string> = new Set(["prompt_tokens", "completion_tokens", "total_tokens"]);

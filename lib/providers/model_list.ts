@@ -23,7 +23,13 @@ export interface ModelListOptions {
 }
 
 const keptSchema = v.array(
-  v.object({ id: v.string(), object: v.literal("model"), created: v.number(), owned_by: v.string() }),
+  v.object({
+    id: v.string(),
+    object: v.literal("model"),
+    created: v.number(),
+    owned_by: v.string(),
+    context_length: v.optional(v.number()),
+  }),
 );
 const KEPT_MS = 60_000;
 const TIMEOUT_MS = 10_000;
@@ -61,8 +67,9 @@ export function createModelList(provider: Provider, { clock, log, documents, key
   };
 }
 
-function toShown({ id, object, created, owned_by }: ModelEntry): ModelEntry {
-  return { id, object, created, owned_by };
+function toShown({ id, object, created, owned_by, context_length }: ModelEntry): ModelEntry {
+  const shown = { id, object, created, owned_by };
+  return context_length === undefined ? shown : { ...shown, context_length };
 }
 
 function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {

@@ -7,7 +7,7 @@ import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
 import { type OfflineCall, offlineReply } from "./offline/offline_reply.ts";
-import type { ModelParameters, Provider, ProviderRequest } from "./provider.ts";
+import { type ModelParameters, parameterIgnored, type Provider, type ProviderRequest } from "./provider.ts";
 
 const PIECE_CHARS = 24;
 const MAX_PIECES = 64;
@@ -26,6 +26,8 @@ export function createOfflineProvider(): Provider {
     async *stream(request, { signal }) {
       if (signal.aborted) throw cancelError(signal);
       refuseSchema(request.parameters);
+      const { passed } = request.parameters;
+      if (passed !== undefined) yield passed.names.map(parameterIgnored);
       for (const events of toArrays(request)) {
         yield events;
         if (signal.aborted) throw cancelError(signal);

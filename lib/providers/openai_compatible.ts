@@ -1,4 +1,5 @@
 import { ProviderError } from "../base/errors.ts";
+import type { Message } from "../base/records/message.ts";
 import { OpenAiDecoder } from "./openai_decoder.ts";
 import { toOpenAiRequest } from "./openai_request.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
@@ -23,22 +24,28 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
   if (upstream.key !== undefined) {
     for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
   }
+  /** What the server was seen to refuse */
   let includeUsage = true;
+  let withoutReasoning = false;
 
-  const send = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, includeUsage: boolean) =>
+  const send = (request: ProviderRequest, { signal, whole = false }: ProviderCallOptions, form: RequestForm) =>
     sendUpstream(options, {
       path: "/chat/completions",
       headers: whole ? jsonHeaders : headers,
-      body: toOpenAiRequest(request, { includeUsage, ownApi, whole }),
+      body: toOpenAiRequest(request, { ...form, ownApi, whole, provider: upstream.name }),
       signal,
       whole,
     });
   const open = (request: ProviderRequest, call: ProviderCallOptions) => {
-    if (!includeUsage || call.whole) return send(request, call, false);
-    return send(request, call, true).catch(async (error) => {
-      if (!refusesStreamOptions(error)) throw error;
-      const exchange = await send(request, call, false);
-      includeUsage = false;
+    const form = { includeUsage: includeUsage && !call.whole, withoutReasoning };
+    const mayReason = !withoutReasoning && request.messages.some(mayHoldReasoning);
+    if (!form.includeUsage && !mayReason) return send(request, call, form);
+    return send(request, call, form).catch(async (error) => {
+      const without = withoutRefused(form, error, mayReason);
+      if (without === undefined) throw error;
+      const exchange = await send(request, call, without);
+      if (form.includeUsage) ({ includeUsage } = without);
+      ({ withoutReasoning } = without);
       return exchange;
     });
   };
@@ -48,7 +55,7 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
       new TurnStream({
         upstream,
         open: () => open(request, call),
-        decoder: new OpenAiDecoder({ upstream, nextId }),
+        decoder: new OpenAiDecoder({ upstream, nextId, givesFields: call.givesFields === true }),
         whole: call.whole,
       }),
     listModels: (signal) => readModelList(options, { path: "/models", headers: listHeaders, signal }),
@@ -56,7 +63,26 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
   };
 }
 
-function refusesStreamOptions(error: unknown): boolean {
-  if (!(error instanceof ProviderError) || error.code !== "provider_rejected") return false;
-  return error.param?.startsWith("stream_options") === true || /stream_options|include_usage/.test(error.message);
+function mayHoldReasoning(message: Message): boolean {
+  return message.role === "assistant" && (message.opaque !== undefined || message.extra !== undefined);
+}
+
+interface RequestForm {
+  readonly includeUsage: boolean;
+  readonly withoutReasoning: boolean;
+}
+
+/** The form without what the server refused by name; undefined for any other error. */
+function withoutRefused(form: RequestForm, error: unknown, mayReason: boolean): RequestForm | undefined {
+  if (!(error instanceof ProviderError) || error.code !== "provider_rejected") return undefined;
+  const { param = "", message } = error;
+  if (form.includeUsage && (param.startsWith("stream_options") || /stream_options|include_usage/.test(message))) {
+    return { ...form, includeUsage: false };
+  }
+  const namesReasoning = param.endsWith("reasoning_content") || /reasoning_content/.test(message);
+  // DeepSeek and Moonshot say so when it is missing, Groq and Mistral when it is there
+  if (!mayReason || !namesReasoning || /missing|must be (passed|provided|included)|required/i.test(message)) {
+    return undefined;
+  }
+  return { ...form, withoutReasoning: true };
 }

@@ -1,3 +1,4 @@
+import { type Fields, joinFields } from "../base/join_fields.ts";
 import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
@@ -6,12 +7,28 @@ import { isRecord, type JsonRecord, stringOf, usageOf } from "./json_reading.ts"
 import { createToolCallAssembly, type ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
+import {
+  CHOICE_FIELDS,
+  DELTA_FIELDS,
+  fieldsBeside,
+  REPLY_FIELDS,
+  returnedFields,
+  withContent,
+} from "./vendor_fields.ts";
 
 export interface OpenAiDecoderOptions {
   readonly upstream: Upstream;
   readonly nextId: () => string;
   /** Cut known chunks out of the text in place of parsing them. Default true; false is for the test that both agree */
   readonly fastScan?: boolean;
+  /** Give what is said beside the known fields as `reply_fields`. Default false */
+  readonly givesFields?: boolean;
+}
+
+/** Vendor's parts of an assistant turn that go back with it: fields of the message, and of each of its calls in their order. */
+export interface OpenAiOpaque {
+  readonly message?: Fields | undefined;
+  readonly calls?: readonly (Fields | null)[] | undefined;
 }
 
 const REASONS: ReadonlyMap<string, FinishReason> = new Map(Object.entries({
@@ -42,11 +59,20 @@ export class OpenAiDecoder implements TurnDecoder {
   // Made when the first call, or the first chunk of a stream comes: most replies need only one of the two, or none
   #calls: ToolCallAssembly | undefined = undefined;
   #template: DeltaTemplate | undefined = undefined;
+  #reasoning = "";
+  /** Name of the field that the reasoning came in */
+  #reasoningName = "reasoning_content";
+  /** Fields of the message that go back to the vendor */
+  #returned: Fields | undefined = undefined;
+  /** JSON of the reply's own fields that were given, by name */
+  #given: Map<string, string> | undefined = undefined;
+  readonly #givesFields: boolean;
   readonly #upstream: Upstream;
   readonly #nextId: () => string;
   readonly #fastScan: boolean;
 
-  constructor({ upstream, nextId, fastScan = true }: OpenAiDecoderOptions) {
+  constructor({ upstream, nextId, fastScan = true, givesFields = false }: OpenAiDecoderOptions) {
+    this.#givesFields = givesFields;
     this.#upstream = upstream;
     this.#nextId = nextId;
     this.#fastScan = fastScan;
@@ -57,6 +83,7 @@ export class OpenAiDecoder implements TurnDecoder {
     const scanned = this.#template?.scan(data);
     if (scanned !== undefined) {
       if (scanned.type === "text_delta") this.#empty = false;
+      else if (scanned.type === "reasoning_delta") this.#reasoning += scanned.delta;
       out.push(scanned);
       return false;
     }
@@ -110,14 +137,65 @@ export class OpenAiDecoder implements TurnDecoder {
     }
     this.#model ??= stringOf(parsed["model"]);
     this.#usage = usageOf(parsed["usage"]) ?? this.#usage;
-    this.#choice(parsed["choices"], out);
+    const choices = parsed["choices"];
+    const first = Array.isArray(choices) ? choices[0] : undefined;
+    const choice = isRecord(first) ? first : undefined;
+    const given = isRecord(choice?.["delta"]) ? choice["delta"] : choice?.["message"];
+    const delta = isRecord(given) ? given : undefined;
+    const message = delta && fieldsBeside(delta, DELTA_FIELDS);
+    if (this.#givesFields) this.#giveFields({ parsed, choice, message }, out);
+    if (delta !== undefined) this.#keepReturned(delta, message);
+    if (choice !== undefined) this.#choice(choice, delta, out);
   }
 
-  #choice(choices: unknown, out: ProviderEvent[]): void {
-    const first = Array.isArray(choices) ? choices[0] : undefined;
-    if (!isRecord(first)) return;
-    const delta = isRecord(first["delta"]) ? first["delta"] : first["message"];
-    if (isRecord(delta)) {
+  /** Tells of what is beside the known fields. A list that is empty in a part of a stream says nothing */
+  #giveFields(
+    { parsed, choice, message }: {
+      readonly parsed: JsonRecord;
+      readonly choice: JsonRecord | undefined;
+      readonly message: Fields | undefined;
+    },
+    out: ProviderEvent[],
+  ): void {
+    const isPart = choice?.["message"] === undefined;
+    const reply = this.#newFields(fieldsBeside(parsed, REPLY_FIELDS));
+    const ofChoice = choice && fieldsBeside(choice, CHOICE_FIELDS);
+    const ofMessage = isPart ? withContent(message) : message;
+    if (reply === undefined && ofChoice === undefined && ofMessage === undefined) return;
+    out.push({
+      type: "reply_fields",
+      ...(reply === undefined ? {} : { reply }),
+      ...(ofChoice === undefined ? {} : { choice: ofChoice }),
+      ...(ofMessage === undefined ? {} : { message: ofMessage }),
+    });
+  }
+
+  /** Those that were not given before with the same value: most servers repeat them in every chunk. */
+  #newFields(fields: Fields | undefined): Fields | undefined {
+    if (fields === undefined) return undefined;
+    const given = (this.#given ??= new Map());
+    const entries = Object.entries(fields).filter(([name, value]) => {
+      const json = JSON.stringify(value);
+      const isNew = given.get(name) !== json;
+      if (isNew) given.set(name, json);
+      return isNew;
+    });
+    return entries.length === 0 ? undefined : Object.fromEntries(entries);
+  }
+
+  #keepReturned(delta: JsonRecord, message: Fields | undefined): void {
+    const content = stringOf(delta["reasoning_content"]);
+    const reasoning = content ?? stringOf(delta["reasoning"]);
+    if (reasoning !== undefined) {
+      this.#reasoningName = content === undefined ? "reasoning" : "reasoning_content";
+      this.#reasoning += reasoning;
+    }
+    const returned = message && returnedFields(message);
+    if (returned !== undefined) this.#returned = joinFields(this.#returned, returned);
+  }
+
+  #choice(first: JsonRecord, delta: JsonRecord | undefined, out: ProviderEvent[]): void {
+    if (delta !== undefined) {
       const before = out.length;
       readText(delta, out);
       if (this.#empty) this.#empty = !out.some((event, i) => i >= before && event.type !== "reasoning_delta");
@@ -145,9 +223,24 @@ export class OpenAiDecoder implements TurnDecoder {
     const finish_reason = this.#finishReason(count, out);
     const usage = this.#usage;
     const model = this.#model;
+    const opaque = this.#opaque(count);
+    if (opaque !== undefined) {
+      const provider = this.#upstream.name;
+      out.push({ type: "finish", finish_reason, usage, ...(model === undefined ? {} : { model }), opaque, provider });
+      return;
+    }
     out.push(
       model === undefined ? { type: "finish", finish_reason, usage } : { type: "finish", finish_reason, usage, model },
     );
+  }
+
+  /** The reasoning belongs to the calls that it led to; some vendors refuse it anywhere else. */
+  #opaque(count: number): OpenAiOpaque | undefined {
+    const isReturned = count > 0 && this.#reasoning !== "";
+    const reasoning = isReturned ? { [this.#reasoningName]: this.#reasoning } : undefined;
+    const message = reasoning === undefined ? this.#returned : { ...reasoning, ...this.#returned };
+    const calls = this.#calls?.extras();
+    return message === undefined && calls === undefined ? undefined : { message, calls };
   }
 
   #finishReason(count: number, out: ProviderEvent[]): FinishReason {
@@ -176,6 +269,8 @@ export class OpenAiDecoder implements TurnDecoder {
   }
 }
 
+const SINGLE_FIELDS: ReadonlySet<string> = new Set([...DELTA_FIELDS, "reasoning"]);
+
 /** The single text or reasoning delta of a chunk that says nothing else; the template's proof. */
 function readSingleDelta(parsed: unknown): ProviderEvent | undefined {
   if (!isRecord(parsed) || (parsed["usage"] ?? parsed["error"] ?? undefined) !== undefined) return undefined;
@@ -185,6 +280,8 @@ function readSingleDelta(parsed: unknown): ProviderEvent | undefined {
   if (!isRecord(first) || !isRecord(first["delta"]) || stringOf(first["finish_reason"]) !== undefined) return undefined;
   const delta = first["delta"];
   if ((delta["tool_calls"] ?? delta["function_call"] ?? undefined) !== undefined) return undefined;
+  const beside = fieldsBeside(delta, SINGLE_FIELDS);
+  if (beside !== undefined && withContent(beside) !== undefined) return undefined;
   const out: ProviderEvent[] = [];
   readText(delta, out);
   return out.length === 1 ? out[0] : undefined;

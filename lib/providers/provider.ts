@@ -9,6 +9,8 @@ export interface ToolDeclaration {
   readonly description: string;
   readonly parameters: JsonSchema | undefined;
   readonly strict?: boolean;
+  /** Fields of the client's declaration that the gateway does not know, those of its `function` under that name. Default: none */
+  readonly extra?: Readonly<Record<string, unknown>>;
 }
 
 export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
@@ -27,6 +29,26 @@ export interface ModelParameters {
   readonly reasoning_effort?: string;
   readonly user?: string;
   readonly metadata?: Readonly<Record<string, string>>;
+  /** What the client sent beside all that, for a provider of the same format. Default: nothing */
+  readonly passed?: PassedFields;
+}
+
+/** Fields of a request that the gateway does not know and passes on (DESIGN.md section 13). */
+export interface PassedFields {
+  /** Those of the body. Those of messages, content parts and tools stand where they came */
+  readonly body: Readonly<Record<string, unknown>>;
+  /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
+  readonly names: readonly string[];
+}
+
+/** Says that a provider has nothing for a parameter of the request. */
+export function parameterIgnored(name: string): ProviderEvent {
+  return {
+    type: "notice",
+    code: "parameter_ignored",
+    message: `The provider has nothing for the parameter "${name}": left out`,
+    param: name,
+  };
 }
 
 export interface ProviderRequest {
@@ -44,6 +66,8 @@ export interface ProviderCallOptions {
   readonly requestId?: string | undefined;
   /** Nobody reads along, so the reply may come in one piece: cheaper for everyone. A wish. Default false */
   readonly whole?: boolean | undefined;
+  /** What the provider says beyond the known fields is given as `reply_fields`, where its format is the client's. Default false */
+  readonly givesFields?: boolean | undefined;
   /**
    * Awaited before the request is made again, here or elsewhere, after an attempt that may have been served and cost something; a
    * rejection ends the call with it. Default: nobody counts

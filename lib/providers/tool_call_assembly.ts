@@ -1,5 +1,7 @@
+import { type Fields, joinFields } from "../base/join_fields.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import { isRecord, type JsonRecord, stringOf } from "./json_reading.ts";
+import { callFieldsBeside } from "./vendor_fields.ts";
 
 /** Puts the tool call deltas of a turn in order, mending what servers get wrong. */
 export interface ToolCallAssembly {
@@ -8,6 +10,8 @@ export interface ToolCallAssembly {
   /** Reports calls that never got a name, and arguments that are no JSON. @returns how many calls the turn has */
   end(out: ProviderEvent[]): number;
   count(): number;
+  /** The vendor's own fields of each call that was sent on, in their order; undefined when no call has any */
+  extras(): readonly (Fields | null)[] | undefined;
 }
 
 interface Slot {
@@ -16,6 +20,8 @@ interface Slot {
   arguments: string;
   /** Place among the calls that were sent on; undefined until the name is known */
   index: number | undefined;
+  /** The vendor's own fields */
+  extra: Fields | undefined;
 }
 
 /**
@@ -34,7 +40,7 @@ export function createToolCallAssembly(options: {
   let sent = 0;
 
   const create = () => {
-    const slot: Slot = { id: undefined, name: undefined, arguments: "", index: undefined };
+    const slot: Slot = { id: undefined, name: undefined, arguments: "", index: undefined, extra: undefined };
     slots.push(slot);
     return slot;
   };
@@ -69,6 +75,11 @@ export function createToolCallAssembly(options: {
     count() {
       return sent;
     },
+    extras() {
+      const known = slots.filter(({ index }) => index !== undefined);
+      if (known.every(({ extra }) => extra === undefined)) return undefined;
+      return known.sort((a, b) => (a.index ?? 0) - (b.index ?? 0)).map(({ extra }) => extra ?? null);
+    },
     push(call, out) {
       if (!isRecord(call)) {
         return notice("tool_call_malformed", "The provider sent a tool call that is no object: left out", out);
@@ -79,6 +90,8 @@ export function createToolCallAssembly(options: {
       const delta = argumentsOf(fn["arguments"], out);
       slot.id ??= stringOf(call["id"]);
       slot.arguments += delta;
+      const extra = callFieldsBeside(call);
+      if (extra !== undefined) slot.extra = joinFields(slot.extra, extra);
       if (slot.name !== undefined) {
         if (name !== undefined) {
           notice(
@@ -88,7 +101,9 @@ export function createToolCallAssembly(options: {
           );
         }
         // A slot with a name was sent on and has its place
-        if (delta !== "") out.push({ type: "tool_call_delta", index: slot.index as number, arguments_delta: delta });
+        const index = slot.index as number;
+        if (extra !== undefined) out.push({ type: "tool_call_delta", index, arguments_delta: delta, extra });
+        else if (delta !== "") out.push({ type: "tool_call_delta", index, arguments_delta: delta });
         return;
       }
       if (name === undefined) return;
@@ -98,7 +113,14 @@ export function createToolCallAssembly(options: {
         slot.id = nextId();
         notice("tool_call_without_id", "The provider sent a tool call without an id: one was made up", out);
       }
-      out.push({ type: "tool_call_delta", index: slot.index, call_id: slot.id, name, arguments_delta: slot.arguments });
+      const first = {
+        type: "tool_call_delta",
+        index: slot.index,
+        call_id: slot.id,
+        name,
+        arguments_delta: slot.arguments,
+      } as const;
+      out.push(slot.extra === undefined ? first : { ...first, extra: slot.extra });
     },
     end(out) {
       for (const slot of slots) {

@@ -65,7 +65,7 @@ export async function readModelList(settings: UpstreamSettings, call: UpstreamCa
     if (!isRecord(model) || id === undefined) return [];
     const created = countOf(model["created"]) ?? secondsOf(model["created_at"]);
     const owned_by = stringOf(model["owned_by"]) ?? upstream.name;
-    return [{ id, object: "model" as const, created, owned_by, context_window: windowOf(model) }];
+    return [{ id, object: "model" as const, created, owned_by, context_length: windowOf(model) }];
   });
 }
 

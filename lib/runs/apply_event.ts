@@ -86,6 +86,7 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
     case "reasoning_delta":
     case "refusal_delta":
     case "client_tool_call_delta":
+    case "reply_fields":
     case "tool_start":
     case "tool_progress":
     case "tool_end":

@@ -199,6 +199,7 @@ export function createLaunch(
       passesOn,
       requestId: request.requestId,
       whole: request.whole === true && !request.durable,
+      isPlain: request.agentTools === "none",
       suspends: request.durable,
       resume,
       begin,

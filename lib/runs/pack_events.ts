@@ -140,7 +140,7 @@ interface OpenBlock {
 
 function isDelta(event: AgentEvent): event is DeltaEvent {
   return event.type === "text_delta" || event.type === "reasoning_delta" || event.type === "refusal_delta" ||
-    event.type === "client_tool_call_delta";
+    (event.type === "client_tool_call_delta" && event.extra === undefined);
 }
 
 function deltaOf(event: DeltaEvent): string {

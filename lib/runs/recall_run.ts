@@ -65,6 +65,7 @@ function createRecall() {
       finishReason: ended?.finish_reason ?? "stop",
       calls: ended?.calls ?? [],
       opaque: ended?.opaque,
+      provider: ended?.provider,
       usage: event.usage,
       last: ended?.last === true,
       results: new Map(),

@@ -68,6 +68,8 @@ const endedTurnSchema = v.object({
   ),
   /** The vendor's parts of the reply, as they came */
   opaque: v.optional(v.unknown()),
+  /** Provider it belongs to; absent: the run's own */
+  provider: v.optional(v.string()),
   last: v.optional(v.literal(true)),
 });
 

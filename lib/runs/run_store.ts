@@ -279,12 +279,13 @@ function toNotes({ effects = [], turns = [], outside = [] }: Pick<AppendOptions,
   };
 }
 
-function toEndedTurn({ turn, finishReason, calls, opaque, last }: EndedTurn) {
+function toEndedTurn({ turn, finishReason, calls, opaque, provider, last }: EndedTurn) {
   return {
     turn,
     finish_reason: finishReason,
     ...(calls.length === 0 ? {} : { calls: calls.map((call) => ({ ...call })) }),
     ...(opaque === undefined ? {} : { opaque }),
+    ...(provider === undefined ? {} : { provider }),
     ...(last ? { last } : {}),
   };
 }

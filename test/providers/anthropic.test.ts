@@ -31,7 +31,12 @@ test("text, usage with cached tokens and the stop reason come through; ping is s
   assert.deepEqual(events.at(-1), {
     type: "finish",
     finish_reason: "stop",
-    usage: { prompt_tokens: 17, completion_tokens: 7, total_tokens: 24 },
+    usage: {
+      prompt_tokens: 17,
+      completion_tokens: 7,
+      total_tokens: 24,
+      prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 3 },
+    },
     model: "claude-upstream",
   });
   const [seen] = upstream.requests;

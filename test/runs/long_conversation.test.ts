@@ -194,12 +194,12 @@ test("a window that only the provider knows is kept too, in conversations and in
   Object.assign(provider, {
     listModels: () =>
       Promise.resolve(
-        Object.entries(windows).map(([id, context_window]) => ({
+        Object.entries(windows).map(([id, context_length]) => ({
           id,
           object: "model",
           created: 0,
           owned_by: "x",
-          context_window,
+          context_length,
         })),
       ),
   });

@@ -15,6 +15,8 @@ export type FinishReason = v.InferOutput<typeof finishReasonSchema>;
 export const reviewOutcomeSchema = v.picklist(["done", "not_done", "unknown"]);
 export type ReviewOutcome = v.InferOutput<typeof reviewOutcomeSchema>;
 
+const fields = v.record(v.string(), v.unknown());
+
 const event = <const T extends string, E extends v.ObjectEntries>(type: T, entries: E) =>
   v.object({ ...stamp, type: v.literal(type), ...entries });
 
@@ -31,12 +33,22 @@ export const agentEventSchema = v.variant("type", [
   event("text_delta", { delta: v.string() }),
   event("reasoning_delta", { delta: v.string() }),
   event("refusal_delta", { delta: v.string() }),
-  /** A call to a tool of the client: `index` counts the client's calls of the turn from 0; `call_id` and `name` come first, once */
+  /**
+   * A call to a tool of the client: `index` counts the client's calls of the turn from 0; `call_id` and `name` come first, once.
+   * `extra` has the vendor's own fields of the call
+   */
   event("client_tool_call_delta", {
     index: v.number(),
     call_id: v.string(),
     name: v.optional(v.string()),
     arguments_delta: v.string(),
+    extra: v.optional(fields),
+  }),
+  /** Fields of the model's reply that the gateway does not know; only in a run without tools of the agent */
+  event("reply_fields", {
+    reply: v.optional(fields),
+    choice: v.optional(fields),
+    message: v.optional(fields),
   }),
   event("tool_start", { call_id: v.string(), tool: v.string(), input: v.unknown() }),
   event("tool_progress", { call_id: v.string(), message: v.string() }),

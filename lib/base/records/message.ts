@@ -5,11 +5,14 @@ import * as v from "valibot";
  * Source: the chat-completions format; DESIGN.md sections 3 and 7
  */
 
-const textPart = v.object({ type: v.literal("text"), text: v.string() });
-const imagePart = v.object({
+/** Fields of a client's message that the gateway does not know: they go to the model as they came */
+const extra = v.optional(v.record(v.string(), v.unknown()));
+
+const textPart = v.looseObject({ type: v.literal("text"), text: v.string() });
+const imagePart = v.looseObject({
   type: v.literal("image_url"),
   /** `url` is http(s) or a data: URL; it is passed to the model, never fetched here */
-  image_url: v.object({ url: v.string(), detail: v.optional(v.picklist(["auto", "low", "high"])) }),
+  image_url: v.looseObject({ url: v.string(), detail: v.optional(v.picklist(["auto", "low", "high"])) }),
 });
 const otherPart = v.looseObject({ type: v.picklist(["input_audio", "file", "refusal"]) });
 export const contentPartSchema = v.variant("type", [textPart, imagePart, otherPart]);
@@ -22,13 +25,15 @@ export const toolCallSchema = v.object({
   id: v.string(),
   type: v.literal("function"),
   function: v.object({ name: v.string(), arguments: v.string() }),
+  /** The same of a call, those of its `function` under that name */
+  extra,
 });
 export type ToolCall = v.InferOutput<typeof toolCallSchema>;
 
 export const messageSchema = v.variant("role", [
-  v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()) }),
-  v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()) }),
-  v.object({ role: v.literal("user"), content: contentSchema, name: v.optional(v.string()) }),
+  v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()), extra }),
+  v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()), extra }),
+  v.object({ role: v.literal("user"), content: contentSchema, name: v.optional(v.string()), extra }),
   v.object({
     role: v.literal("assistant"),
     content: v.nullable(contentSchema),
@@ -37,6 +42,7 @@ export const messageSchema = v.variant("role", [
     name: v.optional(v.string()),
     /** Parts of the vendor's reply that must go back unchanged (signed reasoning), by provider name */
     opaque: v.optional(v.record(v.string(), v.unknown())),
+    extra,
   }),
   v.object({
     role: v.literal("tool"),
@@ -44,6 +50,7 @@ export const messageSchema = v.variant("role", [
     tool_call_id: v.string(),
     /** Only where the call failed; chat-completions has no place for it */
     is_error: v.optional(v.literal(true)),
+    extra,
   }),
 ]);
 export type Message = v.InferOutput<typeof messageSchema>;

@@ -4,6 +4,6 @@ export interface ModelEntry {
   readonly object: "model";
   readonly created: number;
   readonly owned_by: string;
-  /** Tokens of input and output together, where the provider says; not shown */
-  readonly context_window?: number | undefined;
+  /** Tokens of input and output together, where the provider says */
+  readonly context_length?: number | undefined;
 }

@@ -9,13 +9,27 @@ export type ProviderEvent =
   | { readonly type: "text_delta"; readonly delta: string }
   | { readonly type: "reasoning_delta"; readonly delta: string }
   | { readonly type: "refusal_delta"; readonly delta: string }
-  /** `index` is the call's place in the turn; `call_id` and `name` stand in the call's first delta */
+  /**
+   * `index` is the call's place in the turn; `call_id` and `name` stand in the call's first delta. `extra` has the vendor's own
+   * fields of the call, those of its `function` under that name.
+   */
   | {
     readonly type: "tool_call_delta";
     readonly index: number;
     readonly call_id?: string;
     readonly name?: string;
     readonly arguments_delta: string;
+    readonly extra?: Fields;
+  }
+  /**
+   * Fields of the reply that the gateway does not know, given when the call asks for them: of the whole reply, where they are new
+   * or changed, and what came with this part for its choice and its message.
+   */
+  | {
+    readonly type: "reply_fields";
+    readonly reply?: Fields;
+    readonly choice?: Fields;
+    readonly message?: Fields;
   }
   /** A quirk that was mended or could not be (lost tool call, broken arguments, empty reply): reported, not swallowed */
   | {
@@ -36,4 +50,8 @@ export type ProviderEvent =
     readonly model?: string;
     /** Parts that must go back unchanged with the next request */
     readonly opaque?: unknown;
+    /** Provider that `opaque` belongs to. Absent: the one that was asked */
+    readonly provider?: string;
   };
+
+type Fields = Readonly<Record<string, unknown>>;

@@ -1,5 +1,7 @@
 import * as v from "valibot";
 
+/** Parts of a count, such as `cached_tokens`, by the vendor's own names */
+const details = v.record(v.string(), v.unknown());
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));
 
 /** Tokens of one model reply or of a whole run, in the words of the chat-completions format. */
@@ -7,6 +9,10 @@ export const usageSchema = v.object({
   prompt_tokens: count,
   completion_tokens: count,
   total_tokens: count,
+  prompt_tokens_details: v.optional(details),
+  completion_tokens_details: v.optional(details),
+  /** Other figures of the vendor, such as a price; a completion has them beside the counts */
+  vendor: v.optional(details),
   /** true when the provider reported nothing; absent: the figures are the provider's own */
   estimated: v.optional(v.boolean()),
   /** What they were estimated by: a tokenizer's vocabulary, or bytes/4 */
@@ -16,14 +22,43 @@ export type Usage = v.InferOutput<typeof usageSchema>;
 
 export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
-/** Sum of two usages; estimated as soon as one part is, and by the rougher of the two ways. */
+/** Sum of two usages with all their details; estimated as soon as one part is, and by the rougher of the two ways. */
 export function addUsage(a: Usage, b: Usage): Usage {
+  if (a === NO_USAGE) return b;
+  if (b === NO_USAGE) return a;
   return {
     prompt_tokens: a.prompt_tokens + b.prompt_tokens,
     completion_tokens: a.completion_tokens + b.completion_tokens,
     total_tokens: a.total_tokens + b.total_tokens,
+    ...sumOf(a, b, "prompt_tokens_details"),
+    ...sumOf(a, b, "completion_tokens_details"),
+    ...sumOf(a, b, "vendor"),
     ...(a.estimated || b.estimated ? estimate(a, b) : {}),
   };
+}
+
+type Details = NonNullable<Usage["vendor"]>;
+
+function sumOf(a: Usage, b: Usage, part: "prompt_tokens_details" | "completion_tokens_details" | "vendor") {
+  const [left, right] = [a[part], b[part]];
+  if (left === undefined && right === undefined) return undefined;
+  return { [part]: addDetails(left ?? {}, right ?? {}) };
+}
+
+/** Adds numbers, also inside of objects; the later value of anything else. */
+function addDetails(a: Details, b: Details): Details {
+  const sum: Record<string, unknown> = { ...a };
+  for (const [name, value] of Object.entries(b)) {
+    const before = sum[name];
+    if (typeof before === "number" && typeof value === "number") sum[name] = before + value;
+    else if (isDetails(before) && isDetails(value)) sum[name] = addDetails(before, value);
+    else sum[name] = value;
+  }
+  return sum;
+}
+
+function isDetails(value: unknown): value is Details {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Where the figures come from, in one word. Records of before `estimated_by` were bytes/4. */

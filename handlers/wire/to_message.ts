@@ -1,0 +1,105 @@
+import type { Content, ContentPart, Message, ToolCall } from "../../lib/base/records/message.ts";
+import type { CompletionMessage } from "./completion_schema.ts";
+import { fieldsBeside, type Unknown, withFunction } from "./unknown_fields.ts";
+
+/** Translates one message of a checked body. */
+export function toMessage(message: CompletionMessage, unknown: Unknown): Message {
+  switch (message.role) {
+    case "system":
+    case "developer":
+    case "user": {
+      const extra = fieldsBeside(message, MESSAGE_FIELDS, "messages[]", unknown);
+      const { role, name } = message;
+      const content = toContent(message.content, unknown);
+      // Nearly every message: an object in one piece costs a fraction of the spread one
+      if (extra === undefined && typeof name !== "string") return { role, content };
+      return {
+        role,
+        content,
+        ...(typeof name === "string" ? { name } : {}),
+        ...(extra === undefined ? {} : { extra }),
+      };
+    }
+    case "assistant":
+      return toAssistant(message, unknown);
+    case "tool": {
+      const extra = fieldsBeside(message, TOOL_FIELDS, "messages[]", unknown);
+      return {
+        role: "tool",
+        content: toContent(message.content, unknown),
+        tool_call_id: message.tool_call_id,
+        ...(extra === undefined ? {} : { extra }),
+      };
+    }
+  }
+}
+
+function toAssistant(message: Extract<CompletionMessage, { role: "assistant" }>, unknown: Unknown): Message {
+  const calls = message.tool_calls ?? NO_CALLS;
+  const vendors = calls.length > 0 ? VENDOR_FIELDS : NO_FIELDS;
+  const extra = fieldsBeside(message, ASSISTANT_FIELDS, "messages[]", unknown, vendors);
+  return {
+    role: "assistant",
+    content: message.content === null || message.content === undefined ? null : toContent(message.content, unknown),
+    ...(typeof message.refusal === "string" ? { refusal: message.refusal } : {}),
+    ...(calls.length > 0 ? { tool_calls: calls.map((call) => toToolCall(call, unknown)) } : {}),
+    ...(typeof message.name === "string" ? { name: message.name } : {}),
+    ...(extra === undefined ? {} : { extra }),
+  };
+}
+
+type WireToolCall = NonNullable<Extract<CompletionMessage, { role: "assistant" }>["tool_calls"]>[number];
+const NO_CALLS: readonly WireToolCall[] = [];
+
+const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"]);
+const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
+const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
+const NO_FIELDS: ReadonlySet<string> = new Set();
+/** What vendors want back with the tool calls it led to */
+const VENDOR_FIELDS: ReadonlySet<string> = new Set(["reasoning_content", "reasoning", "reasoning_details"]);
+const VENDOR_CALL_FIELDS: ReadonlySet<string> = new Set(["extra_content"]);
+
+type WireContent = NonNullable<CompletionMessage["content"]>;
+
+function toContent(content: WireContent, unknown: Unknown): Content {
+  return typeof content === "string" ? content : content.map((part) => toPart(part, unknown));
+}
+
+const TEXT_FIELDS: ReadonlySet<string> = new Set(["type", "text"]);
+const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
+const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
+
+function toPart(part: Exclude<WireContent, string>[number], unknown: Unknown): ContentPart {
+  switch (part.type) {
+    case "text":
+      return { type: "text", text: part.text, ...fieldsBeside(part, TEXT_FIELDS, "messages[].content[]", unknown) };
+    case "image_url": {
+      const { url, detail } = part.image_url;
+      const own = fieldsBeside(part, IMAGE_FIELDS, "messages[].content[]", unknown);
+      const inner = fieldsBeside(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
+      return {
+        type: "image_url",
+        image_url: { url, ...(typeof detail === "string" ? { detail } : {}), ...inner },
+        ...own,
+      };
+    }
+    case "input_audio":
+    case "file":
+    case "refusal":
+      return part;
+  }
+}
+
+const CALL_FIELDS: ReadonlySet<string> = new Set(["id", "type", "function", "index"]);
+const CALL_FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "arguments"]);
+
+function toToolCall(call: WireToolCall, unknown: Unknown): ToolCall {
+  const own = fieldsBeside(call, CALL_FIELDS, "messages[].tool_calls[]", unknown, VENDOR_CALL_FIELDS);
+  const inner = fieldsBeside(call.function, CALL_FUNCTION_FIELDS, "messages[].tool_calls[].function", unknown);
+  return {
+    id: call.id,
+    type: "function" as const,
+    function: { name: call.function.name, arguments: call.function.arguments },
+    ...withFunction(own, inner),
+  };
+}
