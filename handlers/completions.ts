@@ -20,28 +20,31 @@ import { tellingRun } from "./wire/telling_run.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
 import { toHttpError } from "./wire/to_http_error.ts";
 
-const completionReplySchema = v.object({
+const { vendor: _, ...usageEntries } = usageSchema.entries;
+
+/** Loose: in plain mode a reply has all that the model's vendor says. */
+const completionReplySchema = v.looseObject({
   id: v.string(),
   object: v.literal("chat.completion"),
   created: v.number(),
   model: v.string(),
-  choices: v.array(v.object({
+  choices: v.array(v.looseObject({
     index: v.number(),
-    message: v.object({
+    message: v.looseObject({
       role: v.literal("assistant"),
       content: v.nullable(v.string()),
       reasoning_content: v.optional(v.string()),
       refusal: v.nullable(v.string()),
-      tool_calls: v.optional(v.array(v.object({
+      tool_calls: v.optional(v.array(v.looseObject({
         id: v.string(),
         type: v.literal("function"),
-        function: v.object({ name: v.string(), arguments: v.string() }),
+        function: v.looseObject({ name: v.string(), arguments: v.string() }),
       }))),
     }),
-    logprobs: v.null(),
+    logprobs: v.nullable(v.looseObject({})),
     finish_reason: v.picklist(["stop", "length", "tool_calls", "content_filter"]),
   })),
-  usage: usageSchema,
+  usage: v.looseObject(usageEntries),
 });
 
 /** POST /v1/chat/completions, JSON and SSE from one stream of events (DESIGN.md section 3). */
