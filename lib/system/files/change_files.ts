@@ -8,6 +8,7 @@ import type { FileChange, Files, FileScope } from "./files.ts";
 import { type HeldPlace, holdPlace, lookAtPlace, makeMissing, type OpenedFolders, statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
+import { holdsPrivateKey } from "./private_key.ts";
 import type { Reach } from "./reach.ts";
 import {
   changed,
@@ -56,7 +57,8 @@ export function createFileChanges(options: FileChangesOptions): Pick<Files, "ins
   };
 
   const inspect: Files["inspect"] = async (path, scope, { maxBytes }) => {
-    const place = await holdPlace(path, { reach: options.reach, rules: await options.rulesOf(scope) });
+    const rules = await options.rulesOf(scope);
+    const place = await holdPlace(path, { reach: options.reach, rules });
     try {
       const stat = await lookAtPlace(place);
       if (stat === undefined) return { path: place.path, file: undefined };
@@ -67,6 +69,9 @@ export function createFileChanges(options: FileChangesOptions): Pick<Files, "ins
         );
       }
       const content = maxBytes === undefined ? undefined : await readExpected(place.folder, place.name, stat);
+      if (content !== undefined && rules.keyRefusal !== undefined && holdsPrivateKey(content)) {
+        throw rules.keyRefusal(path);
+      }
       return {
         path: place.path,
         file: { size: Number(stat.size), mode: Number(stat.mode & 0o777n), version: versionOf(stat), content },

@@ -1,23 +1,53 @@
+import type { ToolError } from "../../base/errors.ts";
 import { fileError } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
+import { holdsPrivateKey, KEY_HEAD_BYTES } from "./private_key.ts";
 import type { Handle } from "./system_calls.ts";
 
-/** An open file over a handle that was checked; closing it closes the handle. */
-export function openFile(handle: Handle, options: { readonly size: number; readonly path: string }): OpenFile {
+export interface OpenFileOptions {
+  readonly size: number;
+  /** For messages */
+  readonly path: string;
+  /** The refusal of a file that holds a private key; undefined where such files may be read */
+  readonly keyRefusal: ((path: string) => ToolError) | undefined;
+}
+
+/**
+ * An open file over a handle that was checked; closing it closes the handle. Nothing of a file that holds a private key is given,
+ * whatever the file is called.
+ */
+export function openFile(handle: Handle, { size, path, keyRefusal }: OpenFileOptions): OpenFile {
+  let isChecked = keyRefusal === undefined;
+  const fill = async (buffer: Uint8Array, position: number): Promise<number> => {
+    let filled = 0;
+    while (filled < buffer.length) {
+      const { bytesRead } = await handle.read(buffer, filled, buffer.length - filled, position + filled);
+      if (bytesRead === 0) break;
+      filled += bytesRead;
+    }
+    return filled;
+  };
+  const readHead = async (): Promise<Uint8Array> => {
+    const head = new Uint8Array(KEY_HEAD_BYTES);
+    return head.subarray(0, await fill(head, 0));
+  };
   return {
-    size: options.size,
+    size,
     async read(buffer, position) {
-      let filled = 0;
       try {
-        while (filled < buffer.length) {
-          const { bytesRead } = await handle.read(buffer, filled, buffer.length - filled, position + filled);
-          if (bytesRead === 0) break;
-          filled += bytesRead;
+        const filled = await fill(buffer, position);
+        if (isChecked || keyRefusal === undefined) return filled;
+        // Most files are read from the beginning, with a buffer that holds all that is looked at
+        const hasHead = position === 0 && filled >= Math.min(size, KEY_HEAD_BYTES);
+        if (holdsPrivateKey(hasHead ? buffer.subarray(0, filled) : await readHead())) {
+          buffer.fill(0);
+          throw keyRefusal(path);
         }
+        isChecked = true;
+        return filled;
       } catch (error) {
-        throw fileError("read", options.path, error);
+        throw fileError("read", path, error);
       }
-      return filled;
     },
     close: async () => await handle.close(),
   };

@@ -17,6 +17,8 @@ export interface PathRules {
   readonly namedRoot: string;
   /** Why a path below the root is refused by name, undefined when it is not */
   refusal(names: readonly string[]): ToolError | undefined;
+  /** Refusal of a file that holds a private key, by its path; undefined where such files may be opened */
+  readonly keyRefusal: ((path: string) => ToolError) | undefined;
 }
 
 export interface PathRulesOptions {
@@ -45,6 +47,11 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
   return {
     root,
     namedRoot,
+    keyRefusal: scope.allowSensitive ? undefined : (path) =>
+      new ToolError(
+        "path_sensitive",
+        `Cannot ${verb} ${shown(path)}: it holds a private key; [autonomy] ${setting} = true opens such files`,
+      ),
     refusal(names) {
       const by = forbiddenBy(join(root, ...names));
       const path = shown(names.length === 0 ? "." : names.join("/"));
@@ -60,7 +67,7 @@ export async function loadPathRules(scope: FileScope, options: PathRulesOptions)
       if (options.writing && isProtected([...aboveRoot, ...names])) {
         return new ToolError(
           "path_protected",
-          `Cannot write ${path}: postern.toml, .git, .agents, .plugins and plugins are not for the file tools to change`,
+          `Cannot write ${path}: postern.toml, .git, .agents, .plugins, plugins and .postern are not for the file tools to change`,
         );
       }
       if (scope.allowSensitive || !isSensitive(names, rootName)) return undefined;

@@ -1,12 +1,32 @@
 import { foldName } from "./sensitive_names.ts";
 
 /**
- * What steers Postern or runs programs: its configuration, plugins, agents and the repository's own folder, with the short name
- * that Windows gives it. In folded form
+ * What steers Postern or runs programs: its configuration, plugins, agents, procedures (`.postern/sops`) and the repository's own
+ * folder, with the short name that Windows gives it. In folded form
  */
-const PROTECTED: ReadonlySet<string> = new Set(["postern.toml", ".plugins", "plugins", ".agents", ".git", "git~1"]);
+const PROTECTED: ReadonlySet<string> = new Set([
+  "postern.toml",
+  ".postern",
+  ".plugins",
+  "plugins",
+  ".agents",
+  ".git",
+  "git~1",
+]);
+
+/** Common names of folders and files, which count for commands at the top of the workspace alone, where Postern looks for them. */
+const AT_TOP: ReadonlySet<string> = new Set(["postern.toml", "plugins"]);
 
 /** Whether a path goes through a name that no file tool may write, at any depth and in any case (DESIGN.md section 8, "Files"). */
 export function isProtected(names: readonly string[]): boolean {
   return names.some((name) => PROTECTED.has(foldName(name)));
+}
+
+/**
+ * Whether a file or folder of this name is read-only for commands, and may not appear while one runs.
+ * @param isAtTop it lies in the workspace itself, not in a folder of it
+ */
+export function isProtectedFromCommands(name: string, isAtTop: boolean): boolean {
+  const folded = foldName(name);
+  return PROTECTED.has(folded) && (isAtTop || !AT_TOP.has(folded));
 }

@@ -66,7 +66,9 @@ export function createReachByChecks(clock: Clock): Reach {
       if (opened?.result === undefined) return undefined;
       const { handle, stat } = opened.result;
       if (opened.same && stat.isFile() && stat.nlink === 1n) {
-        return { value: openFile(handle, { size: Number(stat.size), path: names.join("/") }) };
+        return {
+          value: openFile(handle, { size: Number(stat.size), path: names.join("/"), keyRefusal: rules.keyRefusal }),
+        };
       }
       await handle.close();
       if (!opened.same) return undefined;

@@ -137,7 +137,11 @@ async function openChecked({ handle, stat, path, rules, calls, last }: Candidate
     if (!stat.isFile()) throw notAFile(path);
     if (stat.nlink !== 1) throw linkedFile(path);
     check(rules, await namesNow(handle, { path, rules, calls }));
-    return openFile(await calls.open(ofHandle(handle), O_RDONLY | O_NONBLOCK), { size: stat.size, path });
+    return openFile(await calls.open(ofHandle(handle), O_RDONLY | O_NONBLOCK), {
+      size: stat.size,
+      path,
+      keyRefusal: rules.keyRefusal,
+    });
   } catch (error) {
     throw fileError("open", path, error);
   } finally {
@@ -162,7 +166,10 @@ async function namesNow(
  */
 async function openListed(
   place: string,
-  { path, calls, findFolder }: Place & { readonly findFolder: () => Promise<void> },
+  { path, rules, calls, findFolder }: Place & {
+    readonly rules: PathRules;
+    readonly findFolder: () => Promise<void>;
+  },
 ): Promise<OpenFile> {
   let handle: Handle | undefined;
   try {
@@ -171,7 +178,7 @@ async function openListed(
     if (!stat.isFile()) throw notAFile(path);
     if (stat.nlink !== 1) throw linkedFile(path);
     await findFolder();
-    return openFile(handle, { size: stat.size, path });
+    return openFile(handle, { size: stat.size, path, keyRefusal: rules.keyRefusal });
   } catch (error) {
     await handle?.close();
     throw fileError("open", path, error);
@@ -219,7 +226,7 @@ function createFolder(
         const now = await namesNowOnce();
         if (now.join("/") !== names.join("/")) check(rules, [...now, name]);
       };
-      return await openListed(place(name), { path: inside(name), calls, findFolder });
+      return await openListed(place(name), { path: inside(name), rules, calls, findFolder });
     },
     place,
     prove: (work) => work(),

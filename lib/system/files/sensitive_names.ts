@@ -1,27 +1,39 @@
-/** Files that hold credentials, by name (DESIGN.md section 8, "Files"). All names are in folded form. */
-const FOLDERS: ReadonlySet<string> = new Set([".aws", ".ssh", ".gnupg", ".azure"]);
+/** Folders that hold credentials, whatever a file in them is called (DESIGN.md section 8, "Files"). All names are in folded form. */
+const FOLDERS: ReadonlySet<string> = new Set([
+  ".aws",
+  ".ssh",
+  ".gnupg",
+  ".azure",
+  ".kube",
+  ".docker",
+  ".password-store",
+]);
 
 const FILES: ReadonlySet<string> = new Set([
-  ".env",
   ".envrc",
   ".npmrc",
+  ".yarnrc.yml",
   ".pypirc",
   ".netrc",
   "_netrc",
   ".pgpass",
   ".my.cnf",
+  ".mylogin.cnf",
+  ".s3cfg",
+  ".boto",
+  ".gitconfig",
   ".git-credentials",
   ".htpasswd",
   ".dockercfg",
   ".vault-token",
+  "rclone.conf",
   "credentials.json",
+  "credentials.tfrc.json",
   "application_default_credentials.json",
 ]);
 
 /** A folder or file inside a folder of this name */
 const PAIRS: ReadonlySet<string> = new Set([
-  ".kube/config",
-  ".docker/config.json",
   ".config/gcloud",
   "gh/hosts.yml",
   ".cargo/credentials",
@@ -32,19 +44,36 @@ const PAIRS: ReadonlySet<string> = new Set([
 /** Below `.git`, where the URL of a remote may hold a password, and CI systems leave tokens */
 const GIT_FILES: ReadonlySet<string> = new Set(["config", "config.worktree"]);
 
-/** Linear: no two repetitions stand side by side */
+/** Shapes of names. Linear: no two repetitions stand side by side */
 const PATTERNS: readonly RegExp[] = [
-  /^\.env\.(?!(?:example|sample|template)$)/,
+  // .env, .env.local, .env-prod, .env2; not .environment
+  /^\.env(?![a-z])(?![._-](?:example|sample|template)$)/,
+  // prod.env
+  /^(?!(?:example|sample|template)\.)[^/]+\.env$/,
   /^service-account[^/]*\.json$/,
   /^client_secret[^/]*\.json$/,
+  /^secrets?(?:[._-][a-z0-9_-]+)?\.(?:ya?ml|json|toml|ini|properties)$/,
+  /\.tfvars(?:\.json)?$/,
+  /\.tfstate$/,
+  /^kubeconfig(?:[_-][^.]*)?(?:\.(?:ya?ml|json|conf))?$/,
+  /\.kubeconfig$/,
   /^id_(?:rsa|dsa|ecdsa|ed25519|xmss)(?![^/]*\.pub$)/,
-  /\.(?:pem|key|p12|pfx|p8|ppk|jks|keystore|kdbx)$/,
+  /^ssh_host_[^/]*_key$/,
+  /\.(?:pem|key|p12|pfx|pkcs12|p8|ppk|jks|jceks|keystore|kdbx?)$/,
 ];
 
+const SHAPE = new RegExp(PATTERNS.map(({ source }) => source).join("|"));
+
+/** What editors, people and programs add to the name of a copy, at its end. */
+const COPY_ENDING =
+  /(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|saved|copy|tmp|swp|swo|prev|previous|gz|bz2|xz|zst|zip)\d*|[._-]\d{1,8}|[._-]\d{4}-\d\d-\d\d| copy| - copy| ?\(\d{1,3}\)|#)$/;
+const MAX_ENDINGS = 4;
+
 /**
- * Whether a path names a file that usually holds credentials, at any depth and in any case.
+ * Whether a path names a file that usually holds credentials, or a folder of such files: at any depth, in any case, and also as a
+ * copy (`.env~`, `server.key.bak`).
  * @param names the path's parts below the root
- * @param rootName the root's own name, which may be the folder of a pair as `.kube/config`
+ * @param rootName the root's own name, which may be the folder of a pair as `.cargo/credentials`
  */
 export function isSensitive(names: readonly string[], rootName = ""): boolean {
   let parent = foldName(rootName);
@@ -54,11 +83,36 @@ export function isSensitive(names: readonly string[], rootName = ""): boolean {
     const folded = foldName(name);
     if (belowGit && GIT_FILES.has(folded)) return true;
     belowGit ||= folded === ".git";
-    if (FOLDERS.has(folded) || FILES.has(folded) || PAIRS.has(`${parent}/${folded}`)) return true;
-    if (PATTERNS.some((pattern) => pattern.test(folded))) return true;
+    if (isSensitiveName(folded, parent)) return true;
     parent = folded;
   }
   return false;
+}
+
+/** Whether a file or folder of this name is sensitive for the folder that it lies in alone: moved elsewhere it would look plain. */
+export function isSensitiveByParent(name: string, parent: string): boolean {
+  const folded = foldName(name);
+  return !isSensitiveName(folded, "") && isSensitiveName(folded, foldName(parent));
+}
+
+function isSensitiveName(folded: string, parent: string): boolean {
+  if (isKnown(folded, parent)) return true;
+  // An editor's lock or swap file: #name#, .#name, .name.swp
+  const marked = /^(?:\.?#)/.exec(folded);
+  if (marked !== null && isKnown(folded.slice(marked[0].length), parent)) return true;
+  let name = folded;
+  for (let endings = 0; endings < MAX_ENDINGS; endings++) {
+    const ending = COPY_ENDING.exec(name);
+    if (ending === null || ending.index === 0) return false;
+    name = name.slice(0, ending.index);
+    if (isKnown(name, parent)) return true;
+    if (/^[.#]/.test(name) && isKnown(name.slice(1), parent)) return true;
+  }
+  return false;
+}
+
+function isKnown(name: string, parent: string): boolean {
+  return FOLDERS.has(name) || FILES.has(name) || PAIRS.has(`${parent}/${name}`) || SHAPE.test(name);
 }
 
 /**

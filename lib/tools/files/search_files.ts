@@ -155,6 +155,10 @@ async function readText(
     if (buffer.subarray(0, Math.min(first, BINARY_PROBE_BYTES)).includes(0)) return undefined;
     const rest = first === LARGE_BYTES ? await open.read(buffer.subarray(first), first) : 0;
     return { path: file.path, bytes: buffer.subarray(0, first + rest), cut: open.size > maxBytes };
+  } catch (error) {
+    // A private key is left out as a sensitive name is
+    if (error instanceof ToolError && error.code === "path_sensitive") return undefined;
+    throw error;
   } finally {
     await open.close();
   }

@@ -183,6 +183,8 @@ for (const variant of VARIANTS) {
         "src/plugins/x",
         ".plugins/x",
         ".agents/a.md",
+        ".postern/sops/release.toml",
+        "sub/.postern/x",
         ".gi\u200ct/config",
         `.postern-1-${"a".repeat(24)}.tmp`,
       ]

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isSensitive } from "../../../lib/system/files/sensitive_names.ts";
+import { isSensitive, isSensitiveByParent } from "../../../lib/system/files/sensitive_names.ts";
 
 const SENSITIVE = [
   ".env",
@@ -32,6 +32,55 @@ const SENSITIVE = [
   ".git/config",
   "app/.git/modules/sub/config",
   ".git/config.worktree",
+  ".kube",
+  ".kube/cache",
+  ".docker",
+  ".docker.bak",
+  ".env~",
+  ".env-prod",
+  ".env_prod",
+  ".env2",
+  ".env.bak",
+  ".env.local~",
+  ".env (1)",
+  ".env.swp",
+  ".#.env",
+  "#.env#",
+  "prod.env",
+  "staging.prod.env",
+  "prod.env.bak",
+  "server.key.bak",
+  "server.key~",
+  "server.key.old.1",
+  "server.key.2024-01-31",
+  "server-key.pem.orig",
+  ".server.key.swp",
+  "server.key - copy",
+  "server.key copy",
+  "server.pem.gz",
+  "credentials.json.save",
+  ".credentials.json.swp",
+  "ssh_host_rsa_key",
+  "ssh_host_ed25519_key",
+  "ssh_host_ed25519_key.bak",
+  "id_rsa.old",
+  "secrets.yml",
+  "secrets.yaml",
+  "secret.yaml",
+  "secrets.prod.yaml",
+  "secrets-prod.json",
+  "terraform.tfvars",
+  "prod.auto.tfvars.json",
+  "terraform.tfstate",
+  "terraform.tfstate.backup",
+  ".s3cfg",
+  ".yarnrc.yml",
+  "kubeconfig",
+  "kubeconfig-prod.yaml",
+  "prod.kubeconfig",
+  ".gitconfig",
+  ".gitconfig.bak",
+  "keys.kdb",
 ];
 
 const PLAIN = [
@@ -52,6 +101,20 @@ const PLAIN = [
   "pem.md",
   "credentials.ts",
   "",
+  "example.env",
+  "sample.env",
+  ".environment",
+  "ssh_host_rsa_key.pub",
+  "secrets.ts",
+  "secret_santa.md",
+  "kubeconfig.ts",
+  "tfvars.md",
+  "turkey",
+  "monkey.bak",
+  "keynote.old",
+  "docker",
+  "yarnrc.yml",
+  "public.asc",
 ];
 
 test("names that hold credentials are known", () => {
@@ -73,6 +136,13 @@ test("depth, case, look-alikes and trailing dots make no difference", () => {
     ];
     for (const variant of variants) assert.equal(isSensitive(variant.split("/")), true, JSON.stringify(variant));
   }
+});
+
+test("a file that is sensitive for its folder alone is told from one that is so by its own name", () => {
+  assert.equal(isSensitiveByParent("credentials", ".cargo"), true);
+  assert.equal(isSensitiveByParent("gcloud", ".config"), true);
+  assert.equal(isSensitiveByParent(".env", ".config"), false);
+  assert.equal(isSensitiveByParent("a.txt", ".cargo"), false);
 });
 
 test("the root's own name counts as the folder of a pair", () => {
