@@ -95,6 +95,8 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       for (const { name, key } of missingVariables(config, context.io.env)) {
         log.warn("A variable that the configuration names is not set", { variable: name, key });
       }
+      const { warnOfIdleSettings } = await import("../lib/tools/idle_settings.ts");
+      warnOfIdleSettings(config, log);
       const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
       const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp, services }));
       await stopped;

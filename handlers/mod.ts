@@ -8,6 +8,7 @@ import { toKeyText } from "../lib/config/key_path.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
+import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
 import { eventFollowersOf } from "./event_followers.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
@@ -109,6 +110,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     ...(options.localServers === true ? {} : { localServers: false }),
     logSink: options.onLog ?? (() => {}),
   });
+  warnOfIdleSettings(config, services.log);
   const router = createRouter({
     services,
     routes: ROUTES,

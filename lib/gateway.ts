@@ -401,9 +401,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         const secrets = [...knownSecrets(next, environment), ...await secretsOfFiles(next)];
         for (const secret of secrets) redactor.add(secret);
         const useProviders = await agent?.prepare(next, { always });
+        const { warnOfIdleSettings } = await import("./tools/idle_settings.ts");
         return () => {
           const { cron: { enabled: fired } } = running;
           running = next;
+          warnOfIdleSettings(next, log);
           useProviders?.();
           if (agent === undefined || draining || fired === next.cron.enabled) return;
           const changed = next.cron.enabled ? cron.start() : cron.stop();

@@ -4,6 +4,7 @@ import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { toTomlKey, toTomlValue } from "../../lib/config/to_toml_value.ts";
 import { UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
+import { configWarnings } from "../config_warnings.ts";
 import { EXIT } from "../exit_codes.ts";
 
 /** `postern config show`: the values in use as TOML, secrets masked; says which are not defaults and where they came from. */
@@ -42,16 +43,22 @@ export const configGetCommand = defineCliCommand({
   },
 });
 
-/** `postern config check`: exit 0, or 78 with everything that is wrong. */
+/** `postern config check`: exit 0 with a warning for each setting that does nothing, or 78 with everything that is wrong. */
 export const configCheckCommand = defineCliCommand({
   args: {},
   example: "postern config check",
   async run(context) {
-    const { file } = await context.loadConfig();
-    context.print(
-      { ok: true, file: file?.path ?? null },
-      file === undefined ? "No configuration file: all defaults" : `${file.path} is fine`,
-    );
+    const loaded = await context.loadConfig();
+    const { file } = loaded;
+    const warnings = await configWarnings(loaded);
+    for (const { message } of warnings) context.say(`Warning: ${message}`);
+    const place = file === undefined ? "No configuration file: all defaults" : file.path;
+    const verdict = warnings.length > 0
+      ? `${file === undefined ? "The configuration" : place} can be used; what the warnings name does nothing`
+      : file === undefined
+      ? place
+      : `${place} is fine`;
+    context.print({ ok: true, file: file?.path ?? null, warnings }, verdict);
     return EXIT.ok;
   },
 });

@@ -4,6 +4,7 @@ import { ConfigError } from "../../lib/base/errors.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { knownSecrets } from "../../lib/config/secrets.ts";
 import type { CommandContext } from "../command.ts";
+import { configWarnings } from "../config_warnings.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "configuration";
@@ -25,6 +26,7 @@ export async function checkConfiguration(
         ...await checkModes(loaded),
         ...await checkKeyFiles(loaded),
         ...await checkUnused(context, loaded),
+        ...await checkIdle(loaded),
       ],
     };
   } catch (error) {
@@ -71,6 +73,12 @@ async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig):
     return [warning(NAME, `Other users can read the key in ${path}`, `chmod 600 "${path}"`)];
   }));
   return found.flat();
+}
+
+/** Settings that look as if they did something. */
+async function checkIdle(loaded: LoadedConfig): Promise<readonly Finding[]> {
+  const warnings = await configWarnings(loaded);
+  return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
 }
 
 /** A `./postern.toml` that another file hides. */

@@ -1,4 +1,5 @@
 import type { Config } from "../../lib/config/config.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
@@ -14,6 +15,9 @@ interface OptionalProgram {
   /** Whether anything here wants it */
   readonly isWanted: (config: Config) => boolean;
 }
+
+/** Whether this version has a tool that needs one */
+const HAS_BROWSER = BUILTIN_TOOLS.some(({ name }) => name === "browser");
 
 const PROGRAMS: readonly OptionalProgram[] = [
   {
@@ -42,7 +46,7 @@ const PROGRAMS: readonly OptionalProgram[] = [
     purpose: "pages in a real browser",
     without: "browser.enabled is on, and there is no browser",
     install: "apt install chromium, or name one in browser.executable",
-    isWanted: ({ browser }) => browser.enabled && browser.executable === "",
+    isWanted: ({ browser }) => HAS_BROWSER && browser.enabled && browser.executable === "",
   },
 ];
 

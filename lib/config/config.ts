@@ -74,7 +74,7 @@ type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly
 
 /** An immutable snapshot of the configuration, all defaults filled in. */
 export type Config = DeepReadonly<v.InferOutput<typeof configSchema>> & {
-  /** Top-level keys and tables that were really given, not defaulted: `url_validation` exists only with a `[url_access]` */
+  /** Top-level keys and tables, and those of `[security]` as `security.mcp`, that were really given, not defaulted: `url_validation` exists only with a `[url_access]` */
   readonly given: readonly string[];
 };
 

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { type Config, configSchema, freeze } from "./config.ts";
 import { crossChecks } from "./cross_checks.ts";
 import type { KeyPath } from "./key_path.ts";
-import { mergeLayers, normalizeLayer } from "./normalize_layer.ts";
+import { isTable, mergeLayers, normalizeLayer } from "./normalize_layer.ts";
 import type { RawTable } from "./parse_toml.ts";
 import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
 import { expectationAt, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
@@ -42,7 +42,13 @@ function complete(output: v.InferOutput<typeof configSchema>, layers: readonly R
   const { security, autonomy } = output;
   for (const name of Object.keys(switches) as (keyof typeof switches)[]) output[name] = security[name];
   autonomy.forbidden_paths = [...new Set([...BUILT_IN_FORBIDDEN_PATHS, ...autonomy.forbidden_paths])];
-  return freeze({ ...output, given: [...new Set(layers.flatMap((layer) => Object.keys(layer)))] });
+  return freeze({ ...output, given: [...new Set(layers.flatMap(givenKeys))] });
+}
+
+function givenKeys(layer: RawTable): readonly string[] {
+  const { security } = layer;
+  const inner = isTable(security) ? Object.keys(security).map((key) => `security.${key}`) : [];
+  return [...Object.keys(layer), ...inner];
 }
 
 function toFindings(issue: v.BaseIssue<unknown>): readonly Finding[] {

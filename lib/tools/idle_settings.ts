@@ -1,0 +1,91 @@
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Config } from "../config/config.ts";
+import { type KeyPath, toKeyText } from "../config/key_path.ts";
+import { BUILTIN_TOOLS } from "./builtin.ts";
+
+/** A setting that was given and changes nothing in this version. */
+export interface IdleSetting {
+  readonly path: KeyPath;
+  /** Whole by itself, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
+  readonly message: string;
+}
+
+/** Tables and switches of the configuration, and the tools that they are for. A feature without a tool of its own has none. */
+const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
+  { key: "http_request", tools: ["http_request"], feature: 'tool "http_request"' },
+  { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
+  { key: "web_search", tools: ["web_search"], feature: 'tool "web_search"' },
+  { key: "browser", tools: ["browser", "browser_open"], feature: 'tool "browser"' },
+  { key: "runtime", tools: ["wasm_module", "wasm_tool_exec"], feature: 'tool "wasm_tool_exec"' },
+  { key: "mcp", tools: ["mcp"], feature: 'tool "mcp"' },
+  { key: "security.mcp", tools: ["mcp"], feature: 'tool "mcp"' },
+  { key: "enable_composio", tools: ["composio"], feature: 'tool "composio"' },
+  { key: "security.enable_composio", tools: ["composio"], feature: 'tool "composio"' },
+  { key: "enable_pushover", tools: ["pushover"], feature: 'tool "pushover"' },
+  { key: "security.enable_pushover", tools: ["pushover"], feature: 'tool "pushover"' },
+  { key: "plugins", tools: [], feature: "plugins" },
+  { key: "skills", tools: [], feature: "skills" },
+];
+
+/** Names that the lists of tools accept beside the tools' own. Source: DESIGN.md section 7, "Autonomy" */
+const OTHER_NAMES = ["glob", "search", "memory_read"];
+/** Tools that come and go while the gateway runs: of nodes and of servers */
+const FOREIGN = /^(node|mcp)__/;
+
+/**
+ * Lists the settings that were given and do nothing, each named with the reason: they must not look as if they protected or enabled
+ * anything.
+ * @param tools names of the tools that this version has. Default: the built-in ones
+ */
+export function idleSettings(
+  config: Config,
+  tools: readonly string[] = BUILTIN_TOOLS.map(({ name }) => name),
+): readonly IdleSetting[] {
+  return [...idleSections(config, tools), ...idleNames(config, tools), ...idleValues(config, tools)];
+}
+
+/** Logs a warning for each setting that does nothing: for a start, and for a changed configuration. */
+export function warnOfIdleSettings(config: Config, log: Logger): void {
+  for (const { path, message } of idleSettings(config)) log.warn(message, { key: toKeyText(path) });
+}
+
+function idleSections(config: Config, known: readonly string[]): readonly IdleSetting[] {
+  return SERVED.filter(({ key, tools }) => config.given.includes(key) && !tools.some((name) => known.includes(name)))
+    .map(({ key, feature }) => {
+      const isSwitch = key.includes("enable_");
+      const shown = isSwitch ? `"${key}"` : `[${key}]`;
+      return { path: key.split("."), message: `${shown} does nothing: this version has no ${feature}` };
+    });
+}
+
+/** Names in the lists of tools that no tool has. A pattern may wait for tools to come. */
+function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSetting> {
+  const { autonomy, agent, agents } = config;
+  const lists: readonly (readonly [KeyPath, readonly string[]])[] = [
+    [["autonomy", "auto_approve"], autonomy.auto_approve],
+    [["autonomy", "always_ask"], autonomy.always_ask],
+    [["agent", "tools"], agent.tools],
+    ...Object.entries(agents).map(([name, { allowed_tools }]) =>
+      [["agents", name, "allowed_tools"], allowed_tools] as const
+    ),
+  ];
+  for (const [path, names] of lists) {
+    for (const name of names) {
+      if (name.includes("*") || FOREIGN.test(name) || known.includes(name) || OTHER_NAMES.includes(name)) continue;
+      const message = `${JSON.stringify(name)} in "${toKeyText(path)}" does nothing: this version has no such tool`;
+      yield { path, message };
+    }
+  }
+}
+
+function* idleValues({ storage, tools }: Config, known: readonly string[]): Iterable<IdleSetting> {
+  if (storage.url !== "" && storage.driver !== "postgres") {
+    yield { path: ["storage", "url"], message: `"storage.url" does nothing: storage.driver is "${storage.driver}"` };
+  }
+  for (const name of Object.keys(tools)) {
+    if (FOREIGN.test(name)) continue;
+    const path = ["tools", name];
+    const why = known.includes(name) ? "the access of a built-in tool is its own" : "this version has no such tool";
+    yield { path, message: `[${toKeyText(path)}] does nothing: ${why}` };
+  }
+}

@@ -1,0 +1,92 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createGateway, type GatewayLogLine } from "../../handlers/mod.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { idleSettings } from "../../lib/tools/idle_settings.ts";
+import { CONFIG_KEYS } from "../contract/config_keys.ts";
+import { configOf } from "../support/running_gateway.ts";
+import { sourceFiles } from "../support/source_files.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+
+const idle = (tables: Readonly<Record<string, unknown>>, tools?: readonly string[]) =>
+  idleSettings(configOf(tables), tools).map(({ message }) => message);
+
+/** Tables and switches without which these tools cannot be, with a value. */
+const SECTIONS: readonly (readonly [tool: string, shown: string, tables: Readonly<Record<string, unknown>>])[] = [
+  ["http_request", "[http_request]", { http_request: { enabled: true } }],
+  ["web_fetch", "[web_fetch]", { web_fetch: { enabled: false } }],
+  ["web_search", "[web_search]", { web_search: {} }],
+  ["browser", "[browser]", { browser: { enabled: true } }],
+  ["wasm_tool_exec", "[runtime]", { runtime: { wasm: { fuel_limit: 5 } } }],
+  ["mcp", "[security.mcp]", { security: { mcp: { enabled: false } } }],
+  ["mcp", "[mcp]", { mcp: { servers: { files: { command: "server" } } } }],
+  ["composio", '"enable_composio"', { enable_composio: true }],
+  ["composio", '"security.enable_composio"', { security: { enable_composio: false } }],
+  ["pushover", '"enable_pushover"', { enable_pushover: true }],
+];
+
+for (const [tool, shown, tables] of SECTIONS) {
+  test(`${shown} is idle as long as there is no tool "${tool}"`, () => {
+    assert.deepEqual(idle(tables, []), [`${shown} does nothing: this version has no tool "${tool}"`]);
+    assert.deepEqual(idle(tables, [tool]), []);
+  });
+}
+
+for (
+  const [what, tables, expected] of [
+    ["plugins", { plugins: { allow_process: true } }, ["[plugins] does nothing: this version has no plugins"]],
+    ["skills", { skills: { dirs: [] } }, ["[skills] does nothing: this version has no skills"]],
+    ["an address of a database that is not used", { storage: { url: "postgres://db/x" } }, [
+      '"storage.url" does nothing: storage.driver is "sqlite"',
+    ]],
+    ["the access of a built-in tool", { tools: { read_file: { access: "write" } } }, [
+      "[tools.read_file] does nothing: the access of a built-in tool is its own",
+    ]],
+    ["the access of a tool that is not there", { tools: { nothing: { access: "read" } } }, [
+      "[tools.nothing] does nothing: this version has no such tool",
+    ]],
+    ["the access of a node's tool", { tools: { node__pi__read_file: { access: "read" } } }, []],
+    ["a rule for a tool that is not there", {
+      autonomy: { always_ask: ["http_request", "shell", "glob", "mcp__x__y"] },
+    }, [
+      '"http_request" in "autonomy.always_ask" does nothing: this version has no such tool',
+    ]],
+    ["a list of an agent", { agents: { helper: { allowed_tools: ["read_fil", "memory_*"] } } }, [
+      '"read_fil" in "agents.helper.allowed_tools" does nothing: this version has no such tool',
+    ]],
+    ["nothing", {}, []],
+    ["what is used", { gateway: { port: 1 }, url_access: { allow_loopback: true }, enable_git: true }, []],
+  ] as const
+) {
+  test(`idle settings: ${what}`, () => assert.deepEqual(idle(tables), expected));
+}
+
+test("every key that no code reads is in a table that is warned about", () => {
+  const files = sourceFiles(["lib", "cli", "handlers"]).filter(({ path }) =>
+    !path.includes("config/schema/") && !path.endsWith("key_changes.ts") && !path.endsWith("idle_settings.ts")
+  );
+  const text = files.map(({ text }) => text).join("\n");
+  const isIdle = (key: string) => {
+    const [first = "", second = ""] = key.split(".");
+    return idleSettings({ ...configOf({}), given: [first, `${first}.${second}`] }).length > 0;
+  };
+  const unread = Object.keys(CONFIG_KEYS).filter((key) => {
+    const name = key.split(".").filter((part) => !part.startsWith("<")).at(-1) ?? "";
+    return !new RegExp(`\\b${name}\\b`).test(text);
+  });
+  assert.ok(unread.length > 10, "the search finds unread keys at all");
+  assert.deepEqual(unread.filter((key) => !isIdle(key)), []);
+});
+
+test("a start logs one warning for each", async () => {
+  await withTemporaryFolder(async (folder) => {
+    const lines: GatewayLogLine[] = [];
+    const config = { provider: { kind: "offline" }, web_fetch: { enabled: true }, browser: { enabled: true } };
+    const options = { dataDir: `${folder}/data`, workspace: folder, config };
+    const gateway = await createGateway({ ...options, onLog: (line) => void lines.push(line) });
+    await gateway.close();
+    const warned = lines.filter(({ level, message }) => level === "warn" && message.includes("does nothing"));
+    assert.deepEqual(warned.map(({ fields }) => fields["key"]), ["web_fetch", "browser"]);
+    assert.equal(BUILTIN_TOOLS.some(({ name }) => name === "web_fetch"), false);
+  });
+});
