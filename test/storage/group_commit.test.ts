@@ -178,3 +178,26 @@ test("whoever asks is told when what is committed now is on the disk", async () 
     assert.equal(commits.settled(), undefined);
   });
 });
+
+test("a write during the copy of the log is committed when the copy has ended, not before", async () => {
+  await withDatabase(async (database) => {
+    const { sync: emptyLog, held } = heldSync();
+    let isLong = true;
+    const commits = createGroupCommit(database, fakeDisk({ isLogLong: () => isLong, emptyLog }));
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    const rows = () => Number(database.prepare("SELECT count(*) AS n FROM t").get()?.["n"]);
+    await commits.write(() => insert.run(0));
+    await until(() => held.length === 1);
+    isLong = false;
+    // One group that its size sends off, one that its turn does, and one that is asked for
+    const writes = Array.from({ length: 65 }, (_, i) => commits.write(() => insert.run(i + 1)));
+    await turn();
+    await turn();
+    void commits.flush();
+    await turn();
+    assert.equal(rows(), 1);
+    held[0]?.resolve();
+    await Promise.all(writes);
+    assert.deepEqual([rows(), held.length], [66, 1]);
+  });
+});
