@@ -83,6 +83,7 @@ for (const variant of VARIANTS) {
       ["../outside/secret.txt", "path_outside_root"],
       ["a/../a.txt", "path_outside_root"],
       ["a.txt/", "not_a_file"],
+      ["a.txt/.", "not_a_file"],
       ["a.txt/b", "not_found"],
       ["none.txt", "not_found"],
       ["a", "not_a_file"],
@@ -141,6 +142,25 @@ for (const variant of VARIANTS) {
     assert.equal(await read("a"), "path_invalid");
     assert.match(await read("self/".repeat(60) + "x"), /^path_invalid|not_found$/);
     assert.equal(await read("dangling"), "not_found");
+  });
+
+  check("follows 40 links in one path and refuses the 41st", { "a.txt": "text" }, async ({ read, workspace }) => {
+    symlinkSync("a.txt", workspace.path("link_1"));
+    for (let i = 2; i <= 41; i++) symlinkSync(`link_${i - 1}`, workspace.path(`link_${i}`));
+    assert.equal(await read("link_40"), "text");
+    assert.equal(await read("link_41"), "path_invalid");
+  });
+
+  check("refuses to open a walked file with a second hard link", { "a/own.txt": "own" }, async (bench) => {
+    const { files, workspace } = bench;
+    linkSync(join(workspace.outside, "secret.txt"), workspace.path("a", "linked.txt"));
+    const scope = { workspaceRoot: workspace.root, allowedRoot: ".", forbiddenPaths: [], allowSensitive: false };
+    const options = { respectGitignore: false, maxEntries: 100, signal: new AbortController().signal };
+    const found: string[] = [];
+    for await (const part of files.walk(".", scope, options)) {
+      for (const file of part) found.push(`${file.path}=${await file.open().then(textOf).catch(codeOf)}`);
+    }
+    assert.deepEqual(found, ["a/linked.txt=hard_link", "a/own.txt=own"]);
   });
 
   check("refuses a file with a second hard link", {}, async ({ read, workspace }) => {
@@ -212,6 +232,20 @@ for (const variant of VARIANTS) {
     assert.equal(await read("b.txt", { forbiddenPaths, workspaceRoot: workspace.path("private", "open") }), "fine");
     assert.deepEqual(await walk(".", { forbiddenPaths }), ["c.txt"]);
   }, { ownPaths: (workspace) => [workspace.path("postern.toml")] });
+
+  check("refuses to walk a forbidden folder, by its name, through a link and as the root itself", {
+    "private/a.txt": "s",
+    "b.txt": "fine",
+  }, async ({ walk, workspace }) => {
+    symlinkSync("private", workspace.path("link"));
+    symlinkSync(workspace.path("private"), workspace.path("absolute"));
+    const forbiddenPaths = [workspace.path("private")];
+    for (const path of ["private", "private/.", "link", "absolute"]) {
+      assert.equal(await walk(path, { forbiddenPaths }).catch(codeOf), "path_forbidden", path);
+    }
+    assert.equal(await walk(".", { forbiddenPaths: [workspace.root] }).catch(codeOf), "path_forbidden");
+    assert.deepEqual(await walk(".", { forbiddenPaths }), ["b.txt"]);
+  });
 
   check("forbids a workspace that is a forbidden path itself", { "a.txt": "s" }, async ({ read, workspace }) => {
     assert.equal(await read("a.txt", { forbiddenPaths: [workspace.root] }), "path_forbidden");
