@@ -24,6 +24,15 @@ test("keys do not share a window, and a refused request takes no slot", () => {
   assert.equal(window.take("a", 1018).allowed, true);
 });
 
+test("the oldest bucket counts until its youngest request is a whole window old", () => {
+  const window = slidingWindow({ max: 1, windowMs: 1000 });
+  assert.equal(window.take("a", 15).allowed, true);
+  // 15 and 1005 lie 59 buckets apart, and 990 ms
+  assert.equal(window.take("a", 1005).allowed, false);
+  assert.equal(window.take("a", 1014.9).allowed, false);
+  assert.equal(window.take("a", 1017).allowed, true);
+});
+
 test("an allowed request is told when the window is empty again", () => {
   const window = slidingWindow({ max: 2, windowMs: 1000 });
   const { resetMs } = window.take("a", 100);

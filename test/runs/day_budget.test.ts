@@ -49,6 +49,13 @@ describe("the day's budget", () => {
     );
   });
 
+  test("refuses an input that is all that is left: nothing would remain for the answer", async () => {
+    const { reserve } = setUp(1000);
+    (await reserve(100, 400)).settle(500);
+    await assert.rejects(reserve(500, 10), isBudget);
+    assert.equal((await reserve(499, 10)).output, 1);
+  });
+
   test("lets a call wait for those at work, and refuses it when it still does not fit", async () => {
     const { reserve, clock } = setUp(1000);
     const first = await reserve(100, 800);

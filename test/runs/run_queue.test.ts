@@ -87,6 +87,7 @@ describe("the run queue", () => {
     plain[0]?.leave();
     plain[0]?.leave();
     assert.equal(queue.enter({ ...free, isPlain: true }).ready(), true);
+    assert.throws(() => queue.enter({ ...free, isPlain: true }), isOverloaded);
     busy.leave();
     assert.equal(queue.enter(free).ready(), true);
   });
