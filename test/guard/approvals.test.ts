@@ -233,6 +233,25 @@ test("as many questions wait as may; those that expired make room", async () => 
   await ask();
 });
 
+test("over the bound of records the oldest that are settled make room, never one that still waits", async () => {
+  const { approvals, store, ask } = setUp();
+  const [waiting, settled] = [await ask({ timeoutMs: 60 * MINUTE }), await ask()];
+  await approvals.cancel(settled.id);
+  const body = (await store.get("approvals", settled.id))?.body;
+  const missing = APPROVAL_LIMITS.records - await store.count("approvals") - 1;
+  await store.batch(Array.from({ length: missing }, (_, index) => {
+    return { op: "insert", collection: "approvals", key: `apr_filled${index}`, body } as const;
+  }));
+  const last = await ask();
+  assert.equal(await store.count("approvals"), APPROVAL_LIMITS.records);
+  assert.equal((await approvals.get(settled.id))?.status, "cancelled");
+  const over = await ask();
+  assert.ok(await store.count("approvals") < APPROVAL_LIMITS.records);
+  assert.equal(await approvals.get(settled.id), undefined);
+  for (const { id } of [waiting, last, over]) assert.equal((await approvals.get(id))?.status, "pending", id);
+  assert.equal((await approvals.answer(waiting.id, { decision: "approve", by: BY })).approval.status, "approved");
+});
+
 test("tidy() settles what expired meanwhile and forgets what was settled long ago, rules of runs too", async () => {
   const { approvals, clock, ask } = setUp();
   await approvals.answer((await ask()).id, { decision: "approve", remember: "run", by: BY });

@@ -157,6 +157,44 @@ test("verify() finds the head deleted or altered, also after new records", async
   assert.deepEqual(found(await verifyAfter(({ run }) => run(set, "{"))), [`head ${RECORDS}`]);
 });
 
+/** Deletes the oldest records and writes one that says they were forgotten, as someone would who knows how the chain is made. */
+async function afterForgedRetention(
+  through: number,
+  forge: (raw: Raw) => { readonly through: number; readonly through_hash: unknown },
+): Promise<AuditReport> {
+  return await verifyAfter((raw) => {
+    const { read, run } = raw;
+    const last = read(RECORDS);
+    const { tool: _, ...rest } = { ...last, type: "retention", ...forge(raw) };
+    const body = rehashed({ ...rest, seq: RECORDS + 1, prev: last.hash });
+    run(
+      "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES ('audit', ?, 1, ?, 0, 0)",
+      auditKey(RECORDS + 1),
+      JSON.stringify(body),
+    );
+    run(
+      "UPDATE records SET body = ? WHERE collection = 'audit_head'",
+      JSON.stringify({ v: 1, seq: RECORDS + 1, hash: body.hash }),
+    );
+    run("DELETE FROM records WHERE collection = 'audit' AND key <= ?", auditKey(through));
+  });
+}
+
+test("a retention record explains the gap at the begin only with the place and the hash of the last record gone", async () => {
+  const hashAt = ({ read }: Raw, seq: number) => read(seq).hash;
+  assert.equal((await afterForgedRetention(3, (raw) => ({ through: 3, through_hash: hashAt(raw, 3) }))).ok, true);
+  const forged = {
+    "the hash of another record": await afterForgedRetention(
+      3,
+      (raw) => ({ through: 3, through_hash: hashAt(raw, 2) }),
+    ),
+    "no hash": await afterForgedRetention(3, () => ({ through: 3, through_hash: undefined })),
+    "an earlier place": await afterForgedRetention(3, (raw) => ({ through: 2, through_hash: hashAt(raw, 3) })),
+    "a later place": await afterForgedRetention(3, (raw) => ({ through: 4, through_hash: hashAt(raw, 3) })),
+  };
+  for (const [what, report] of Object.entries(forged)) assert.deepEqual(found(report), ["missing 1"], what);
+});
+
 test("a head kept elsewhere finds a chain that was rewritten as a whole, and one that was emptied", async () => {
   let given: AuditHead | undefined;
   const rewrite = ({ read, write, run }: Raw) => {
