@@ -119,6 +119,18 @@ test("a reader that leaves in the middle of a read ends the run once, and reads 
   assert.deepEqual([left(), clock.pending()], [1, 0]);
 });
 
+test("a reader that leaves after the end was written has not left the run", async () => {
+  const { body, clock, left } = streaming((async function* (): AsyncGenerator<readonly AgentEvent[]> {
+    yield delta("end");
+    yield await new Promise<never>(() => {});
+  })());
+  const reader = body.getReader();
+  assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), "<");
+  assert.equal(Buffer.from((await reader.read()).value ?? []).toString(), "end");
+  await reader.cancel();
+  assert.deepEqual([left(), clock.pending()], [0, 0]);
+});
+
 test("a stream has one reader at a time", () => {
   const { body } = streaming(said("end"));
   const reader = body.getReader();

@@ -123,6 +123,25 @@ test("a deny is not asked about, and one that arrives while the question is open
   assert.match(late.result.output, /level "read_only" never allows/);
 });
 
+test("a call that is cancelled while a person approves it neither starts nor is audited as allowed", async () => {
+  let ran = 0;
+  const { call, audit, metrics } = bench([tool(() => done(String(++ran)), { access: "write" })]);
+  const controller = new AbortController();
+  const started: string[] = [];
+  const cancelled = call("probe", "x", {
+    signal: controller.signal,
+    approver: async () => {
+      controller.abort(new CancelError("client_gone"));
+      return { decision: "approve", reason: "" };
+    },
+    onStart: async ({ digest }) => void started.push(digest),
+  });
+  await assert.rejects(cancelled, (error) => error instanceof CancelError && error.reason === "client_gone");
+  assert.deepEqual([ran, started], [0, []]);
+  assert.deepEqual(audit.events.map((event) => "decision" in event ? event.decision : event.type), ["ask"]);
+  assert.doesNotMatch(metrics.render(), /postern_tool_calls_total\{tool="probe"/);
+});
+
 test("a tool that is turned off while the question is open does not run", async () => {
   let on = true;
   const { call } = bench([tool(() => done("ran"), { access: "write", on: () => on })]);
