@@ -165,7 +165,8 @@ async function afterForgedRetention(
   return await verifyAfter((raw) => {
     const { read, run } = raw;
     const last = read(RECORDS);
-    const { tool: _, ...rest } = { ...last, type: "retention", ...forge(raw) };
+    const rest: Record<string, unknown> = { ...last, type: "retention", ...forge(raw) };
+    delete rest["tool"];
     const body = rehashed({ ...rest, seq: RECORDS + 1, prev: last.hash });
     run(
       "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES ('audit', ?, 1, ?, 0, 0)",
