@@ -10,6 +10,7 @@ import { withGateway } from "../with_gateway.ts";
 const STATUSES = runStatusSchema.options;
 const MAX_SHOWN = 100;
 const MAX_SHOWN_RESULT = 60;
+const MAX_SHOWN_MESSAGE = 40;
 
 /** `postern runs list` */
 export const runsListCommand = defineCliCommand({
@@ -32,12 +33,14 @@ export const runsListCommand = defineCliCommand({
         data: readonly Run[];
         has_more: boolean;
       };
-      const rows = data.map((run) => [run.id, run.status, run.kind, run.created_at, run.model, outcomeOf(run)]);
+      const rows = data.map((
+        run,
+      ) => [run.id, run.status, run.kind, run.created_at, run.model, messageOf(run), outcomeOf(run)]);
       context.print(
         data,
         rows.length === 0
           ? status === undefined ? "There is no run yet" : "There is no such run"
-          : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "OUTCOME"], rows),
+          : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"], rows),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
@@ -68,6 +71,11 @@ export const runsEventsCommand = defineCliCommand({
   },
 });
 
+function messageOf({ message }: Run): string {
+  const text = message ?? "";
+  return text.length > MAX_SHOWN_MESSAGE ? `${text.slice(0, MAX_SHOWN_MESSAGE)}...` : text;
+}
+
 function outcomeOf({ result, error }: Run): string {
   const text = error === null ? result ?? "" : `${error.code}: ${error.message}`;
   return text.length > MAX_SHOWN_RESULT ? `${text.slice(0, MAX_SHOWN_RESULT)}...` : text;
@@ -87,7 +95,8 @@ function describeRun(run: Run): string {
   ].flatMap(([name, value]) => (value === null ? [] : [`  ${String(name).padEnd(13)}${value}`]));
   const error = run.error === null ? "" : `\n\n${run.error.code}: ${run.error.message}`;
   const review = run.status === "needs_review" ? `\n\n${reviewHint(run.id)}` : "";
-  return `${run.id}\n${rows.join("\n")}${error}${review}${run.result === null ? "" : `\n\n${run.result}`}`;
+  const message = typeof run.message === "string" ? `\n\n> ${run.message.replaceAll("\n", "\n> ")}` : "";
+  return `${run.id}\n${rows.join("\n")}${message}${error}${review}${run.result === null ? "" : `\n\n${run.result}`}`;
 }
 
 function reviewHint(id: string): string {

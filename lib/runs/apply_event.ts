@@ -12,7 +12,10 @@ export interface RunState {
 }
 
 /** What is known of a run when it is accepted. */
-export type AcceptedRun = Pick<Run, "id" | "kind" | "created_at" | "model" | "conversation_id" | "parent_id">;
+export type AcceptedRun = Pick<
+  Run,
+  "id" | "kind" | "created_at" | "model" | "message" | "conversation_id" | "parent_id"
+>;
 
 /** A run that was accepted and has no events yet. */
 export function createRunState(run: AcceptedRun): RunState {
@@ -26,6 +29,7 @@ export function createRunState(run: AcceptedRun): RunState {
       started_at: null,
       ended_at: null,
       model: run.model,
+      ...(run.message === undefined ? {} : { message: run.message }),
       conversation_id: run.conversation_id,
       parent_id: run.parent_id,
       result: null,

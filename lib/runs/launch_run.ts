@@ -5,6 +5,7 @@ import { answerAllCalls, type SuspendedTurns } from "../agent/suspended_turns.ts
 import { CancelError, cancelError, cancelReason } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
+import { type Message, textOf } from "../base/records/message.ts";
 import type { RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Waiters } from "../base/waiters.ts";
@@ -64,6 +65,9 @@ export interface LaunchOptions {
   readonly interrupted?: InterruptedRun | undefined;
 }
 
+/** Characters of the message that began a run, as lists show it */
+const MAX_OPENING = 1_000;
+
 /** A run that has its place, and nothing on disk yet. */
 export interface Launched {
   readonly entry: ActiveRun;
@@ -106,16 +110,18 @@ export function createLaunch(
       isPlain: !request.durable && conversationId === null && request.agentTools === "none",
       isAccepted: interrupted !== undefined,
     });
+    const keeps = request.durable || conversationId !== null;
+    const isRecorded = keeps || agentTools.length > 0;
     const accepted: AcceptedRun = {
       id,
       kind: request.kind,
       created_at: interrupted?.run.created_at ?? time(),
       model,
+      message: isRecorded ? openingMessage(request.messages) : null,
       conversation_id: conversationId,
       parent_id: parentId,
     };
-    const keeps = request.durable || conversationId !== null;
-    const recorder = keeps || agentTools.length > 0
+    const recorder = isRecorded
       ? createRunRecorder({
         runs,
         state: createRunState(accepted),
@@ -245,6 +251,14 @@ export function createLaunch(
     active.add(entry);
     return { entry, run, recorder, leave };
   };
+}
+
+/** The last message of the user, cut; null where there is none. */
+function openingMessage(messages: readonly Message[]): string | null {
+  const message = messages.findLast(({ role }) => role === "user");
+  if (message === undefined) return null;
+  const text = textOf(message.content);
+  return text.length <= MAX_OPENING ? text : `${text.slice(0, MAX_OPENING)}... (${text.length} characters)`;
 }
 
 /** A child stops with its parent; a shutdown stops each by itself. @returns what ends that */

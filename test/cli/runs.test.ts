@@ -31,7 +31,9 @@ for (const [name, way] of WAYS) {
         assert.match((await run(["runs", "list"])).stdout, new RegExp(`^${id} +completed +chat .* assistant `, "m"));
         assert.equal((await run(["runs", "list", "--status", "failed"])).stdout, "There is no such run\n");
         const shown = await run(["runs", "show", id]);
-        assert.match(shown.stdout, /status +completed[\s\S]*Water the beans/);
+        assert.match(shown.stdout, /status +completed[\s\S]*\n> \/read_file garden\.md\n[\s\S]*Water the beans/);
+        assert.match((await run(["runs", "list"])).stdout, / assistant +\/read_file garden\.md +/);
+        assert.equal(JSON.parse((await run(["runs", "show", id, "--json"])).stdout).message, "/read_file garden.md");
         const lines = (await run(["runs", "events", id, "--after", "1", "--json"])).stdout.trim().split("\n");
         assert.deepEqual(lines.map((line) => JSON.parse(line).seq), lines.map((_, index) => index + 2));
         const ended = await run(["runs", "cancel", id]);
@@ -84,6 +86,28 @@ test("Ctrl-C leaves a followed run at work, tells how to come back, and runs can
       assert.match(stderr, new RegExp(`The run goes on: postern runs events ${id} --follow --after \\d+`));
       assert.equal((await run(["runs", "cancel", id])).stdout, `${id}: cancelled\n`);
       assert.match((await run(["runs", "show", id])).stdout, /status +cancelled/);
+    }).then(() => {})
+  ));
+
+test("a run that is followed shows the question it waits for, and how to answer it", () =>
+  onMachine((machine) =>
+    machine.withGateway([], async () => {
+      const { run } = machine;
+      let answered: Promise<unknown> | undefined;
+      const { code, stdout, stderr } = await run(["runs", "start", "--follow", "/shell", "echo hi"], {
+        onOutput({ stderr }) {
+          const approve = /^ {2}postern approvals approve (apr_\w+)$/m.exec(stderr)?.[1];
+          if (approve !== undefined) answered ??= run(["approvals", "approve", approve]);
+        },
+      });
+      await answered;
+      assert.equal(code, 0, stderr);
+      assert.match(stderr, /shell \(write\) in [\s\S]*"command": "echo hi"[\s\S]*The run waits for an answer until/);
+      assert.match(stderr, /\n {2}postern approvals deny apr_/);
+      assert.match(stdout, /hi/);
+      const id = /run_\w+/.exec(stderr)?.[0] ?? "";
+      const again = await run(["runs", "events", id, "--follow"]);
+      assert.doesNotMatch(again.stderr, /The run waits/, "what was answered is not asked about again");
     }).then(() => {})
   ));
 

@@ -30,6 +30,8 @@ export const runSchema = v.object({
   started_at: v.nullable(v.string()),
   ended_at: v.nullable(v.string()),
   model: v.string(),
+  /** The user's message that began it, cut after 1,000 characters; null where there is none. Absent in records of earlier versions */
+  message: v.optional(v.nullable(v.string())),
   conversation_id: v.nullable(v.string()),
   parent_id: v.nullable(v.string()),
   /** The answer's text; null until completed */
