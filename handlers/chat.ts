@@ -7,12 +7,12 @@ import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
 import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
-import { toChatRequest } from "./wire/to_chat_request.ts";
+import { conversationIdSchema, toChatRequest } from "./wire/to_chat_request.ts";
 
 const chatSchema = v.object({
   message: v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")),
   context: v.optional(v.string()),
-  conversation_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+  conversation_id: v.optional(conversationIdSchema),
   model: v.optional(v.string()),
 });
 

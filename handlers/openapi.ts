@@ -46,11 +46,14 @@ export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
   if (route.body !== undefined) add("request_timeout");
   if (access === "pairing_code") add("pairing_code_required", "pairing_code_invalid", "pairing_locked");
   else if (access !== "public" && access !== "node_token") add("auth_required", "auth_invalid", "insufficient_scope");
-  if (idempotency === "honoured" || idempotency === "by_run") {
-    add("request_timeout", "idempotency_conflict", "conflict");
-  }
+  if (takesKey(route)) add("request_timeout", "idempotency_conflict");
+  if (idempotency === "honoured" || idempotency === "by_run") add("conflict");
   for (const error of route.errors ?? []) errors.add(error);
   return errors;
+}
+
+function takesKey({ idempotency }: Route): boolean {
+  return idempotency !== undefined && idempotency !== "refused";
 }
 
 /** Returns the status of one of the errors of `errorsOf`. */
@@ -156,7 +159,7 @@ function operationOf(route: Route) {
     ...(body === undefined ? {} : {
       requestBody: {
         required: route.bodyOptional !== true,
-        content: { "application/json": { schema: schemaOf(body, "input") } },
+        content: { "application/json": { schema: withNulls(schemaOf(body, "input")) } },
       },
     }),
     responses: { ...successesOf(route), ...refusalsOf(route) },
@@ -180,12 +183,12 @@ function successesOf(route: Route): Record<number, Described> {
   return described;
 }
 
-function headersOf({ body, idempotency }: Route, { status }: RouteReply): Record<string, unknown> {
+function headersOf(route: Route, { status }: RouteReply): Record<string, unknown> {
   if (status === 101) return {};
   return {
     "x-request-id": headerOf("RequestId"),
-    ...(body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
-    ...(idempotency === "honoured" || idempotency === "by_run" ? { "idempotency-replayed": headerOf("Replayed") } : {}),
+    ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
+    ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
   };
 }
 
@@ -207,16 +210,20 @@ function securityOf(access: DoorAccess) {
   return access === "pairing_code" || access === "node_token" ? [{ [access]: [] }] : [{ bearer: [access] }];
 }
 
-function parametersOf({ path, params = {}, query = {}, headers = {}, idempotency }: Route) {
+function parametersOf(route: Route) {
+  const { path, params = {}, query = {}, headers = {} } = route;
   const inPath = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => ({
     name,
     in: "path",
     required: true,
-    schema: params[name] ?? { type: "string", minLength: 1 },
+    schema: params[name] ?? ANY_TEXT,
   }));
-  const keyed = idempotency === undefined || idempotency === "refused" ? headers : { ...headers, ...IDEMPOTENCY_KEY };
+  const keyed = takesKey(route) ? { ...headers, ...IDEMPOTENCY_KEY } : headers;
   return [...inPath, ...parameters("query", query), ...parameters("header", keyed)];
 }
+
+/** A path parameter without a form of its own: control characters are refused. */
+const ANY_TEXT: JsonSchema = { type: "string", pattern: "^[^\\u0000-\\u001f\\u007f]+$" };
 
 function parameters(place: "query" | "header", named: Readonly<Record<string, RouteParameter>>) {
   return Object.entries(named).map(([name, { description, schema }]) => ({ name, in: place, description, schema }));
@@ -234,4 +241,29 @@ function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSche
   // `$schema` is said once by OpenAPI itself
   const { $schema: _, ...rest } = toJsonSchema(schema, { target: "draft-2020-12", errorMode: "ignore", typeMode });
   return rest as JsonSchema;
+}
+
+/** Lets every optional property be null, which equals its absence (see check_body.ts). */
+function withNulls(schema: JsonSchema): JsonSchema {
+  const changed: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(schema)) {
+    if (Array.isArray(value)) changed[name] = value.map((item) => (isSchema(item) ? withNulls(item) : item));
+    else if (name !== "properties") changed[name] = isSchema(value) ? withNulls(value) : value;
+    else changed[name] = optionalWithNulls(value as Readonly<Record<string, JsonSchema>>, schema["required"]);
+  }
+  return changed;
+}
+
+function optionalWithNulls(properties: Readonly<Record<string, JsonSchema>>, required: unknown) {
+  const isRequired = (name: string) => Array.isArray(required) && required.includes(name);
+  return Object.fromEntries(
+    Object.entries(properties).map(([name, property]) => {
+      const schema = withNulls(property);
+      return [name, isRequired(name) ? schema : { anyOf: [schema, { type: "null" }] }];
+    }),
+  );
+}
+
+function isSchema(value: unknown): value is JsonSchema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -13,6 +13,7 @@ import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 import { requireAgent, RUN_ERRORS, runsToRead } from "./wire/require_agent.ts";
+import { conversationIdSchema } from "./wire/to_chat_request.ts";
 import { toCompletionInput } from "./wire/to_completion_input.ts";
 
 const startSchema = v.object({
@@ -21,7 +22,7 @@ const startSchema = v.object({
   messages: v.optional(completionSchema.entries.messages),
   model: v.optional(v.string()),
   /** Recorded under it, with its history before the messages; `new` makes one. Default: under none */
-  conversation_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+  conversation_id: v.optional(conversationIdSchema),
   /** A name of `[agents.<name>]` */
   agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 });

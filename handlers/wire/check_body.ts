@@ -40,6 +40,8 @@ function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): vo
   }
   const option = fittingOption(shape, value);
   if (option !== undefined) tidy(option, value, path, ignored);
+  // valibot takes an array for a record
+  else if (Array.isArray(value) && isUnionWith(shape, "record")) throw notAnObject(path);
 }
 
 function tidyObject(
@@ -71,6 +73,10 @@ function fittingOption(shape: Shape, value: object): Shape | undefined {
       entry.type !== "literal" || (value as Record<string, unknown>)[key] === (entry as { literal?: unknown }).literal
     );
   });
+}
+
+function isUnionWith({ type, options = [] }: Shape, member: string): boolean {
+  return type === "union" && (options as readonly Shape[]).some((option) => option.type === member);
 }
 
 function unknownField(path: string, known: readonly string[]) {

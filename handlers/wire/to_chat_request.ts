@@ -1,5 +1,13 @@
+import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
+import { CONVERSATION_ID } from "../../lib/runs/conversation_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
+
+/** Field `conversation_id` of a body; `new` begins one. */
+export const conversationIdSchema = v.pipe(
+  v.string(),
+  v.regex(CONVERSATION_ID, 'Expected 1 to 128 letters, digits, ".", "_", ":" or "-"'),
+);
 
 /** What a person or a channel says to the agent. */
 export interface ChatInput {

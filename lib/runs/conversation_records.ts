@@ -2,6 +2,9 @@ import * as v from "valibot";
 import { messageSchema } from "../base/records/message.ts";
 import { conversationOwnerSchema } from "./conversation_owner.ts";
 
+/** Form of a conversation's id. */
+export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+
 /** Collection `conversations`, by conversation id. */
 export const CONVERSATIONS = "conversations";
 

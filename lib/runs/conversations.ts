@@ -6,13 +6,13 @@ import type { Message } from "../base/records/message.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { checkConversation, ownerFor } from "./conversation_owner.ts";
 import {
+  CONVERSATION_ID,
   conversationEntrySchema,
   conversationRecordSchema,
   CONVERSATIONS,
   conversationStream,
 } from "./conversation_records.ts";
 
-const ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** The newest part of a conversation that is read for the model; what is older stays stored. */
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -92,7 +92,7 @@ export function createConversations(options: ConversationsOptions): Conversation
   return {
     open(id) {
       if (id === "new") return random.id("conv_");
-      if (ID.test(id)) return id;
+      if (CONVERSATION_ID.test(id)) return id;
       throw new HttpError(
         "invalid_request",
         `Cannot use "${id.slice(0, 128)}" as conversation id: use 1 to 128 letters, digits, ".", "_", ":" or "-"`,

@@ -210,6 +210,7 @@ test("a wrong type, an unknown role and an empty list name the field", async () 
     ["/v1/webhook/default", { message: "Hi", sender: {} }, "sender"],
     ["/v1/webhook/default", { message: "Hi", message_id: "" }, "message_id"],
     ["/v1/tools/glob_search/call", { input: 7 }, "input"],
+    ["/v1/tools/glob_search/call", { input: [{ pattern: "*" }] }, "input"],
     ["/v1/tools/glob_search/call", { input: {}, approved: "yes" }, "approved"],
     ["/v1/tools/glob_search/call", { input: {}, approval_id: "" }, "approval_id"],
     ["/v1/conversations/c", {}, "title"],
