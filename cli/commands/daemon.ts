@@ -107,7 +107,7 @@ async function pairingCodeOf(record: ControlRecord, { config }: LoadedConfig): P
   requireControl(record);
   const { address, token } = record;
   const client = createGatewayClient({ address, token, clock: systemClock });
-  const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens?limit=1" })) as {
+  const tokens = expectSuccess(await client.request({ method: "GET", path: "/v1/tokens" })) as {
     data: unknown[];
   };
   if (tokens.data.length > 0) return null;
