@@ -12,4 +12,6 @@ export interface RunClaim {
   wasTold(turn: number): boolean;
   /** To be awaited before the first text of a turn goes out: from then on `wasTold`, on disk too */
   tell(turn: number): Promise<void>;
+  /** Says that the reply is a failure without an effect: a repeat runs anew, whatever the client is told about retries */
+  reopen(): void;
 }

@@ -89,12 +89,12 @@ export function createIdempotency(services: Services): Idempotency {
     const reply = await callHandler(request, context, handler);
     const recording = await recordReply(reply);
     const settled = recording.ended
-      .then((whole) => settle(claim, hold.runId(), whole), () => giveUp(claim, hold.runId()))
+      .then((whole) => settle(claim, hold, whole), () => giveUp(claim, hold.runId()))
       .catch((error) => services.log.warn("Reply is not kept for repeats", { request_id: context.requestId, error }))
       .finally(() => flights.delete(scope));
     recording.ended.then((whole) => {
       const flight = flights.get(scope);
-      if (flight !== undefined && !isKept(whole)) flight.over = settled.then(() => {});
+      if (flight !== undefined && !isKept(whole, hold)) flight.over = settled.then(() => {});
     }).catch(() => {});
     return stored === undefined ? recording : replayed(recording);
   }
@@ -108,9 +108,12 @@ export function createIdempotency(services: Services): Idempotency {
   function createHold({ scope, fingerprint }: Claim, stored: StoredClaim | undefined): Hold {
     let runId = stored?.runId ?? undefined;
     const told = new Set(stored?.told);
+    let isOpen = false;
     return {
       runId: () => runId,
+      isOpen: () => isOpen,
       claim: {
+        reopen: () => void (isOpen = true),
         write(id) {
           runId = id;
           return store.claimWrite(scope, { fingerprint, runId: id, told: [] });
@@ -126,11 +129,12 @@ export function createIdempotency(services: Services): Idempotency {
   }
 
   /** A reply is kept once it is the last word; before that, the claim leads a repeat to the run. */
-  async function settle({ scope, fingerprint }: Claim, runId: string | undefined, whole: RecordedReply): Promise<void> {
+  async function settle({ scope, fingerprint }: Claim, hold: Hold, whole: RecordedReply): Promise<void> {
+    const runId = hold.runId();
     if (whole.status !== ACCEPTED && !await isOver(runId)) return;
     // What was too long to keep is read from the run once more
     if (whole.body === null && runId !== undefined) return;
-    await (isKept(whole) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
+    await (isKept(whole, hold) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
   }
 
   /** A stream that every reader left has no whole to keep: the run's claim stays; without a run the request may be made again. */
@@ -161,8 +165,8 @@ function invalidKey(reason: string) {
 }
 
 /** A failure without an effect may be tried again. */
-function isKept({ status, headers }: RecordedReply): boolean {
-  return status < 400 || headers["x-should-retry"] === "false";
+function isKept({ status, headers }: RecordedReply, hold: Hold): boolean {
+  return status < 400 || (headers["x-should-retry"] === "false" && !hold.isOpen());
 }
 
 /** The status of work that has just begun: such a reply is whole, whatever becomes of its run. */
@@ -173,6 +177,8 @@ interface Hold {
   readonly claim: RunClaim;
   /** The run it is made for; undefined as long as there is none */
   runId(): string | undefined;
+  /** Whether the reply is no last word, although the client is told not to retry by itself */
+  isOpen(): boolean;
 }
 
 function replayed(recording: ReplyRecording): ReplyRecording {

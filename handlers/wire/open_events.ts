@@ -18,16 +18,21 @@ export interface OpenEventsOptions {
 }
 
 /**
- * Reads until something decides the reply's status: that the model has begun to answer (an empty array), a delta, tool call or end. Waits `maxWaitMs`
- * at most: a slow model gets a started stream with keep-alive lines, and its failure, should it come, is told inside it.
+ * Reads until something decides the reply's status: that the model has begun to answer (an empty array), the first thing that is said,
+ * or the end. Waits `maxWaitMs` at most: a slow model gets a started stream with keep-alive lines, and its failure, should it come, is
+ * told inside it. A provider that has refused and is asked again may refuse again, so that the wait goes on as long as that takes.
  * @throws what the iteration throws: a ProviderError before the first delta
  */
-export async function openEvents(handle: RunHandle, options: OpenEventsOptions): Promise<Opening> {
+export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: OpenEventsOptions): Promise<Opening> {
   const iterator = handle.events()[Symbol.asyncIterator]();
   const held: (readonly AgentEvent[])[] = [];
   let endWait = () => {};
   const late = new Promise<undefined>((resolve) => (endWait = () => resolve(undefined)));
-  const timer = options.clock.after(options.maxWaitMs, endWait);
+  const onTime = () => {
+    if (handle.isAskedAgain?.()) timer = clock.after(maxWaitMs, onTime);
+    else endWait();
+  };
+  let timer = clock.after(maxWaitMs, onTime);
   try {
     for (;;) {
       const pending = iterator.next();
@@ -42,7 +47,19 @@ export async function openEvents(handle: RunHandle, options: OpenEventsOptions):
   }
 }
 
-/** Events that come before the model was asked, or while it is asked again, decide nothing. */
-function decides(event: AgentEvent): boolean {
-  return event.type !== "run_start" && event.type !== "turn_start" && event.type !== "notice";
+/** What the reader is shown, and the end. Work of the agent's own tools is not: the model may still be refused after it. */
+function decides({ type }: AgentEvent): boolean {
+  switch (type) {
+    case "text_delta":
+    case "reasoning_delta":
+    case "refusal_delta":
+    case "client_tool_call_delta":
+    case "reply_fields":
+    case "turn_restart":
+    case "done":
+    case "error":
+      return true;
+    default:
+      return false;
+  }
 }

@@ -1,5 +1,6 @@
 import type { RequestContext } from "../route.ts";
-import { errorBody, toHttpError } from "./to_http_error.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import { errorBody, isProviderFailure, toHttpError } from "./to_http_error.ts";
 
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;
@@ -63,6 +64,8 @@ export function errorReply(
 ): Response {
   const { requestId, services } = context;
   const told = toHttpError(error, { log: services.log, requestId, ...options });
+  const isFinal = error instanceof HttpError && error.headers["x-should-retry"] === "false";
+  if (isProviderFailure(error) && !options.hadEffect && !isFinal) context.claim?.reopen();
   return jsonReply(context, told.status, errorBody(told), told.headers);
 }
 

@@ -1,13 +1,24 @@
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
-import { HttpError, ProviderError } from "../../lib/base/errors.ts";
+import { HttpError, ProviderError, type ProviderErrorCode } from "../../lib/base/errors.ts";
+import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { ERROR_CODES, type ErrorCode, httpError } from "./error_codes.ts";
 
 /**
  * The error a run ended with, as something `toHttpError` gives a status to: its code's own status where DESIGN.md section 2 has
  * one, that of the cancel reason or of the upstream's failure; 500 under the run's code for what the loop itself gave up on.
  */
-export function runFailure(event: { readonly code: string; readonly message: string }): Error {
-  const { code, message } = event;
+export function runFailure(event: Pick<ErrorEvent, "code" | "message" | "upstream">): Error {
+  const { code, message, upstream } = event;
+  if (upstream !== undefined) {
+    // Only the failure of a provider has one
+    return new ProviderError(code as ProviderErrorCode, message, {
+      provider: "",
+      status: upstream.status,
+      upstreamCode: upstream.code,
+      param: upstream.param,
+      retryAfterSeconds: upstream.retry_after_secs,
+    });
+  }
   if (Object.hasOwn(ERROR_CODES, code)) return httpError(code as ErrorCode, message); // a key of the table
   if (CANCELS.has(code)) return new CancelError(code as CancelReason, message); // one of the reasons
   if (code === "provider_rejected") {
@@ -16,6 +27,8 @@ export function runFailure(event: { readonly code: string; readonly message: str
   if (code === "provider_rate_limited") return new ProviderError("provider_rate_limited", message, { provider: "" });
   return new HttpError(code, message, { status: 500, type: "api_error" });
 }
+
+type ErrorEvent = Extract<AgentEvent, { type: "error" }>;
 
 /** The bug of a run whose events stop without `done` or `error`: no reply may end in silence. */
 export function endedInSilence(): Error {

@@ -24,6 +24,7 @@ export function tellingRun(handle: RunHandle, claim: RunClaim): RunHandle {
     events,
     cancel: (reason) => handle.cancel(reason),
     hadEffect: () => handle.hadEffect(),
+    isAskedAgain: () => handle.isAskedAgain?.() === true,
   };
 }
 

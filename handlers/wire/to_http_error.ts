@@ -15,7 +15,7 @@ export interface ErrorMapping {
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
  * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, 501, `loop_detected` or a
- * used-up budget, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
+ * used-up budget, those of a provider, which the gateway has asked as often as it is told to, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
  */
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   const mapped = mapError(error, mapping);
@@ -34,9 +34,15 @@ export function errorBody(error: HttpError) {
   return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
 }
 
-/** The same request would loop again, meet the same budget, or come in the same unknown form. */
+/** Returns whether an error is a provider's: the gateway has spent its own retries on it. */
+export function isProviderFailure(error: unknown): boolean {
+  if (error instanceof ProviderError) return true;
+  return error instanceof HttpError && (error.code === "provider_error" || error.code === "provider_timeout");
+}
+
+/** The same request would loop again, meet the same budget or the same provider, or come in the same unknown form. */
 function isInVain(error: unknown, mapped: HttpError): boolean {
-  return mapped.code === "loop_detected" || mapped.status === 501 ||
+  return isProviderFailure(error) || mapped.code === "loop_detected" || mapped.status === 501 ||
     (error instanceof CancelError && error.reason === "budget");
 }
 

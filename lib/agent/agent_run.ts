@@ -102,6 +102,8 @@ export interface AgentRun {
   /** Asked before each call of the model; undefined where no budget is set */
   readonly budget?: TokenBudget | undefined;
   readonly signal: AbortSignal;
+  /** Told when a provider that refused is asked again, and when it has answered */
+  readonly onAgain?: ((isAsking: boolean) => void) | undefined;
   /** Stops the work when the reader leaves */
   readonly abort: (error: CancelError) => void;
   readonly tools: ToolDoor;

@@ -56,8 +56,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
     requests = new ModelRequests(run);
     const { offersTools } = requests;
     let guard: LoopGuard | undefined;
-    const { requestId, whole, isPlain: givesFields } = run;
-    const call = { signal, requestId, whole, givesFields, beforeAgain: requests.account?.again };
+    const { requestId, whole, isPlain: givesFields, onAgain } = run;
+    const call = { signal, requestId, whole, givesFields, onAgain, beforeAgain: requests.account?.again };
     let usage: Usage = NO_USAGE;
     let callsLeft = limits.maxToolCalls;
     let separator = "";

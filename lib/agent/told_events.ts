@@ -71,9 +71,20 @@ export class ToldEvents {
 /** The error event of whatever ended the loop. A bug is logged whole and shown as one fixed sentence. */
 export function toTerminal(error: unknown, run: AgentRun): TerminalBody {
   if (error instanceof CancelError) return { type: "error", code: error.reason, message: error.message };
-  if (error instanceof ProviderError) return { type: "error", code: error.code, message: error.message };
+  if (error instanceof ProviderError) {
+    return { type: "error", code: error.code, message: error.message, upstream: toUpstream(error) };
+  }
   if (error instanceof HttpError) return { type: "error", code: error.code, message: error.message };
   if (error instanceof CallFailed) return { type: "error", code: "tool_failed", message: error.message };
   run.log.error("Run failed inside", { run_id: run.id, request_id: run.requestId, error });
   return INTERNAL;
+}
+
+function toUpstream({ status, upstreamCode: code, param, retryAfterSeconds }: ProviderError) {
+  return {
+    ...(status === undefined ? {} : { status }),
+    ...(code === undefined ? {} : { code }),
+    ...(param === undefined ? {} : { param }),
+    ...(retryAfterSeconds === undefined ? {} : { retry_after_secs: retryAfterSeconds }),
+  };
 }

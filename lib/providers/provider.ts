@@ -73,6 +73,8 @@ export interface ProviderCallOptions {
    * rejection ends the call with it. Default: nobody counts
    */
   readonly beforeAgain?: (() => Promise<void>) | undefined;
+  /** Told when the request is to be made again after a refusal, and when that has led to an answer. Default: nobody is told */
+  readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 
 /** A source of model turns. */

@@ -140,6 +140,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
     }
     if (last?.type === "finish") this.#observe({ finish: last });
     if (this.#notices === undefined) return result;
+    this.#call.call.onAgain?.(false);
     const value = [...this.#notices, ...result.value];
     this.#notices = undefined;
     return { done: false, value };
@@ -213,6 +214,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   #report(code: string, message: string, model?: string): void {
     (this.#notices ??= []).push({ type: "notice", code, message, ...(model === undefined ? {} : { model }) });
     const { call, options } = this.#call;
+    call.onAgain?.(true);
     options.log.warn(message, { code, ...(call.requestId === undefined ? {} : { request_id: call.requestId }) });
   }
 }

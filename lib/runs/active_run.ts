@@ -35,6 +35,8 @@ export class ActiveRun {
   /** ISO 8601; null while it waits */
   startedAt: string | null = null;
   hadEffect = false;
+  /** Its provider refused and is asked again: what it says next may still be a refusal */
+  isAskedAgain = false;
   /** Calls with an effect that run now */
   effectsAtWork = 0;
   /** A shutdown stops it as soon as none does */
@@ -108,6 +110,10 @@ export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly Ag
     return this.#entry.hadEffect;
   }
 
+  isAskedAgain(): boolean {
+    return this.#entry.isAskedAgain;
+  }
+
   cancel(reason: CancelReason): void {
     this.#stop(new CancelError(reason));
   }
@@ -163,6 +169,7 @@ export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptio
     model,
     conversationId,
     hadEffect: () => entry.hadEffect,
+    isAskedAgain: () => entry.isAskedAgain,
     async *events() {
       for await (const batch of follow()) {
         const isOver = isTerminal(batch.at(-1) ?? { type: "notice" });

@@ -220,6 +220,7 @@ export function createLaunch(
       budget: request.call === undefined ? entry.budget : undefined,
       signal: controller.signal,
       abort: (error) => entry.abort(error),
+      onAgain: (isAsking) => (entry.isAskedAgain = isAsking),
       tools,
       approve: agentTools.length === 0 ? denyUnattended : request.approver ??
         parts.approverOf?.({

@@ -77,6 +77,8 @@ export interface RunHandle {
   cancel(reason: CancelReason): void;
   /** Whether a tool with an effect has run: an error reply then carries x-should-retry: false */
   hadEffect(): boolean;
+  /** Whether the provider refused and is asked again: its next word may be a refusal too. Default: not known */
+  readonly isAskedAgain?: (() => boolean) | undefined;
 }
 
 export interface RunList {

@@ -417,7 +417,7 @@ for (const [name, script, status, code] of FAILURES) {
 }
 
 test("an error after a tool with an effect, or of a loop, tells the client not to retry", async () => {
-  const script: ScriptStep[] = [[{ type: "error", code: "provider_error", message: "Broke" }]];
+  const script: ScriptStep[] = [[{ type: "error", code: "tool_failed", message: "Broke" }]];
   assert.equal((await ask(hello, { script, hadEffect: true }).response).headers.get("x-should-retry"), "false");
   assert.equal((await ask(hello, { script }).response).headers.get("x-should-retry"), null);
   const loop: ScriptStep[] = [[{ type: "error", code: "loop_detected", message: "The same call again" }]];

@@ -47,10 +47,14 @@ test("429 stays 429 with its Retry-After; our key's 401 and 403, 5xx and broken 
   assert.deepEqual([unknown.status, unknown.code, unknown.param], [404, "model_not_found", "model"]);
 });
 
-test("409, and every error after an effect, says x-should-retry: false", () => {
+test("409, a provider's failure, and every error after an effect, says x-should-retry: false", () => {
   const conflict = new HttpError("conflict", "Cannot", { status: 409, type: "invalid_request_error" });
   assert.equal(toHttpError(conflict, mapping).headers["x-should-retry"], "false");
-  const broken = new ProviderError("provider_error", "x", { provider: "p" });
+  for (const code of ["provider_error", "provider_timeout", "provider_rate_limited"] as const) {
+    const refused = new ProviderError(code, "x", { provider: "p" });
+    assert.equal(toHttpError(refused, mapping).headers["x-should-retry"], "false", code);
+  }
+  const broken = new HttpError("overloaded", "x", { status: 503, type: "api_error" });
   assert.equal(toHttpError(broken, mapping).headers["x-should-retry"], undefined);
   assert.equal(toHttpError(broken, { ...mapping, hadEffect: true }).headers["x-should-retry"], "false");
 });

@@ -97,6 +97,7 @@ export function createWireContext(
 /** A hold on a run that nobody looks for. */
 function createFakeClaim(): RunClaim {
   return {
+    reopen: () => {},
     write: (runId) => ({ op: "insert", collection: "claims", key: runId, body: { v: 1 } }),
     wasTold: () => false,
     tell: () => Promise.resolve(),

@@ -99,7 +99,19 @@ export const agentEventSchema = v.variant("type", [
   }),
   event("turn_end", { turn: v.number(), usage: usageSchema }),
   event("done", { finish_reason: finishReasonSchema, usage: usageSchema }),
-  event("error", { code: v.string(), message: v.string() }),
+  event("error", {
+    code: v.string(),
+    message: v.string(),
+    /** What the provider said when it refused or failed, so that any door can answer with the same status */
+    upstream: v.optional(
+      v.object({
+        status: v.optional(v.number()),
+        code: v.optional(v.string()),
+        param: v.optional(v.string()),
+        retry_after_secs: v.optional(v.number()),
+      }),
+    ),
+  }),
 ]);
 export type AgentEvent = v.InferOutput<typeof agentEventSchema>;
 export type AgentEventType = AgentEvent["type"];
