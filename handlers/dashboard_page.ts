@@ -17,8 +17,13 @@ export const dashboardRoute: Route = {
       return textReply(context, 308, null, "text/plain", { location: `${path.slice(path.lastIndexOf("/") + 1)}/` });
     }
     const { require_pairing: pairingRequired } = context.services.config().gateway;
-    const { html, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
-    return textReply(context, 200, html, "text/html; charset=utf-8", {
+    const { html, compressed, contentSecurityPolicy } = await loadDashboard({ pairingRequired });
+    const accepted = codingsOf(request.headers.get("accept-encoding") ?? "");
+    const coding = [...compressed.keys()].find((name) => accepted.has(name));
+    const body = coding === undefined ? html : compressed.get(coding) ?? html;
+    return textReply(context, 200, body, "text/html; charset=utf-8", {
+      ...(coding === undefined ? {} : { "content-encoding": coding }),
+      vary: "Origin, Accept-Encoding",
       "content-security-policy": contentSecurityPolicy,
       "cache-control": "no-cache",
       "referrer-policy": "no-referrer",
@@ -27,3 +32,11 @@ export const dashboardRoute: Route = {
     });
   },
 };
+
+/** Returns the content codings that a client names and does not rule out by a weight of 0. Source: RFC 9110 section 12.5.3 */
+function codingsOf(accepted: string): ReadonlySet<string> {
+  const codings = accepted.toLowerCase().split(",").map((part) => part.split(";").map((word) => word.trim()));
+  return new Set(
+    codings.flatMap(([name = "", ...weights]) => weights.some((w) => /^q=0(?:\.0*)?$/.test(w)) ? [] : [name]),
+  );
+}

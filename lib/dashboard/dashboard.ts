@@ -1,17 +1,24 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
+import { promisify } from "node:util";
+import { brotliCompress, gzip } from "node:zlib";
 
 /** The page as it is served, and the policy its reply must carry. */
 export interface Dashboard {
   readonly html: string;
+  /** The page compressed, by the name of its content coding, the best first */
+  readonly compressed: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
   readonly contentSecurityPolicy: string;
 }
+
+const toBrotli = promisify<string, Uint8Array<ArrayBuffer>>(brotliCompress);
+const toGzip = promisify<string, Uint8Array<ArrayBuffer>>(gzip);
 
 const PAGE = new URL("./page/", import.meta.url);
 const IMPORT = /^import [^;]*? from "\.\/([a-z_]+\.js)";\n/gm;
 const EXPORT = /^export (?=(?:async )?(?:function|const|class) (\w+))/gm;
 
-let loaded: Promise<Dashboard> | undefined;
+const loaded = new Map<boolean, Promise<Dashboard>>();
 
 export interface DashboardOptions {
   /** false while the bearer routes are open: the page then asks for no code. Default true */
@@ -25,20 +32,21 @@ export interface DashboardOptions {
  * page are relative, so it works under any base path.
  * Source: DESIGN.md section 9; https://www.w3.org/TR/CSP3/
  */
-export async function loadDashboard({ pairingRequired = true }: DashboardOptions = {}): Promise<Dashboard> {
-  loaded ??= assemble();
-  const dashboard = await loaded;
-  return pairingRequired
-    ? dashboard
-    : { ...dashboard, html: dashboard.html.replace("<body>", '<body data-pairing="off">') };
+export function loadDashboard({ pairingRequired = true }: DashboardOptions = {}): Promise<Dashboard> {
+  const dashboard = loaded.get(pairingRequired) ?? assemble(pairingRequired);
+  loaded.set(pairingRequired, dashboard);
+  return dashboard;
 }
 
-async function assemble(): Promise<Dashboard> {
+async function assemble(pairingRequired: boolean): Promise<Dashboard> {
   const [page, style, script] = await Promise.all([read("index.html"), read("style.css"), bundle()]);
+  // Functions, since a replacement string would interpret `$`
+  const html = page.replace("<style></style>", () => `<style>${style}</style>`)
+    .replace('<script type="module"></script>', () => `<script type="module">${script}</script>`)
+    .replace("<body>", pairingRequired ? "<body>" : '<body data-pairing="off">');
   return {
-    // Functions, since a replacement string would interpret `$`
-    html: page.replace("<style></style>", () => `<style>${style}</style>`)
-      .replace('<script type="module"></script>', () => `<script type="module">${script}</script>`),
+    html,
+    compressed: new Map([["br", await toBrotli(html)], ["gzip", await toGzip(html)]]),
     contentSecurityPolicy: [
       "default-src 'none'",
       `script-src '${sha256(script)}'`,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
@@ -16,6 +17,29 @@ test("/health/live, /metrics and / answer without a token", async () => {
   assert.equal(page.headers.get("content-type"), "text/html; charset=utf-8");
   assert.match(page.headers.get("content-security-policy") ?? "", /default-src 'none'/);
   assert.doesNotMatch(await page.text(), /pst_[A-Za-z0-9]{20}/);
+});
+
+test("the page is compressed for those who take it so, and the same to everybody", async () => {
+  const { send } = createTestRouter();
+  const get = (accepted: string) => send("GET", "/", { token: null, headers: { "accept-encoding": accepted } });
+  const plain = await (await get("identity")).text();
+  const cases = [
+    ["gzip, deflate, br, zstd", "br"],
+    ["gzip", "gzip"],
+    ["GZIP;q=0.5, br;q=0", "gzip"],
+    ["br;q=0.000, gzip; q=0", null],
+    ["", null],
+    ["*", null],
+  ] as const;
+  for (const [accepted, coding] of cases) {
+    const page = await get(accepted);
+    assert.equal(page.headers.get("content-encoding"), coding, accepted);
+    assert.match(page.headers.get("vary") ?? "", /Origin.*Accept-Encoding/);
+    const bytes = new Uint8Array(await page.arrayBuffer());
+    const unpack = coding === "br" ? brotliDecompressSync : coding === "gzip" ? gunzipSync : Buffer.from;
+    assert.equal(Buffer.from(unpack(bytes)).toString(), plain, accepted);
+    if (coding !== null) assert.ok(bytes.length < plain.length / 3, `${bytes.length} of ${plain.length} bytes`);
+  }
 });
 
 test("/pair gives a token for the right code and hands the refusals of pairing on", async () => {

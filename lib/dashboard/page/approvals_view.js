@@ -1,5 +1,6 @@
 import { createApprovalCard } from "./approval_card.js";
 import { byId, element } from "./dom.js";
+import { formatTime } from "./format.js";
 import { exactLine } from "./exact_text.js";
 
 const RECENT = 20;
@@ -114,7 +115,7 @@ export function createApprovalsView({ session }) {
           element(
             "span",
             { class: "hint" },
-            `${at === null ? "" : new Date(at).toLocaleString()}${
+            `${at === null ? "" : formatTime(at)}${
               remember === null || remember === "once" ? "" : `, remembered: ${remember}`
             }`,
           ),

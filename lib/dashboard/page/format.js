@@ -29,6 +29,22 @@ export function formatBytes(bytes) {
   return Number.isFinite(bytes) ? `${formatNumber(bytes / 1_048_576)} MiB` : "-";
 }
 
+const TIME = new Intl.DateTimeFormat(undefined, {
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
+});
+
+/** @param {string} time ISO 8601, as date and time in the reader's zone, which is named */
+export function formatTime(time) {
+  const date = new Date(time);
+  return Number.isNaN(date.getTime()) ? time : TIME.format(date);
+}
+
 /**
  * @param {number} value
  * @param {number} digits

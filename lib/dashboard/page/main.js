@@ -109,14 +109,25 @@ export function start() {
     if (text !== "") status.showMetrics(text);
   }
 
+  /** @param {string} view */
+  function isShown(view) {
+    return !byId(view, HTMLElement).hidden;
+  }
+
   async function poll() {
     if (document.hidden) return;
     const health = await readHealth();
     showReachable(health);
-    const isShown = health !== undefined && entered && !byId("status", HTMLElement).hidden;
-    status.showHealth(health, isShown ? await readStatus() : undefined);
-    if (health === undefined || !entered) return;
-    await Promise.all([showMetrics(), approvals.poll(), ...(byId("runs", HTMLElement).hidden ? [] : [runs.poll()])]);
+    const canAsk = health !== undefined && entered;
+    const isStatus = canAsk && isShown("status");
+    status.showHealth(health, isStatus ? await readStatus() : undefined);
+    if (!canAsk) return;
+    // Each view's own; how many approvals wait is shown in all of them
+    await Promise.all([
+      approvals.poll(),
+      ...(isStatus ? [showMetrics()] : []),
+      ...(isShown("runs") ? [runs.poll()] : []),
+    ]);
   }
 
   /** @param {any} health undefined when the gateway does not answer */

@@ -1,6 +1,6 @@
 import { element } from "./dom.js";
 import { readEvents } from "./event_reader.js";
-import { formatNumber } from "./format.js";
+import { formatNumber, formatTime } from "./format.js";
 import { createReply } from "./reply.js";
 import { createReviewCard } from "./review_card.js";
 import { isAtWork, statusBadge, statusWords } from "./run_status.js";
@@ -91,8 +91,8 @@ export function createRunView({ session, id, announce }) {
       fact("Status", statusBadge(run.status)),
       fact("Kind", run.kind),
       fact("Model", run.model),
-      fact("Accepted", new Date(run.created_at).toLocaleString()),
-      ...(run.ended_at === null ? [] : [fact("Ended", new Date(run.ended_at).toLocaleString())]),
+      fact("Accepted", formatTime(run.created_at)),
+      ...(run.ended_at === null ? [] : [fact("Ended", formatTime(run.ended_at))]),
       ...(run.conversation_id === null ? [] : [fact("Conversation", element("code", {}, run.conversation_id))]),
       fact("Tokens", `${run.usage.estimated ? "about " : ""}${formatNumber(run.usage.total_tokens)}`),
     );

@@ -1,4 +1,5 @@
 import { byId, element } from "./dom.js";
+import { formatTime } from "./format.js";
 import { statusBadge } from "./run_status.js";
 import { createRunView } from "./run_view.js";
 
@@ -130,7 +131,7 @@ function createRow({ id }) {
       shown = next;
       badge.replaceChildren(statusBadge(run.status));
       about.textContent = text;
-      time.textContent = `${run.kind}, ${new Date(run.created_at).toLocaleString()}`;
+      time.textContent = `${run.kind}, ${formatTime(run.created_at)}`;
     },
   };
 }

@@ -1,4 +1,5 @@
 import { byId, element } from "./dom.js";
+import { formatTime } from "./format.js";
 
 const SHOWN = 100;
 const FIRINGS = 20;
@@ -98,9 +99,7 @@ export function createSchedulesView({ session }) {
       element(
         "span",
         { class: "hint" },
-        `${next === null ? "" : `Next: ${new Date(next).toLocaleString()}. `}${
-          last === null ? "" : `Last: ${describe(last)}`
-        }`,
+        `${next === null ? "" : `Next: ${formatTime(next)}. `}${last === null ? "" : `Last: ${describe(last)}`}`,
       ),
       element("div", { class: "ask-buttons" }, ...buttons),
       details,
@@ -171,7 +170,7 @@ export function createSchedulesView({ session }) {
 function describe({ time, trigger, status, run_status: run, reason, run_error: failure }) {
   const outcome = run === null ? "" : `, its run is ${run.replaceAll("_", " ")}`;
   const why = reason ?? failure?.message ?? "";
-  return `${FIRING_WORDS.get(status) ?? status} ${new Date(time).toLocaleString()}${
+  return `${FIRING_WORDS.get(status) ?? status} ${formatTime(time)}${
     trigger === "manual" ? " by a person" : ""
   }${outcome}${why === "" ? "." : `: ${why}`} `;
 }

@@ -1,0 +1,139 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+const WORD = "a".repeat(4000);
+const SENTENCE = `${"A long outcome of many words ".repeat(200)}${WORD}`;
+
+describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchChromium();
+  });
+  after(() => browser.close());
+
+  type ContextOptions = Parameters<Browser["newContext"]>[0];
+
+  async function withPage(
+    gateway: RunningGateway,
+    options: ContextOptions,
+    use: (page: Page, context: BrowserContext) => Promise<void>,
+  ): Promise<void> {
+    const context = await browser.newContext(options);
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    await page.clock.install();
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#nav:not([hidden])");
+    await use(page, context);
+    await context.close();
+  }
+
+  const views = (page: Page): Promise<string[]> =>
+    page.locator("#nav a").evaluateAll((links) => links.map((link) => link.getAttribute("href") ?? ""));
+
+  /** Elements that are wider than the page, save those that scroll by themselves. */
+  const tooWide = (page: Page) =>
+    page.evaluate(`[...document.querySelectorAll("main *")]
+      .filter((node) => node.getClientRects().length > 0 && !node.closest(".hidden, svg"))
+      .filter((node) => {
+        for (let at = node.parentElement; at; at = at.parentElement) {
+          if (at.tagName !== "SECTION" && ["auto", "scroll", "hidden"].includes(getComputedStyle(at).overflowX)) return false;
+        }
+        return node.getBoundingClientRect().right > innerWidth + 1;
+      })
+      .map((node) => node.tagName + "." + node.className + "#" + node.id)`);
+  const scrolls = (page: Page) =>
+    page.evaluate(`[document.documentElement, ...document.querySelectorAll("main, main > section")]
+      .some((node) => node.scrollWidth > node.clientWidth + 1)`);
+
+  test("keeps within its width, whatever stands in it, on a narrow screen too", () =>
+    withRunningGateway({
+      config: { security: { write_file: { enabled: true } }, gateway: { rate_limit_max: 0 } },
+      script: (_request, turn) =>
+        turn === 1
+          ? { toolCalls: [{ name: "write_file", arguments: { path: `${WORD.slice(0, 200)}.md`, content: SENTENCE } }] }
+          : {
+            text:
+              `# ${WORD}\n\n${SENTENCE}\n\n- ${WORD}\n\n| ${WORD} | b |\n|---|---|\n| 1 | ${WORD} |\n\n\`\`\`sh\n${WORD}\n\`\`\`\n\n> ${WORD}`,
+          },
+    }, async (gateway) => {
+      const { services } = gateway;
+      const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: SENTENCE, conversation_id: "long" } }));
+      for await (const chunk of (await gateway.call(`/v1/runs/${id}/events`)).body ?? []) void chunk;
+      // One that waits, and one that was answered
+      await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "x.md", content: SENTENCE } } });
+      const [waiting] = (await jsonOf(gateway.call("/v1/approvals"))).data;
+      await gateway.call(`/v1/approvals/${waiting.id}`, { body: { decision: "deny", note: SENTENCE.slice(0, 500) } });
+      await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "y.md", content: SENTENCE } } });
+      await services.memory.store({ key: WORD.slice(0, 256), value: SENTENCE, tags: [WORD.slice(0, 64)] });
+      services.log.warn(SENTENCE, { field: SENTENCE, [WORD.slice(0, 100)]: WORD });
+      for (const viewport of [{ width: 1200, height: 800 }, { width: 360, height: 640 }]) {
+        await withPage(gateway, { viewport }, async (page) => {
+          for (const view of [...await views(page), `#runs/${id}`, "#chat/long"]) {
+            await page.goto(`${gateway.url}/${view}`);
+            await page.locator("main > section:not([hidden])").getByText(/\w/).first().waitFor();
+            // What is asked for is shown by the next poll at the latest
+            for (let polls = 0; polls < 2; polls++) {
+              const health = page.waitForResponse(/\/health$/);
+              await page.clock.runFor(3000);
+              await health;
+            }
+            assert.deepEqual(await tooWide(page), [], `${view} at ${viewport.width}`);
+            assert.equal(await scrolls(page), false, `${view} at ${viewport.width}`);
+          }
+        });
+      }
+    }));
+
+  test("asks only for what it shows", () =>
+    withRunningGateway(
+      { script: [], config: { gateway: { rate_limit_max: 0 } } },
+      (gateway) =>
+        withPage(gateway, {}, async (page) => {
+          // What each view asks again and again, beside the health and the approvals that wait, which the bar shows
+          const polled: Readonly<Record<string, readonly string[]>> = {
+            "#status": ["/metrics", "/v1/status"],
+            "#runs": ["/v1/runs"],
+            "#approvals": [],
+            "#logs": ["/v1/logs"],
+          };
+          const asked: string[] = [];
+          page.on("request", (request) => void asked.push(request.url()));
+          for (const view of await views(page)) {
+            await page.goto(`${gateway.url}/${view}`);
+            await page.locator(`section${view}`).waitFor();
+            asked.length = 0;
+            for (let polls = 0; polls < 5; polls++) {
+              const health = page.waitForResponse(/\/health$/);
+              await page.clock.runFor(3000);
+              await health;
+            }
+            // More often than when a view is opened, and the one before it is polled for the last time
+            const often = asked.filter((url) => asked.filter((other) => other === url).length >= 3);
+            const paths = new Set(often.map((url) => new URL(url).pathname));
+            assert.deepEqual([...paths].sort(), ["/health", "/v1/approvals", ...polled[view] ?? []].sort(), view);
+          }
+        }),
+    ));
+
+  test("shows times in the reader's zone, and names it", () =>
+    withRunningGateway({ script: () => "ok" }, async (gateway) => {
+      await (await gateway.call("/v1/chat/completions", { body: { messages: [{ role: "user", content: "Hi" }] } }))
+        .text();
+      const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: "Hi" } }));
+      for (const [timezoneId, zone] of [["Asia/Tokyo", "GMT+9"], ["Pacific/Honolulu", "HST"]] as const) {
+        await withPage(gateway, { timezoneId, locale: "en-US" }, async (page) => {
+          await page.goto(`${gateway.url}/#runs`);
+          const row = page.locator("#runs-list li").filter({ hasText: id });
+          await row.waitFor();
+          assert.ok((await row.innerText()).includes(zone), await row.innerText());
+        });
+      }
+    }));
+});
