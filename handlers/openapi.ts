@@ -107,7 +107,7 @@ const ERROR_SCHEMA: JsonSchema = {
 /** Headers of replies, by the name of their description. */
 const REPLY_HEADERS = {
   RequestId: {
-    description: "x-request-id: the request's id in the log, the client's own where it sent a valid one",
+    description: "The request's id in the log: the client's own where it sent a valid one",
     schema: { type: "string", pattern: "^[A-Za-z0-9_.:-]{1,128}$" },
   },
   RetryAfter: { description: "Seconds until the request may succeed", schema: { type: "integer", minimum: 1 } },
