@@ -59,7 +59,7 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
     try {
       if (stop.asked()) return;
       // Before the port opens: an old token must not work even for a moment
-      if (options.newPairing) await services.tokens.revokeAll();
+      if (options.newPairing) await services.tokens.revokeAll({ via: "cli", tokenId: null });
       const server = await serveGateway({
         services,
         host: config.gateway.host,

@@ -1,7 +1,7 @@
 import { VERSION } from "../lib/base/version.ts";
 import { prepareDataDir } from "../lib/config/folders.ts";
 import type { LogSink } from "../lib/base/telemetry/log.ts";
-import type { LoadedConfig } from "../lib/config/load_config.ts";
+import { type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
 import { createServices, type GatewayServices } from "../lib/gateway.ts";
 import type { CommandContext } from "./command.ts";
 import { createLogSink } from "./log_sink.ts";
@@ -17,7 +17,10 @@ export interface StartOptions {
 }
 
 /** The gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
-export async function startServices({ io }: CommandContext, options: StartOptions): Promise<GatewayServices> {
+export async function startServices(
+  { io, loadOptions }: CommandContext,
+  options: StartOptions,
+): Promise<GatewayServices> {
   const { loaded, quiet } = options;
   await prepareDataDir(loaded.dataDir);
   const sink = options.log?.write ?? createLogSink({ format: loaded.config.logging.format, write: io.stderr });
@@ -26,6 +29,7 @@ export async function startServices({ io }: CommandContext, options: StartOption
     dataDir: loaded.dataDir,
     workspaceRoot: loaded.workspace,
     ownPaths: loaded.ownPaths,
+    trustDir: trustDirectory(loadOptions),
     home: io.home,
     environment: io.env,
     version: VERSION,

@@ -1,5 +1,7 @@
 import * as v from "valibot";
 import type { RequestContext, Route } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
+import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
@@ -61,7 +63,7 @@ const trustedSchema = v.object({
 });
 
 /** POST /v1/model-servers: for `postern models trust`. */
-export const trustModelServerRoute: Route = {
+export const trustModelServerRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/model-servers",
   access: "admin",
@@ -71,9 +73,9 @@ export const trustModelServerRoute: Route = {
   reply: { status: 200, type: "application/json", schema: trustedSchema },
   async handler(request, context) {
     const { address } = await readJson(request, context, trustSchema);
-    return jsonReply(context, 200, await context.services.trustModelServer(address));
+    return jsonReply(context, 200, await context.services.trustModelServer(address, callerOf(context, "http")));
   },
-};
+});
 
 async function listModels({ services, signal }: RequestContext) {
   return services.agent === undefined ? [] : await services.agent.providers.listModels(signal);

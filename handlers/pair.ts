@@ -3,6 +3,7 @@ import { SCOPES } from "../lib/base/records/caller.ts";
 import type { Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
 import { termsFields } from "./tokens.ts";
+import { callerOf } from "./wire/caller_of.ts";
 import { readJson } from "./wire/read_json.ts";
 import { jsonReply } from "./wire/reply.ts";
 
@@ -26,6 +27,7 @@ export const pairRoute: Route = strictRoute({
     "Exchange the pairing code in the header X-Pairing-Code for a token; the body says how it is named and when it ends",
   body: pairSchema,
   bodyOptional: true,
+  maxBodyBytes: 4096,
   reply: { status: 200, type: "application/json", schema: pairedSchema },
   idempotency: "refused",
   async handler(request, context) {
@@ -37,6 +39,7 @@ export const pairRoute: Route = strictRoute({
       ...(label === undefined ? {} : { label }),
       ttlSeconds,
       idleTtlSeconds,
+      address: context.remoteAddress,
     });
     const { id: token_id, scopes, expires_at, idle_ttl_seconds } = record;
     return jsonReply(context, 200, { paired: true, token, token_id, scopes, expires_at, idle_ttl_seconds }, {
@@ -54,7 +57,7 @@ export const pairingCodeRoute: Route = strictRoute({
   reply: { status: 200, type: "application/json", schema: v.object({ code: v.string(), expires_in: v.number() }) },
   idempotency: "refused",
   async handler(_request, context) {
-    const { code, expiresInSeconds } = await context.services.pairing.createCode();
+    const { code, expiresInSeconds } = await context.services.pairing.createCode(callerOf(context, "http"));
     return jsonReply(context, 200, { code, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
   },
 });

@@ -47,6 +47,8 @@ export class GatewayRequestContext implements RequestContext {
   identity: Identity | null = null;
   claim: RunClaim | undefined = undefined;
   params: Readonly<Record<string, string>> = NO_PARAMS;
+  /** Of the route */
+  maxBodyBytes = Infinity;
   /** Others who wait for this request's reply: with some, the client's leaving stops nothing (idempotency) */
   followers = 0;
   #request: Request;
@@ -98,7 +100,10 @@ export class GatewayRequestContext implements RequestContext {
   body(): Promise<Uint8Array> {
     if (this.#body === undefined) {
       this.#startTimer();
-      this.#body = this.#readBody(this.#request, this.services.config().gateway.max_request_bytes);
+      this.#body = this.#readBody(
+        this.#request,
+        Math.min(this.services.config().gateway.max_request_bytes, this.maxBodyBytes),
+      );
     }
     return this.#body.bytes;
   }

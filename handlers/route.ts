@@ -87,6 +87,8 @@ export interface Route extends Door {
   readonly body?: GenericSchema | undefined;
   /** Whether an empty body is fine. Default false */
   readonly bodyOptional?: boolean;
+  /** Bytes of a body that is read before it is known who sends it. Default: `max_request_bytes`, which is never exceeded */
+  readonly maxBodyBytes?: number;
   /** Set by strictRoute: unknown fields and query parameters are refused. Default false: unknown fields go to x-postern-ignored. */
   readonly strict?: boolean;
   /** Reply of the usual success */

@@ -120,6 +120,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     const { route } = match;
     seen.route = route.path;
     context.params = match.params;
+    if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
     const identity = identify(request, credentials);
     limitRequest(request, { path, access: route.access, identity, isAllowedPage }, limits);
     context.identity = checkAccess(request, route, { identity, ticket });

@@ -3,6 +3,7 @@ import { TOKEN_LIMITS } from "../lib/access/create_tokens.ts";
 import { hasScope, SCOPES } from "../lib/base/records/caller.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
+import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
 import { readJson } from "./wire/read_json.ts";
@@ -82,7 +83,11 @@ export const createTokenRoute: Route = strictRoute({
       (await readJson(request, context, createSchema, { optional: true })) ?? {};
     checkSubset(context, scopes);
     const terms = { label, ttlSeconds, idleTtlSeconds };
-    const { token, record } = await context.services.tokens.issue({ scopes: [...new Set(scopes)], ...terms });
+    const { token, record } = await context.services.tokens.issue({
+      scopes: [...new Set(scopes)],
+      ...terms,
+      by: callerOf(context, "http"),
+    });
     return jsonReply(context, 201, { token, ...record }, { "cache-control": "no-store" });
   },
 });
@@ -96,7 +101,7 @@ export const revokeTokenRoute: Route = strictRoute({
   reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
   async handler(_request, context) {
     const id = context.params["id"] ?? "";
-    if (!(await context.services.tokens.revoke(id))) throw unknownToken();
+    if (!(await context.services.tokens.revoke(id, callerOf(context, "http")))) throw unknownToken();
     return jsonReply(context, 200, { id, deleted: true });
   },
 });
@@ -109,7 +114,7 @@ export const revokeAllTokensRoute: Route = strictRoute({
   summary: "Revoke every token",
   reply: { status: 200, type: "application/json", schema: v.object({ deleted: v.number() }) },
   async handler(_request, context) {
-    return jsonReply(context, 200, { deleted: await context.services.tokens.revokeAll() });
+    return jsonReply(context, 200, { deleted: await context.services.tokens.revokeAll(callerOf(context, "http")) });
   },
 });
 

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { createPairing } from "./access/create_pairing.ts";
 import { createTickets } from "./access/create_tickets.ts";
 import { createTokens } from "./access/create_tokens.ts";
-import type { Pairing, Tickets, Tokens } from "./access/identity.ts";
+import type { Pairing, RecordAccess, Tickets, Tokens } from "./access/identity.ts";
 import { createDeliveries } from "./automation/channels/create_deliveries.ts";
 import type { Deliveries } from "./automation/channels/deliveries.ts";
 import type { ReplyTarget } from "./automation/channels/send_reply.ts";
@@ -14,6 +14,7 @@ import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
 import { lazily } from "./base/lazily.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
+import type { Caller } from "./base/records/caller.ts";
 import { createRedactor } from "./base/redact.ts";
 import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts";
 import { createRecentLog, type RecentLog } from "./base/telemetry/recent_log.ts";
@@ -26,6 +27,7 @@ import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
 import { APPROVAL_LIMITS, type Approvals } from "./guard/approvals.ts";
+import { accessEvent } from "./guard/audit/access_event.ts";
 import type { Audit } from "./guard/audit/audit.ts";
 import { createAudit } from "./guard/audit/create_audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
@@ -52,7 +54,7 @@ import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { KEY_BYTES, loadKeyFile } from "./storage/key_file.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
-import type { Store } from "./storage/store.ts";
+import type { Store, Write } from "./storage/store.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { isLoopbackName } from "./system/net/is_loopback_name.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
@@ -110,7 +112,7 @@ export interface Services {
   /** The environment variable a configuration key names, as `secret_env`; undefined when it is not set */
   readonly environment: (name: string) => string | undefined;
   /** Trusts a model server of this machine, which is then looked for and used like one of the gateway's own user. @throws {HttpError} */
-  readonly trustModelServer: (address: string) => Promise<TrustedServer>;
+  readonly trustModelServer: (address: string, by: Pick<Caller, "via" | "tokenId">) => Promise<TrustedServer>;
   state(): GatewayState;
 }
 
@@ -137,6 +139,8 @@ export interface ServicesOptions {
   readonly workspaceRoot: string;
   /** Further paths that no tool may touch beside the data directory: configuration files. Absolute. Default: none */
   readonly ownPaths?: readonly string[];
+  /** Folder of the list of configuration files that a person accepted, for the audit. Default: nothing of it is recorded */
+  readonly trustDir?: string;
   /** The user's home folder */
   readonly home: string;
   readonly environment: Readonly<Record<string, string | undefined>>;
@@ -203,12 +207,20 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       retentionDays: () => config().security.audit.retention_days,
     });
     closing.push(() => audit.close());
+    const recordAccess: RecordAccess = (change, writes) => audit.append(accessEvent(change), writes);
+    const noteTrust = async () => {
+      if (options.trustDir === undefined) return;
+      const { recordTrust } = await import("./guard/audit/record_trust.ts");
+      await recordTrust({ store, audit: audit.append, log, trustDir: options.trustDir });
+    };
+    await noteTrust();
     const tokens = await createTokens({
       store,
       clock,
       random,
       envToken: environment["POSTERN_TOKEN"],
       controlToken: options.controlToken,
+      record: recordAccess,
       log,
     });
     const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
@@ -397,7 +409,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       clock,
       log,
       running: config,
+      record: ({ keys, needsRestart }) =>
+        audit.append({ type: "config", action: "taken_over", keys, needs_restart: needsRestart }),
       async prepare(next, { always }) {
+        await noteTrust();
         const secrets = [...knownSecrets(next, environment), ...await secretsOfFiles(next)];
         for (const secret of secrets) redactor.add(secret);
         const useProviders = await agent?.prepare(next, { always });
@@ -429,6 +444,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         clock,
         random,
         tokens,
+        record: recordAccess,
         ttlSeconds: () => config().gateway.pairing_code_ttl_secs,
       }),
       tickets: createTickets({ clock, random, tokens }),
@@ -448,9 +464,19 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       workspaceRoot,
       containment,
       environment: (name) => environment[name],
-      async trustModelServer(address) {
+      async trustModelServer(address, by) {
         const { trustServer } = await import("./providers/trust_server.ts");
-        const server = await trustServer(address, { memory: knownProviders });
+        const commit = ({ origin, uid }: TrustedServer) => (writes: readonly Write[]) =>
+          audit.append({
+            type: "trust",
+            subject: "model_server",
+            name: origin,
+            sha256: null,
+            uid,
+            given_at: new Date(clock.now()).toISOString(),
+            by: { via: by.via, token_id: by.tokenId },
+          }, writes);
+        const server = await trustServer(address, { memory: knownProviders, commit });
         log.warn(`The model server at ${server.origin} is trusted from now on`, { uid: server.uid });
         agent?.lookSoon();
         return server;

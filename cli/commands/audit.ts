@@ -1,5 +1,10 @@
 import type { AuditRecord } from "../../lib/guard/audit/audit_chain.ts";
-import { AUDIT_TYPES, type AuditActor } from "../../lib/guard/audit/audit_event.ts";
+import {
+  AUDIT_TYPES,
+  type AuditActor,
+  type PairedEvent,
+  type TokenIssuedEvent,
+} from "../../lib/guard/audit/audit_event.ts";
 import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
 import { UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
@@ -94,7 +99,13 @@ function byOf(record: AuditRecord): string {
     case "approval":
     case "rule":
     case "review":
+    case "token":
+    case "trust":
       return actorOf(record.by);
+    case "pairing":
+      return record.address ?? (record.action === "paired" ? "" : actorOf(record.by));
+    case "config":
+      return "";
     case "access_failures":
       return record.address ?? "";
     case "node":
@@ -102,6 +113,13 @@ function byOf(record: AuditRecord): string {
     case "retention":
       return "";
   }
+}
+
+/** What a new token may do, and when it ends. */
+function endsOf({ label, scopes, expires_at, idle_ttl_seconds }: TokenIssuedEvent | PairedEvent): string {
+  const ends = expires_at === null ? [] : [`until ${expires_at}`];
+  const idle = idle_ttl_seconds === null ? [] : [`ends ${idle_ttl_seconds} s after its last use`];
+  return [JSON.stringify(label), scopes.join(","), ...ends, ...idle].join(" ");
 }
 
 function actorOf(actor: AuditActor | null): string {
@@ -122,6 +140,18 @@ function whatOf(record: AuditRecord): string {
       return `${record.action} ${record.approval_id} ${record.tool}`;
     case "rule":
       return `${record.action} ${record.rule_id} ${record.decision} ${record.tool}`;
+    case "token":
+      return record.action === "issued"
+        ? `issued ${record.token_id} ${endsOf(record)}`
+        : `revoked ${record.count === 1 ? record.token_ids.join() : `${record.count} tokens`}`;
+    case "pairing":
+      return record.action === "paired" ? `paired ${record.token_id} ${endsOf(record)}` : record.action;
+    case "config":
+      return [record.action, ...record.keys, ...record.needs_restart.map((key) => `${key} (needs a restart)`)].join(
+        " ",
+      );
+    case "trust":
+      return `trusted ${record.subject} ${record.name}`;
     case "review":
       return [record.action, record.run_id ?? "", ...record.tools, record.outcome ?? ""].join(" ").trim();
     case "access_failures":

@@ -2,8 +2,8 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Store } from "../storage/store.ts";
-import type { IssuedToken, Pairing, Tokens, TokenTerms } from "./identity.ts";
+import type { Store, Write } from "../storage/store.ts";
+import type { IssuedToken, Pairing, PairingTerms, RecordAccess, Tokens } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
 
 export interface CreatePairingOptions {
@@ -11,6 +11,8 @@ export interface CreatePairingOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly tokens: Tokens;
+  /** Writes that a code was made, and that pairing is locked. Default: to the store alone */
+  readonly record?: RecordAccess;
   /** Seconds a code is valid, from when it is made */
   readonly ttlSeconds: () => number;
 }
@@ -32,6 +34,7 @@ const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until
 /** Pairing over a store (DESIGN.md section 5). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
   const { store, clock, random, tokens } = options;
+  const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));
   let tail: Promise<unknown> = Promise.resolve();
 
   /** One exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
@@ -51,26 +54,30 @@ export function createPairing(options: CreatePairingOptions): Pairing {
     return guard.locked_until > 0 ? 0 : guard.misses;
   }
 
-  async function countMiss(earlierMisses: number): Promise<HttpError> {
+  async function countMiss(earlierMisses: number, address: string | null): Promise<HttpError> {
     const misses = earlierMisses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
     const body: v.InferOutput<typeof guardSchema> = { v: 1, misses, locked_until: lockedUntil };
-    await store.batch([{ op: "put", collection: GUARD, key: GUARD_KEY, body }]);
+    const writes: readonly Write[] = [{ op: "put", collection: GUARD, key: GUARD_KEY, body }];
+    await (lockedUntil === 0 ? store.batch(writes) : record({ kind: "locked", address }, writes));
     return invalidCode();
   }
 
   async function exchange(
     presented: string,
-    { label = "paired", ...terms }: Partial<TokenTerms>,
+    { label = "paired", address: peer, ...terms }: PairingTerms,
   ): Promise<IssuedToken> {
+    const address = peer ?? null;
     const misses = await refuseWhileLocked();
     const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
     const hash = secretHash(code);
     const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(CODES, hash) : undefined;
-    if (taken === undefined || v.parse(codeSchema, taken.body).expires_at <= clock.now()) throw await countMiss(misses);
+    if (taken === undefined || v.parse(codeSchema, taken.body).expires_at <= clock.now()) {
+      throw await countMiss(misses, address);
+    }
     let issued: IssuedToken;
     try {
-      issued = await tokens.issue({ scopes: ["admin"], label, ...terms });
+      issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
     } catch (error) {
       // The code did not serve: it stays good for another try
       await store.insertOnce(CODES, hash, taken.body);
@@ -81,7 +88,7 @@ export function createPairing(options: CreatePairingOptions): Pairing {
   }
 
   return {
-    createCode: () =>
+    createCode: (by = null) =>
       exclusively(async () => {
         let code = "";
         // The low five bits index the 32 letters
@@ -89,7 +96,7 @@ export function createPairing(options: CreatePairingOptions): Pairing {
         const ttlSeconds = options.ttlSeconds();
         const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
         const earlier = await store.scan(CODES, { limit: 1_000 });
-        await store.batch([
+        await record({ kind: "code_made", by }, [
           ...earlier.map(({ key }) => ({ op: "delete", collection: CODES, key }) as const),
           { op: "delete", collection: GUARD, key: GUARD_KEY },
           { op: "put", collection: CODES, key: secretHash(code), body },

@@ -5,8 +5,8 @@ import type { Random } from "../base/random.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { scanAll } from "../storage/scan_all.ts";
-import type { Store } from "../storage/store.ts";
-import type { Identity, TokenRecord, Tokens } from "./identity.ts";
+import type { Store, Write } from "../storage/store.ts";
+import type { AccessActor, Identity, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
 import { parseTokenBody, type TokenBody } from "./token_body.ts";
 
@@ -26,6 +26,8 @@ export interface CreateTokensOptions {
   readonly envToken?: string | undefined;
   /** The token of the control file: id `control`, scope admin, from a loopback peer only */
   readonly controlToken?: string | undefined;
+  /** Writes what is issued and revoked. Default: to the store alone */
+  readonly record?: RecordAccess;
   /** Told when a last use could not be written. Default silent */
   readonly log?: Logger;
 }
@@ -66,6 +68,7 @@ interface Kept {
  */
 export async function createTokens(options: CreateTokensOptions): Promise<Tokens> {
   const { store, clock, random, log = SILENT } = options;
+  const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));
   const byHash = new Map<string, Known>();
   const byId = new Map<string, Kept>();
   const fixedIds = new Set<string | null>([null, CONTROL]);
@@ -75,10 +78,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   let purges = 0;
 
   function remember(body: TokenBody, version: number): Kept {
-    const written = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
-    const expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
-    const idleMs = body.idle_ttl_seconds === undefined ? Infinity : body.idle_ttl_seconds * 1000;
-    const kept: Kept = { body, version, expiresAt, idleMs, lastUsedWritten: written, lastUsed: undefined };
+    const kept = toKept(body, version);
     byId.set(body.id, kept);
     byHash.set(body.hash, {
       identity: { tokenId: body.id, scopes: body.scopes },
@@ -95,12 +95,17 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     byHash.set(secretHash(token), { identity, loopbackOnly, kept: undefined });
   }
 
-  /** From now on verify refuses them; they stay listed until the store forgot them too. */
-  async function forget(tokens: readonly Kept[]): Promise<void> {
+  /**
+   * From now on verify refuses them; they stay listed until the store forgot them too.
+   * @param by undefined: they have expired, which nobody did
+   */
+  async function forget(tokens: readonly Kept[], by?: AccessActor): Promise<void> {
     for (const { body } of tokens) byHash.delete(body.hash);
     const told = tokens.flatMap(({ body }) => listeners.map((tell) => tell(body.id)));
     if (tokens.length > 0) {
-      await store.batch(tokens.map(({ body }) => ({ op: "delete", collection: COLLECTION, key: body.id })));
+      const deletes = tokens.map(({ body }): Write => ({ op: "delete", collection: COLLECTION, key: body.id }));
+      if (by === undefined) await store.batch(deletes);
+      else await record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
     for (const { body } of tokens) byId.delete(body.id);
     await Promise.all(told);
@@ -157,7 +162,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       return known.identity;
     },
 
-    async issue({ scopes, label, ttlSeconds, idleTtlSeconds }) {
+    async issue({ scopes, label, ttlSeconds, idleTtlSeconds, by = null, paired }) {
       check(scopes, label);
       checkSeconds("ttl_seconds", ttlSeconds);
       checkSeconds("idle_ttl_seconds", idleTtlSeconds);
@@ -185,12 +190,19 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
           last_used_at: null,
         };
         const purgesBefore = purges;
-        if (!(await store.insertOnce(COLLECTION, body.id, body))) {
+        const shown = toRecord(toKept(body, 1));
+        const change = paired === undefined
+          ? { kind: "issued", record: shown, by } as const
+          : { kind: "paired", record: shown, address: paired.address } as const;
+        if (!await record(change, [{ op: "insert", collection: COLLECTION, key: body.id, body }])) {
           throw new Error(`Cannot create token "${body.id}": the id exists`);
         }
         if (purges !== purgesBefore) {
           // Whoever makes tokens with a stolen one must not outlive the purge
-          await store.batch([{ op: "delete", collection: COLLECTION, key: body.id }]);
+          await record(
+            { kind: "revoked", tokenIds: [body.id], by: null },
+            [{ op: "delete", collection: COLLECTION, key: body.id }],
+          );
           throw new HttpError("conflict", "Cannot create a token: all tokens were revoked in this moment", {
             status: 409,
             type: "invalid_request_error",
@@ -215,22 +227,29 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
 
     list: async () => [...byId.values()].reverse().map(toRecord),
 
-    async revoke(id) {
+    async revoke(id, by = null) {
       const kept = byId.get(id);
       if (kept === undefined) return false;
-      await forget([kept]);
+      await forget([kept], by);
       return true;
     },
 
-    async revokeAll() {
+    async revokeAll(by = null) {
       purges++;
       const all = [...byId.values()];
-      await forget(all);
+      await forget(all, by);
       return all.length;
     },
 
     count: async () => byId.size - expired().length,
   };
+}
+
+function toKept(body: TokenBody, version: number): Kept {
+  const lastUsedWritten = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
+  const expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
+  const idleMs = body.idle_ttl_seconds === undefined ? Infinity : body.idle_ttl_seconds * 1000;
+  return { body, version, expiresAt, idleMs, lastUsedWritten, lastUsed: undefined };
 }
 
 /** A token that was never used counts as used when it was made. */

@@ -1,4 +1,5 @@
-import type { Scope } from "../base/records/caller.ts";
+import type { Caller, Scope } from "../base/records/caller.ts";
+import type { Write } from "../storage/store.ts";
 
 /** Who sent a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
 export interface Identity {
@@ -32,6 +33,32 @@ export interface IssuedToken {
   readonly record: TokenRecord;
 }
 
+/** Whoever makes or revokes a token or a code; null: the gateway itself. */
+export type AccessActor = Pick<Caller, "via" | "tokenId"> | null;
+
+/** A change of who may call. */
+export type AccessChange =
+  | { readonly kind: "issued"; readonly record: TokenRecord; readonly by: AccessActor }
+  | { readonly kind: "revoked"; readonly tokenIds: readonly string[]; readonly by: AccessActor }
+  | { readonly kind: "code_made"; readonly by: AccessActor }
+  | { readonly kind: "paired"; readonly record: TokenRecord; readonly address: string | null }
+  | { readonly kind: "locked"; readonly address: string | null };
+
+/**
+ * Writes a change of who may call, together with the record of it.
+ * @returns false when a precondition of `writes` did not hold: then nothing was written
+ */
+export type RecordAccess = (change: AccessChange, writes: readonly Write[]) => Promise<boolean>;
+
+/** What a new token is made from. */
+export interface NewToken extends TokenTerms {
+  readonly scopes: readonly Scope[];
+  /** Default null */
+  readonly by?: AccessActor;
+  /** Set by pairing: it is the reason of the token. `address` is the peer's */
+  readonly paired?: { readonly address: string | null };
+}
+
 /** Bearer tokens: only SHA-256 hashes are kept. `verify` is synchronous and costs microseconds: it runs on every request. */
 export interface Tokens {
   /**
@@ -40,7 +67,7 @@ export interface Tokens {
    */
   verify(token: string, peer?: "loopback" | "other"): Identity | undefined;
   /** @throws {HttpError} 400 invalid_request naming the field; 409 conflict when there are 1,000 tokens, or all are revoked meanwhile */
-  issue(options: TokenTerms & { readonly scopes: readonly Scope[] }): Promise<IssuedToken>;
+  issue(options: NewToken): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
   /**
    * Whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired. null, for
@@ -51,25 +78,28 @@ export interface Tokens {
   use(tokenId: string | null): boolean;
   /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
-  /** @returns false for an unknown id */
-  revoke(id: string): Promise<boolean>;
-  /** Those that are being made too. @returns how many there were */
-  revokeAll(): Promise<number>;
+  /** @param by default null. @returns false for an unknown id */
+  revoke(id: string, by?: AccessActor): Promise<boolean>;
+  /** Those that are being made too. @param by default null. @returns how many there were */
+  revokeAll(by?: AccessActor): Promise<number>;
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;
 }
 
+/** How a client that pairs is named, and when its token ends. */
+export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };
+
 /** The pairing code and its exchange (DESIGN.md section 5). */
 export interface Pairing {
   /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
-  createCode(): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  createCode(by?: AccessActor): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
   /**
    * Takes the code, atomically, and issues an admin token.
-   * @param terms default: the label `paired`, and no end
+   * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
    * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
    *   naming the field, which does not use the code up
    */
-  redeem(code: string | null, terms?: Partial<TokenTerms>): Promise<IssuedToken>;
+  redeem(code: string | null, terms?: PairingTerms): Promise<IssuedToken>;
 }
 
 /** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */

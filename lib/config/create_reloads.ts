@@ -40,9 +40,13 @@ export interface ReloadsOptions {
    * @throws {ConfigError} it cannot be used
    */
   readonly prepare: (config: Config, options: { readonly always: boolean }) => Promise<() => void>;
+  /** Records what is about to be taken over: where it cannot, nothing is. Default: nothing is recorded */
+  readonly record?: (
+    change: { readonly keys: readonly string[]; readonly needsRestart: readonly string[] },
+  ) => Promise<unknown>;
 }
 
-export function createReloads({ clock, log, running, prepare }: ReloadsOptions): Reloads {
+export function createReloads({ clock, log, running, prepare, record }: ReloadsOptions): Reloads {
   const time = () => new Date(clock.now()).toISOString();
   let status: ConfigStatus = { loaded_at: time(), needs_restart: [], last_reload: null };
   let tail = Promise.resolve();
@@ -56,7 +60,11 @@ export function createReloads({ clock, log, running, prepare }: ReloadsOptions):
       });
     }
     const isUsed = applied.length > 0 || always;
-    if (isUsed) (await prepare(config, { always }))();
+    if (isUsed) {
+      const use = await prepare(config, { always });
+      await record?.({ keys: applied, needsRestart });
+      use();
+    }
     if (applied.length > 0) log.info(`The configuration was loaded anew: ${applied.join(", ")}`, { applied });
     else if (needsRestart.length === 0) log.info("The configuration was loaded anew: nothing in it has changed");
     const at = time();

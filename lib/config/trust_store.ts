@@ -39,6 +39,13 @@ export async function acceptFile(
   await writeAtomically(trustStorePath(dataDir), `${JSON.stringify({ version: 1, trusted }, null, 2)}\n`);
 }
 
+/** Returns the accepted files, the one accepted last at the end. @throws {ConfigError} `trust_store` */
+export async function acceptedFiles(
+  dataDir: string,
+): Promise<readonly { readonly path: string; readonly sha256: string; readonly accepted_at: string }[]> {
+  return (await readStore(dataDir)).trusted;
+}
+
 async function readStore(dataDir: string): Promise<v.InferOutput<typeof storeSchema>> {
   const path = trustStorePath(dataDir);
   try {

@@ -3,8 +3,9 @@ import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/appr
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
-import { APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
+import { type Actor, APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
+import type { RuleEvent } from "./audit/audit_event.ts";
 import { matchesOf, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
 
 /** Answers that are remembered. */
@@ -70,10 +71,8 @@ export function createApprovalRules(
       const stored = await store.get(APPROVAL_RULES, ruleId);
       if (stored === undefined) return false;
       const { body, version } = stored;
-      const { tool, input_digest, decision } = parseRule(body);
-      const actor = { via: by.via, token_id: by.tokenId };
       const taken = await audit(
-        { type: "rule", action: "revoked", rule_id: ruleId, tool, input_digest, decision, by: actor },
+        ruleEvent("revoked", { ...parseRule(body), id: ruleId }, by),
         // The first one lets exactly one of several revoke it
         [
           { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body },
@@ -89,6 +88,13 @@ export function createApprovalRules(
       }
     },
   };
+}
+
+/** Returns what the audit is told of a rule. */
+export function ruleEvent(action: RuleEvent["action"], rule: ApprovalRule, by: Actor): RuleEvent {
+  const { id, tool, input_digest, decision, text } = rule;
+  const actor = { via: by.via, token_id: by.tokenId };
+  return { type: "rule", action, rule_id: id, tool, input_digest, decision, text, by: actor };
 }
 
 /** Returns every rule that an approval of this call may store, in the words that are stored. */

@@ -18,9 +18,10 @@ import {
   tooManyRules,
   unknownApproval,
 } from "./approval_refusals.ts";
-import { createApprovalRules, offersOf, ruleOf } from "./approval_rules.ts";
+import { createApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
+import type { AuditEvent } from "./audit/audit_event.ts";
 import { asksAlways } from "./decision.ts";
 import type { RuleSubject } from "./rule_match.ts";
 
@@ -64,7 +65,12 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
   const change = async (
     found: Found,
     next: Approval,
-    { by = null, writes = [] }: { readonly by?: Actor | null; readonly writes?: readonly Write[] } = {},
+    { by = null, writes = [], more = [] }: {
+      readonly by?: Actor | null;
+      readonly writes?: readonly Write[];
+      /** Events of what `writes` change */
+      readonly more?: readonly AuditEvent[];
+    } = {},
   ): Promise<boolean> => {
     const { wider, version } = found;
     const body = toApprovalBody({ approval: next, wider });
@@ -73,7 +79,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       { op: "putIf", collection: APPROVALS, key: next.id, version, body },
       ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
       ...writes,
-    ]);
+    ], more);
     if (!written || !settles) return written;
     counted.with(next.status).add();
     const { id, run_id, call_id, tool, status, answered_by } = next;
@@ -207,7 +213,8 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         remember,
         rule_id: rule?.id ?? null,
       };
-      if (!await change(found, next, { by, writes })) {
+      const more = rule === undefined ? [] : [ruleEvent("stored", rule, by)];
+      if (!await change(found, next, { by, writes, more })) {
         throw settledBefore((await look(id))?.approval.status ?? "cancelled");
       }
       return { approval: next, rule };

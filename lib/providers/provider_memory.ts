@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import type { Logger } from "../base/telemetry/log.ts";
-import type { Store } from "../storage/store.ts";
+import type { Store, Write } from "../storage/store.ts";
 import type { LocalServer } from "./discovery.ts";
 
 /** A local server that answered once, with the models it had. */
@@ -23,11 +23,14 @@ export interface ProviderMemory {
   servers(): readonly RememberedServer[];
   /** Local servers that a person trusted, the latest first. At most 16. */
   trusted(): readonly TrustedServer[];
-  /** Trusts a local server. @throws when it cannot be written */
-  trust(server: TrustedServer): Promise<void>;
+  /** Trusts a local server. @param commit makes the transaction; default: the store's batch. @throws when it cannot be written */
+  trust(server: TrustedServer, commit?: Commit): Promise<void>;
   /** Remembers that a real provider is there, and which local server it is. Never throws: what cannot be written is logged. */
   remember(server?: RememberedServer): Promise<void>;
 }
+
+/** Makes one transaction. @returns false when a precondition of the writes did not hold */
+export type Commit = (writes: readonly Write[]) => Promise<boolean>;
 
 const COLLECTION = "providers";
 const KEY = "memory";
@@ -71,9 +74,9 @@ export async function loadProviderMemory(
     await store.batch([{ op: "put", collection: COLLECTION, key: KEY, body: { v: 1, servers: kept } }])
       .catch((error) => log.error("The models that were found could not be remembered", { error }));
   };
-  const writeTrust = async (trusted: readonly TrustedServer[]) => {
+  const writeTrust = async (trusted: readonly TrustedServer[], commit: Commit = store.batch) => {
     const body = { v: 1, servers: trusted };
-    await store.batch([{ op: "put", collection: COLLECTION, key: TRUST_KEY, body }]);
+    await commit([{ op: "put", collection: COLLECTION, key: TRUST_KEY, body }]);
   };
   const trusted = await readTrusted(store, log);
   const parts = { trusted, write, writeTrust };
@@ -108,15 +111,15 @@ interface MemoryParts {
   readonly servers: readonly RememberedServer[];
   readonly trusted: readonly TrustedServer[];
   readonly write: (servers: readonly RememberedServer[]) => Promise<void>;
-  readonly writeTrust: (trusted: readonly TrustedServer[]) => Promise<void>;
+  readonly writeTrust: (trusted: readonly TrustedServer[], commit?: Commit) => Promise<void>;
 }
 
 function memoryOf({ known, servers, trusted, write, writeTrust }: MemoryParts): ProviderMemory {
   return {
     trusted: () => trusted,
-    async trust(server) {
+    async trust(server, commit) {
       const next = [server, ...trusted.filter(({ origin }) => origin !== server.origin)].slice(0, MAX_SERVERS);
-      await writeTrust(next);
+      await writeTrust(next, commit);
       trusted = next;
     },
     known: () => known,

@@ -1,10 +1,12 @@
 import { HttpError } from "../base/errors.ts";
 import { isLoopbackName } from "../system/net/is_loopback_name.ts";
 import { type ListeningSocket, listeningSockets } from "../system/net/listening_sockets.ts";
-import type { ProviderMemory, TrustedServer } from "./provider_memory.ts";
+import type { Commit, ProviderMemory, TrustedServer } from "./provider_memory.ts";
 
 export interface TrustServerOptions {
   readonly memory: Pick<ProviderMemory, "trust">;
+  /** Makes the transaction that stores the trust. Default: the store's batch */
+  readonly commit?: ((server: TrustedServer) => Commit) | undefined;
   /** Default: the kernel's tables */
   readonly sockets?: ((origin: string) => Promise<readonly ListeningSocket[] | undefined>) | undefined;
 }
@@ -29,7 +31,7 @@ export async function trustServer(address: string, options: TrustServerOptions):
     });
   }
   const server = { origin, uid: uids[0] ?? null };
-  await options.memory.trust(server);
+  await options.memory.trust(server, options.commit?.(server));
   return server;
 }
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { createTokens } from "../../lib/access/create_tokens.ts";
+import type { RecordAccess } from "../../lib/access/identity.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -324,4 +325,19 @@ test("at 1,000 tokens issue() refuses, also in parallel, until one expires or is
   await clock.advance(1000);
   await all.issue({ scopes: ["chat"], label: "in the place of the expired one" });
   await assert.rejects(all.issue({ scopes: ["chat"], label: "x" }), isRefused("conflict", 409));
+});
+
+test("a token whose record cannot be written is not issued, and one whose revocation cannot be is refused at once", async () => {
+  const { store, clock, random } = setUp();
+  let fails = true;
+  const record: RecordAccess = (_change, writes) =>
+    fails ? Promise.reject(new Error("The disk is full")) : store.batch(writes);
+  const tokens = await createTokens({ store, clock, random, record });
+  await assert.rejects(tokens.issue({ scopes: ["admin"], label: "" }), /disk is full/);
+  assert.deepEqual([await store.count("tokens"), (await tokens.list()).length], [0, 0]);
+  fails = false;
+  const { token, record: { id } } = await tokens.issue({ scopes: ["admin"], label: "" });
+  fails = true;
+  await assert.rejects(tokens.revoke(id), /disk is full/);
+  assert.deepEqual([tokens.verify(token), tokens.isLive(id)], [undefined, false]);
 });

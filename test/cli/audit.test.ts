@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { type Machine, onMachine } from "./support/run_in.ts";
 
-/** Leaves two records of refused credentials, by two runs of the gateway. */
+/** Leaves two records of refused credentials, each after that of a pairing code, by two runs of the gateway. */
 async function leaveRecords({ withGateway }: Machine): Promise<void> {
   for (const token of ["wrong", "worse"]) {
     const { code } = await withGateway([], async ({ address }) => {
@@ -34,15 +34,18 @@ test("audit verify and show read the database directly while no gateway runs", a
     await leaveRecords(machine);
     const verified = await machine.run(["audit", "verify", "--json"]);
     const report = JSON.parse(verified.stdout);
-    assert.deepEqual([verified.code, report.ok, report.records], [0, true, 2]);
+    assert.deepEqual([verified.code, report.ok, report.records], [0, true, 4]);
     const text = await machine.run(["audit", "verify"]);
-    assert.match(text.stdout, /^intact: 2 records, 1 to 2\nhead 2:[0-9a-f]{64}\n$/);
+    assert.match(text.stdout, /^intact: 4 records, 1 to 4\nhead 4:[0-9a-f]{64}\n$/);
 
     const shown = await machine.run(["audit", "show"]);
     assert.equal(shown.code, 0);
-    assert.match(shown.stdout, /^SEQ +TIME .*\n1 .*access_failures +127\.0\.0\.1 +auth_invalid=1\n2 /);
+    assert.match(
+      shown.stdout,
+      /^SEQ +TIME .*\n1 .*pairing +code_made\n2 .*access_failures +127\.0\.0\.1 +auth_invalid=1\n3 /,
+    );
     const { records } = JSON.parse((await machine.run(["audit", "show", "--limit", "1", "--json"])).stdout);
-    assert.deepEqual(records.map(({ seq }: { seq: number }) => seq), [2]);
+    assert.deepEqual(records.map(({ seq }: { seq: number }) => seq), [4]);
   });
 });
 
@@ -68,14 +71,14 @@ test("audit verify exits 1 and names the record that was changed in the database
     await leaveRecords(machine);
     const database = new DatabaseSync(join(machine.dataDir, "postern.db"));
     database.exec(
-      "UPDATE records SET body = replace(body, '127.0.0.1', '10.1.1.1') WHERE collection = 'audit' AND key LIKE '%1'",
+      "UPDATE records SET body = replace(body, '127.0.0.1', '10.1.1.1') WHERE collection = 'audit' AND key LIKE '%2'",
     );
     database.close();
     const { code, stdout } = await machine.run(["audit", "verify"]);
     assert.equal(code, 1);
-    assert.match(stdout, /^CHANGED: 2 records, 1 to 2\n(.*\n)*Record 1 was altered/);
+    assert.match(stdout, /^CHANGED: 4 records, 1 to 4\n(.*\n)*Record 2 was altered/);
     const { problems } = JSON.parse((await machine.run(["audit", "verify", "--json"])).stdout);
-    assert.deepEqual(problems.map(({ seq, code }: { seq: number; code: string }) => [seq, code]), [[1, "altered"]]);
+    assert.deepEqual(problems.map(({ seq, code }: { seq: number; code: string }) => [seq, code]), [[2, "altered"]]);
   });
 });
 

@@ -91,4 +91,5 @@ export const STRICT_ENDPOINTS: readonly string[] = [
   "POST /v1/approvals/:id",
   "GET /v1/approval-rules",
   "DELETE /v1/approval-rules/:id",
+  "POST /v1/model-servers",
 ];

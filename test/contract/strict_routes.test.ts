@@ -4,7 +4,7 @@ import { ROUTES } from "../../handlers/routes.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 import { STRICT_ENDPOINTS } from "./endpoints.ts";
 
-test("the routes of tokens, pairing, approvals and rules are the strict ones", () => {
+test("the routes of tokens, pairing, approvals, rules and trust are the strict ones", () => {
   const strict = ROUTES.filter((route) => route.strict).map(({ method, path }) => `${method} ${path}`);
   assert.deepEqual(strict.sort(), [...STRICT_ENDPOINTS].sort());
 });
@@ -58,6 +58,8 @@ test("pairing names the token and says when it ends", async () => {
     const refused = await send("POST", "/pair", { token: null, headers: pair, body: { [field]: value } });
     assert.deepEqual([refused.status, (await errorOf(refused)).param], [400, field]);
   }
+  const long = await send("POST", "/pair", { token: null, headers: pair, body: { label: "x".repeat(4096) } });
+  assert.deepEqual([long.status, (await errorOf(long)).code], [413, "payload_too_large"]);
   const codeless = await send("POST", "/pair", { token: null, body: "no JSON" });
   assert.equal((await errorOf(codeless)).code, "pairing_code_required");
 });

@@ -311,6 +311,7 @@ test("every step of an approval is in the audit, with who took it, and a step th
     [
       "asked http",
       "approved http",
+      "stored http",
       "used nobody",
       "asked http",
       "expired nobody",

@@ -73,6 +73,16 @@ test("a model server of another user is sent nothing until a person trusts it", 
     assert.equal(refused.status, 400);
     const trusted = await gateway.call("/v1/model-servers", { body: { address: `127.0.0.1:${port}` } });
     assert.deepEqual(await trusted.json(), { origin: `http://127.0.0.1:${port}`, uid: STRANGER });
+    const { data } = await (await gateway.call("/v1/audit?type=trust")).json() as { data: Record<string, unknown>[] };
+    assert.deepEqual(
+      data.map(({ subject, name, uid, by }) => ({ subject, name, uid, by })),
+      [{
+        subject: "model_server",
+        name: `http://127.0.0.1:${port}`,
+        uid: STRANGER,
+        by: { via: "http", token_id: "env" },
+      }],
+    );
     await until(
       () => gateway.services.agent?.providers.inUse.name === "openai_compatible",
       "the trusted server is used",

@@ -20,10 +20,10 @@ export function createFakeAudit(store?: Store): FakeAudit {
     events,
     refused,
     fail: (error) => void (failure = error),
-    async append(event, writes = []) {
+    async append(event, writes = [], more = []) {
       if (failure !== undefined) throw failure;
       const written = await store?.batch(writes) ?? true;
-      if (written) events.push(event);
+      if (written) events.push(event, ...more);
       return written;
     },
     list({ limit }) {

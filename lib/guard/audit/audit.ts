@@ -7,10 +7,15 @@ import type { AuditReport } from "./verify_audit.ts";
  * Writes one event, in one transaction with the `writes` that are the fact it tells of; durable when it resolves.
  *
  * Events keep the order of the calls. Texts are redacted and cut.
+ * @param more further events of the same fact, written with it
  * @returns false when a precondition of `writes` did not hold: then neither they nor the event were written
  * @throws when the store cannot be written: then neither they nor the event were written
  */
-export type AuditAppend = (event: AuditEvent, writes?: readonly Write[]) => Promise<boolean>;
+export type AuditAppend = (
+  event: AuditEvent,
+  writes?: readonly Write[],
+  more?: readonly AuditEvent[],
+) => Promise<boolean>;
 
 /** A part of the audit, newest first. */
 export interface AuditPart {

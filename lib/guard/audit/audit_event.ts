@@ -1,5 +1,5 @@
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import type { Caller, Scope } from "../../base/records/caller.ts";
 import type { Access, Decision, Effects } from "../decision.ts";
 
 /** Who did it: the door it came by and the token's id, never the token. */
@@ -69,16 +69,87 @@ export interface ApprovalEvent extends AuditPlace {
   readonly note: string | null;
 }
 
-/** A remembered answer was revoked. */
+/** A remembered answer was stored or revoked. */
 export interface RuleEvent {
   readonly type: "rule";
-  readonly action: "revoked";
+  readonly action: "stored" | "revoked";
   readonly rule_id: string;
   readonly tool: string;
   /** null for a rule that stands for more than one input */
   readonly input_digest: string | null;
   readonly decision: "approve" | "deny";
+  /** What the rule says. Absent from older records */
+  readonly text?: string | undefined;
   readonly by: AuditActor;
+}
+
+/** What a token may do and when it ends, as its record says. */
+interface AuditedToken {
+  readonly label: string;
+  readonly scopes: readonly Scope[];
+  readonly expires_at: string | null;
+  readonly idle_ttl_seconds: number | null;
+}
+
+/** A token was issued. */
+export interface TokenIssuedEvent extends AuditedToken {
+  readonly type: "token";
+  readonly action: "issued";
+  readonly token_id: string;
+  readonly by: AuditActor | null;
+}
+
+/** Tokens were revoked. */
+export interface TokensRevokedEvent {
+  readonly type: "token";
+  readonly action: "revoked";
+  readonly token_ids: readonly string[];
+  readonly count: number;
+  readonly by: AuditActor | null;
+}
+
+/** A client has paired: the code was exchanged for a token. */
+export interface PairedEvent extends AuditedToken {
+  readonly type: "pairing";
+  readonly action: "paired";
+  readonly token_id: string;
+  /** Of the peer; null when the server does not say */
+  readonly address: string | null;
+}
+
+/** A pairing code was made, or too many wrong ones have locked pairing. */
+export interface PairingEvent {
+  readonly type: "pairing";
+  readonly action: "code_made" | "locked";
+  /** Of the peer whose wrong code locked it; null otherwise */
+  readonly address: string | null;
+  /** null: the gateway itself, at its start */
+  readonly by: AuditActor | null;
+}
+
+/** The running gateway took a changed configuration over. */
+export interface ConfigEvent {
+  readonly type: "config";
+  readonly action: "taken_over";
+  /** Names of the keys that changed; none where only the files that the configuration names were read again */
+  readonly keys: readonly string[];
+  /** Keys whose change waits for the next start */
+  readonly needs_restart: readonly string[];
+}
+
+/** A person gave trust to a configuration file of a workspace, or to a model server of another user. */
+export interface TrustEvent {
+  readonly type: "trust";
+  readonly subject: "config_file" | "model_server";
+  /** Path of the file, or origin of the server */
+  readonly name: string;
+  /** SHA-256 of the file as it was accepted, hexadecimal; null for a server */
+  readonly sha256: string | null;
+  /** User who ran the server when it was trusted; null for a file, and where owners cannot be seen */
+  readonly uid: number | null;
+  /** ISO 8601. `postern trust` works without the gateway, which records the trust when it sees it */
+  readonly given_at: string;
+  readonly by: AuditActor | null;
 }
 
 /** A person decided about a run that a crash interrupted in the middle of an effect. */
@@ -127,6 +198,12 @@ export type AuditEvent =
   | CallEvent
   | ApprovalEvent
   | RuleEvent
+  | TokenIssuedEvent
+  | TokensRevokedEvent
+  | PairedEvent
+  | PairingEvent
+  | ConfigEvent
+  | TrustEvent
   | ReviewEvent
   | AccessFailuresEvent
   | NodeEvent
@@ -138,6 +215,10 @@ export const AUDIT_TYPES = [
   "call",
   "approval",
   "rule",
+  "token",
+  "pairing",
+  "config",
+  "trust",
   "review",
   "access_failures",
   "node",

@@ -29,7 +29,7 @@ export interface AuditOptions {
 }
 
 interface Pending {
-  readonly event: AuditEvent;
+  readonly events: readonly AuditEvent[];
   readonly time: string;
   readonly writes: readonly Write[];
   readonly resolve: (written: boolean) => void;
@@ -65,7 +65,8 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
   async function write(group: readonly Pending[]): Promise<boolean> {
     for (let skipped = 0;;) {
       let next = head;
-      const inserts = group.map(({ event, time }): Write => {
+      const events = group.flatMap(({ events, time }) => events.map((event) => ({ event, time })));
+      const inserts = events.map(({ event, time }): Write => {
         const record = chainRecord(next, { event, time, seq: next.seq + 1 + (next === head ? skipped : 0) });
         next = { seq: record.seq, hash: record.hash };
         return { op: "insert", collection: AUDIT_RECORDS, key: auditKey(record.seq), body: record };
@@ -79,7 +80,7 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
         head = next;
         return true;
       }
-      const taken = await firstTaken(head.seq + skipped, group.length);
+      const taken = await firstTaken(head.seq + skipped, events.length);
       if (taken === undefined) return false;
       log.error("The audit has a record that Postern did not write: run postern audit verify", { seq: taken });
       skipped = taken - head.seq;
@@ -122,13 +123,13 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
     await work();
   }
 
-  const append: Audit["append"] = async (event, writes = []) => {
+  const append: Audit["append"] = async (event, writes = [], more = []) => {
     if (closed) throw new Error("Cannot write to the audit: it is closed");
     if (!options.enabled()) return writes.length === 0 || await store.batch(writes);
     const time = new Date(clock.now()).toISOString();
-    const plain = plainEvent(event, redact);
+    const events = [event, ...more].map((each) => plainEvent(each, redact));
     return await new Promise((resolve, reject) => {
-      queue.push({ event: plain, time, writes, resolve, reject });
+      queue.push({ events, time, writes, resolve, reject });
       working ??= work();
     });
   };

@@ -1,0 +1,46 @@
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { acceptedFiles } from "../../config/trust_store.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import type { AuditAppend } from "./audit.ts";
+
+/** By the digest of the path: the acceptance of a file that the audit has already. */
+const RECORDED = "recorded_trust";
+
+export interface RecordTrustOptions {
+  readonly store: Store;
+  readonly audit: AuditAppend;
+  readonly log: Logger;
+  /** Folder of the list of accepted files */
+  readonly trustDir: string;
+}
+
+/**
+ * Records every acceptance of a configuration file that is new in the list of accepted files, once. `postern trust` writes that list
+ * without the gateway, so the gateway calls this at its start and before it takes a configuration over. Never throws: a list that cannot
+ * be read lets no file in, and is logged.
+ */
+export async function recordTrust({ store, audit, log, trustDir }: RecordTrustOptions): Promise<void> {
+  try {
+    for (const { path, sha256, accepted_at } of await acceptedFiles(trustDir)) {
+      const key = canonicalDigest(path);
+      const found = await store.get(RECORDED, key);
+      const body = { v: 1, sha256, accepted_at };
+      if (found !== undefined && canonicalDigest(found.body) === canonicalDigest(body)) continue;
+      const write: Write = found === undefined
+        ? { op: "insert", collection: RECORDED, key, body }
+        : { op: "putIf", collection: RECORDED, key, version: found.version, body };
+      await audit({
+        type: "trust",
+        subject: "config_file",
+        name: path,
+        sha256,
+        uid: null,
+        given_at: accepted_at,
+        by: { via: "cli", token_id: null },
+      }, [write]);
+    }
+  } catch (error) {
+    log.error("The files that a person accepted cannot be recorded in the audit", { error });
+  }
+}
