@@ -90,16 +90,17 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
       return void await end(record, "failed", `[channels.${record.channel}] has no reply_url any more`);
     }
     const fetch = await options.fetch();
-    const outcome = await turnstile.pass(
-      record.channel,
-      stopping.signal,
-      () => sendReply(record, run, target, { ...options, fetch, rules: options.rules(), signal: breaking.signal }),
-    );
+    const outcome = await turnstile.pass(record.channel, stopping.signal, () => {
+      // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
+      if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return Promise.resolve(undefined);
+      return sendReply(record, run, target, { ...options, fetch, rules: options.rules(), signal: breaking.signal });
+    });
+    if (outcome === undefined) return void await end(record, "failed", tooLate(record));
     const tried = { ...record, attempts: record.attempts + 1 };
     if (outcome.kind === "delivered") return void await end(tried, "delivered", null);
     const wait = waitAfter(tried, outcome);
     const next = clock.now() + (wait ?? 0);
-    if (wait === undefined || next - Date.parse(run.ended_at ?? record.accepted_at) > MAX_AGE_MS) {
+    if (wait === undefined || ageOf(record, run, next) > MAX_AGE_MS) {
       return void await end(tried, "failed", outcome.reason);
     }
     log.warn("A reply could not be delivered yet", {
@@ -208,6 +209,17 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
 
 function toIso(ms: number): string {
   return new Date(ms).toISOString();
+}
+
+/** Milliseconds since the run's end. */
+function ageOf(record: DeliveryRecord, run: Run, now: number): number {
+  return now - Date.parse(run.ended_at ?? record.accepted_at);
+}
+
+function tooLate({ last_error }: DeliveryRecord): string {
+  const reason =
+    "no attempt begins later than a day after the run's end, and the gateway was not running or too busy before";
+  return last_error === null ? reason : `${reason}; the last attempt: ${last_error}`;
 }
 
 function overloaded(channel: string): HttpError {

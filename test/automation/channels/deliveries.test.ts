@@ -19,8 +19,8 @@ import { createSeededRandom } from "../../support/seeded_random.ts";
 const HOUR_MS = 3_600_000;
 const SECRET = "a shared secret";
 
-/** What the receiver does with each request: a status, a failure, or silence until it is broken off. */
-type Answer = number | "refused" | "silent" | { readonly status: number; readonly retryAfter: string };
+/** What the receiver does with each request: a status, a failure, silence until it is broken off, or 204 at `release()`. */
+type Answer = number | "refused" | "silent" | "held" | { readonly status: number; readonly retryAfter: string };
 
 interface SetUp {
   readonly answers?: readonly Answer[];
@@ -48,6 +48,7 @@ function setUp(options: SetUp = {}) {
   let inside = 0;
   let most = 0;
   const answers = options.answers ?? [204];
+  const { promise: held, resolve: release } = Promise.withResolvers<void>();
   const fetch: GuardedFetch = async (request) => {
     const answer = answers[Math.min(sent.length, answers.length - 1)];
     sent.push({ request, headers: request.headers?.(new URL(request.url)) ?? {}, at: clock.now() });
@@ -59,8 +60,11 @@ function setUp(options: SetUp = {}) {
           request.signal.addEventListener("abort", () => reject(cancelError(request.signal)))
         );
       }
+      if (answer === "held") await held;
       await clock.sleep(0);
-      const { status, retryAfter } = typeof answer === "object" ? answer : { status: answer as number, retryAfter: "" };
+      const { status, retryAfter } = typeof answer === "object"
+        ? answer
+        : { status: answer === "held" ? 204 : answer as number, retryAfter: "" };
       const headers: Record<string, string> = retryAfter === "" ? {} : { "retry-after": retryAfter };
       return { status, headers, body: new Uint8Array(), truncated: false, url: request.url };
     } finally {
@@ -97,7 +101,7 @@ function setUp(options: SetUp = {}) {
   };
   const find = async (runId = "run_1"): Promise<DeliveryRecord | undefined> =>
     (await deliveries.page({ limit: 1000 })).deliveries.find((record) => record.run_id === runId);
-  return { clock, store, metrics, sent, runs, channels, deliveries, accept, find, most: () => most };
+  return { clock, store, metrics, sent, runs, channels, deliveries, accept, find, most: () => most, release };
 }
 
 function toRun(id: string, changes: Partial<Run> | undefined, clock: FakeClock): Run | undefined {
@@ -244,6 +248,45 @@ describe("a promised reply", () => {
     await third.deliveries.start();
     await clock.advance(HOUR_MS);
     assert.equal(third.sent.length, 0);
+  });
+
+  test("is not sent by a gateway that was down until a day after the run's end, and its record says why", async () => {
+    const startAfter = async (ms: number) => {
+      const first = setUp({ answers: [503] });
+      await first.accept();
+      await first.clock.advance(0);
+      await first.deliveries.stop();
+      const { store, clock } = first;
+      await clock.advance(ms);
+      const second = setUp({ store, clock });
+      await second.deliveries.start();
+      await clock.advance(0);
+      return { sent: second.sent.length, record: await second.find(), metrics: second.metrics.render() };
+    };
+    const late = await startAfter(25 * HOUR_MS);
+    assert.deepEqual([late.sent, late.record?.status, late.record?.attempts], [0, "failed", 1]);
+    assert.match(late.record?.last_error ?? "", /later than a day after the run's end.*; the last attempt: .*503/);
+    assert.match(late.metrics, /postern_deliveries_total\{status="failed"\} 1/);
+    const justLate = await startAfter(24 * HOUR_MS + 1);
+    assert.deepEqual([justLate.sent, justLate.record?.status], [0, "failed"]);
+    const inTime = await startAfter(24 * HOUR_MS);
+    assert.deepEqual([inTime.sent, inTime.record?.status, inTime.record?.attempts], [1, "delivered", 2]);
+  });
+
+  test("is not sent either when those before it took so long", async () => {
+    const ids = ["run_1", "run_2", "run_3", "run_4", "run_5"];
+    const { accept, sent, clock, find, release } = setUp({
+      answers: ["held"],
+      runs: Object.fromEntries(ids.map((id) => [id, {}])),
+    });
+    for (const id of ids) await accept(id);
+    await clock.advance(25 * HOUR_MS);
+    assert.equal(sent.length, 4);
+    release();
+    await clock.advance(0);
+    const records = await Promise.all(ids.map((id) => find(id)));
+    assert.deepEqual(records.map((record) => record?.status), [...new Array(4).fill("delivered"), "failed"]);
+    assert.deepEqual([sent.length, records[4]?.attempts], [4, 0]);
   });
 
   test("that was being sent at a shutdown is sent again, under the same id", async () => {
