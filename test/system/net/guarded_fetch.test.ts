@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
+import { execFileSync, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { createServer, type IncomingMessage, type RequestListener, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { type AddressInfo, connect } from "node:net";
+import { join } from "node:path";
 import { after, describe, test } from "node:test";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import { brotliCompressSync, gzipSync } from "node:zlib";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
@@ -10,6 +15,7 @@ import { createGuardedFetch, type GuardedRequest, type OwnGateway } from "../../
 import type { ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
 import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
 import { freePort } from "../../support/free_port.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const STRICT: UrlRules = {
   block_private_ip: true,
@@ -39,18 +45,46 @@ after(() => {
   }
 });
 
+/** In PEM. */
+interface KeyPair {
+  readonly key: string;
+  readonly cert: string;
+}
+
+/** Runs `use` with a certificate for `secure.test`, which this process accepts meanwhile. */
+function withCertificate(use: (pair: KeyPair) => Promise<void>): Promise<void> {
+  return withTemporaryFolder(async (folder) => {
+    const [key, cert] = [join(folder, "key"), join(folder, "cert")];
+    const subject = ["-subj", "/CN=secure.test", "-addext", "subjectAltName=DNS:secure.test"];
+    const keyType = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"];
+    const args = ["req", "-x509", ...keyType, "-days", "2", ...subject, "-keyout", key, "-out", cert];
+    execFileSync("openssl", args, { stdio: "ignore" });
+    const pair = { key: readFileSync(key, "utf8"), cert: readFileSync(cert, "utf8") };
+    const before = getCACertificates();
+    setDefaultCACertificates([...before, pair.cert]);
+    try {
+      await use(pair);
+    } finally {
+      setDefaultCACertificates(before);
+    }
+  });
+}
+
+const skipTls = spawnSync("openssl", ["version"]).error === undefined ? false : "openssl makes the certificate";
+
 /** A server on a loopback address that answers by a listener. */
 async function site(
   listener: RequestListener,
-  place: { readonly host?: string; readonly port?: number } = {},
+  place: { readonly host?: string; readonly port?: number; readonly tls?: KeyPair } = {},
 ): Promise<Site> {
   const seen: Site["seen"] = [];
-  const server = createServer((request, response) => {
+  const answer: RequestListener = (request, response) => {
     const entry = { method: request.method ?? "", path: request.url ?? "", headers: request.headers, body: "" };
     seen.push(entry);
     request.on("data", (part) => (entry.body += part));
     request.on("end", () => listener(request, response));
-  });
+  };
+  const server = place.tls === undefined ? createServer(answer) : createTlsServer(place.tls, answer);
   servers.push(server);
   const host = place.host ?? "127.0.0.1";
   await new Promise<void>((resolve) => server.listen(place.port ?? 0, host, resolve));
@@ -211,6 +245,33 @@ describe("guarded_fetch", () => {
     assert.equal((await get(`${place.origin}/302`, { ...post, keepsMethod: true })).status, 302);
     assert.equal((await get(`${place.origin}/308`, { ...post, keepsMethod: true })).status, 200);
   });
+
+  test(
+    "a body that was sent over TLS never follows a redirect to plain HTTP",
+    { skip: skipTls },
+    () =>
+      withCertificate(async (tls) => {
+        const plain = await site((_request, response) => response.end("plain"));
+        const secure = await site((request, response) => {
+          const [, status, to] = (request.url ?? "").split("/");
+          if (status === "done") return void response.end("secure");
+          response.writeHead(Number(status), { location: to === "plain" ? `${plain.origin}/` : "/done" }).end();
+        }, { tls });
+        const { get, refusal } = setUp({ names: { "secure.test": [["127.0.0.1"]] } });
+        const at = (path: string) => `https://secure.test:${secure.port}/${path}`;
+        const post = { method: "POST", body: "a secret" } as const;
+        for (const status of [307, 308]) {
+          assert.equal(await refusal(at(`${status}/plain`), post), "fetch_redirects");
+          assert.equal(await refusal(at(`${status}/plain`), { ...post, body: "" }), "fetch_redirects");
+          assert.equal(textOf((await get(at(`${status}/secure`), post)).body), "secure");
+        }
+        assert.equal(plain.seen.length, 0);
+        // No body goes along with these
+        assert.equal(textOf((await get(at("302/plain"), post)).body), "plain");
+        assert.equal(textOf((await get(at("307/plain"))).body), "plain");
+        assert.deepEqual(plain.seen.map(({ method, body }) => [method, body]), [["GET", ""], ["GET", ""]]);
+      }),
+  );
 
   test("gives up a circle of redirects, and one to another scheme or to nothing", async () => {
     const locations: Readonly<Record<string, string>> = { "/file": "file:///etc/passwd", "/bad": "http://[", "/": "/" };

@@ -64,6 +64,16 @@ test("refuses sensitive names in any case, alone and glued to something", () =>
     }
   }));
 
+test("refuses a sensitive name that is a link to an ordinary file: what it leads to may change", () =>
+  withWorkspace(FILES, async (workspace) => {
+    symlinkSync("a.txt", workspace.path(".env"));
+    symlinkSync("../a.txt", workspace.path("src", "server.key"));
+    for (const arg of [".env", "./.env", workspace.path(".env"), "--file=.env", "src/server.key", "src/../.env"]) {
+      assert.equal(await screen(workspace, arg), "path_sensitive", arg);
+      assert.equal(await screen(workspace, arg, { allowSensitive: true }), "none", arg);
+    }
+  }));
+
 test("an argument of countless parts is refused, not searched", () =>
   withWorkspace(FILES, async (workspace) => {
     const arg = Array.from({ length: 2000 }, (_, i) => i).join(",");
