@@ -179,6 +179,29 @@ test(
 );
 
 test(
+  "a data directory that its group can read is open to others, one of mode 0700 is not",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const { dataDir } = machine;
+      mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+      assert.match((await examine(machine)).of("data directory").join(), /^ok: /);
+      for (const mode of [0o750, 0o710, 0o701, 0o704, 0o720]) {
+        chmodSync(dataDir, mode);
+        const found = (await examine(machine)).of("data directory").join();
+        assert.match(found, new RegExp(`warning: .*mode ${mode.toString(8)}`));
+      }
+      chmodSync(dataDir, 0o700);
+      writeFileSync(join(dataDir, "letter.txt"), "");
+      for (const [mode, isOpen] of [[0o640, true], [0o600, false]] as const) {
+        chmodSync(join(dataDir, "letter.txt"), mode);
+        const found = (await examine(machine)).of("data directory").join();
+        assert.equal(/warning: Files in it are open to other users: letter\.txt/.test(found), isOpen, found);
+      }
+    }),
+);
+
+test(
   "a database is looked at without a change; a newer, a damaged and a foreign one fail",
   { skip },
   () =>
@@ -352,6 +375,36 @@ test("records from the future tell that the clock was set back", { skip }, () =>
     utimesSync(path, later, later);
     assert.match((await examine(machine)).of("clock").join(), /failure: .*it was set back/);
   }));
+
+test("records up to two minutes ahead are not from the future", { skip }, () =>
+  onMachine(async (machine) => {
+    const path = await makeDatabase(machine);
+    for (const [seconds, state] of [[90, "ok"], [150, "failure"]] as const) {
+      const time = new Date(systemClock.now() + seconds * 1000);
+      utimesSync(path, time, time);
+      assert.match((await examine(machine)).of("clock").join(), new RegExp(`^${state}: `), String(seconds));
+    }
+  }));
+
+test(
+  "a clock that was set back since the gateway started is a warning, and the way is named",
+  { skip: skipClock },
+  () =>
+    onMachine(async (machine) => {
+      await machine.withGateway([], async () => {
+        const path = join(machine.dataDir, "control.json");
+        const record = JSON.parse(readFileSync(path, "utf8"));
+        const startedAt = async (ms: number) => {
+          const started_at = new Date(Date.parse(record.started_at) + ms).toISOString();
+          writeFileSync(path, JSON.stringify({ ...record, started_at }));
+          return (await examine(machine)).of("clock").join();
+        };
+        assert.match(await startedAt(3_600_000), /^warning: It was set back by 3\d\d\d s/);
+        assert.match(await startedAt(90_000), /^ok/);
+        assert.match(await startedAt(-90_000), /^ok/);
+      });
+    }),
+);
 
 test(
   "a clock that was moved since the gateway started is a warning",

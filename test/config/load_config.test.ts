@@ -210,6 +210,15 @@ test("values that contradict each other are refused", async () => {
   for (const [text, key] of Object.entries(wrong)) assert.equal((await refusalOf({ text })).key, key, text);
 });
 
+test("a pong may take as long as the time between two pings, and no less", async () => {
+  const text = (heartbeat: number, pong: number) =>
+    `[gateway.websocket]\nheartbeat_secs = ${heartbeat}\npong_timeout_secs = ${pong}\n`;
+  await withConfig({ text: text(60, 60) }, async (load) => {
+    assert.equal((await load()).config.gateway.websocket.pong_timeout_secs, 60);
+  });
+  assert.equal((await refusalOf({ text: text(60, 59) })).key, "gateway.websocket.pong_timeout_secs");
+});
+
 test("a switch may stand at top level or in [security], and is the same in both", async () => {
   for (
     const text of [
@@ -347,6 +356,24 @@ test("the data directory is the flag's, the variable's, the file's, else the use
   assert.equal(await dataDir({ text }), "/from-file");
   assert.equal(await dataDir({ text: 'data_dir = "~/d"' }), "/d");
 });
+
+test("of workspace and data directory the flag counts before the variable, and both before the file", () =>
+  withConfig({ text: 'workspace = "file"\ndata_dir = "file_data"\n' }, async (_load, folder) => {
+    for (const name of ["flag", "variable", "file"]) mkdirSync(join(folder, name));
+    const load = async (flags: ConfigFlags, env: Record<string, string>) => {
+      const options = { flags: { config: "own.toml", ...flags }, env, cwd: folder, home: folder };
+      const { workspace, dataDir } = await loadConfig(options);
+      return [workspace, dataDir];
+    };
+    const paths = (name: string) => [join(folder, name), join(folder, `${name}_data`)];
+    const flags = { workspace: "flag", dataDir: "flag_data" };
+    const env = { POSTERN__WORKSPACE: "variable", POSTERN_DATA_DIR: "variable_data" };
+    assert.deepEqual(await load(flags, env), paths("flag"));
+    assert.deepEqual(await load({}, env), paths("variable"));
+    assert.deepEqual(await load({}, { ...env, POSTERN__DATA_DIR: "other_data" }), paths("variable"));
+    assert.deepEqual(await load({}, { POSTERN__WORKSPACE: "", POSTERN_DATA_DIR: "" }), paths("file"));
+    assert.deepEqual(await load({}, {}), paths("file"));
+  }));
 
 test("a workspace that is no folder is refused", async () => {
   assert.equal((await refusalOf({ flags: { workspace: "nowhere" } })).code, "workspace");
