@@ -131,6 +131,22 @@ test("fast scan and JSON.parse agree on every stream, wherever it is cut", () =>
   );
 });
 
+test("usage that was told stays, whatever a later chunk leaves out of it", () => {
+  const usage = { prompt_tokens: 7, completion_tokens: 2, total_tokens: 9 };
+  const told = { ...shape({ content: "a" }), usage };
+  const later = [null, undefined, {}, { prompt_tokens: 1 }, "none"].map((usage) => ({
+    ...shape({}, "stop"),
+    ...(usage === undefined ? {} : { usage }),
+  }));
+  for (const chunk of later) {
+    for (const isFast of [true, false]) {
+      const body = [told, chunk].map((each) => `data: ${JSON.stringify(each)}\n\n`).join("") + "data: [DONE]\n\n";
+      const finish = decode([new TextEncoder().encode(body)], isFast).events.at(-1);
+      assert.deepEqual(finish?.type === "finish" && finish.usage, usage, JSON.stringify(chunk));
+    }
+  }
+});
+
 test("cutting a stream at each single byte changes nothing", () => {
   const bytes = new TextEncoder().encode(
     `\uFEFF: hi\r\n\r\ndata: ${JSON.stringify(shape({ content: "a😀é" }))}\r\n\r\ndata:${

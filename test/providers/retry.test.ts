@@ -25,13 +25,14 @@ function setUpRetries(
   maxRetries: number,
   main: readonly (ScriptedTurn | string)[],
   second?: readonly (ScriptedTurn | string)[],
+  secondRetries = 0,
 ) {
   const clock = createFakeClock();
   const first = createScriptedProvider(main, { clock });
   const fallback = createScriptedProvider(second ?? [], { name: "second", clock });
   const ends: string[] = [];
   const attempt = { provider: first, model: undefined, maxRetries };
-  const others = second === undefined ? [] : [{ provider: fallback, model: "other-model", maxRetries: 0 }];
+  const others = second === undefined ? [] : [{ provider: fallback, model: "other-model", maxRetries: secondRetries }];
   const provider = withRetries([attempt, ...others], {
     clock,
     random: createSeededRandom(),
@@ -81,6 +82,15 @@ test("pauses grow, and Retry-After is kept", async () => {
   assert.equal(textOf(await work), "Hello");
 });
 
+test("a Retry-After of exactly 30 s is waited for", async () => {
+  const { clock, first, provider } = setUpRetries(1, [{ errorBefore: limited(30) }, "Hello"]);
+  const work = collect(provider);
+  await clock.advance(29_999);
+  assert.equal(first.requests.length, 1);
+  await clock.advance(1);
+  assert.equal(textOf(await work), "Hello");
+});
+
 test("a Retry-After above 30 s is told to the client at once", async () => {
   const { provider, first } = setUpRetries(2, [{ errorBefore: limited(31) }, "never"]);
   await assert.rejects(collect(provider), (error) => error instanceof ProviderError && error.retryAfterSeconds === 31);
@@ -107,6 +117,22 @@ test("the fallback answers with its own model, and a notice says so", async () =
   assert.equal(textOf(events), "From the second");
   assert.deepEqual(noticesOf(events), ["provider_retry", "provider_fallback"]);
   assert.equal(fallback.requests[0]?.model, "other-model");
+});
+
+test("a fallback has retries of its own, with pauses that begin anew", async () => {
+  const failures = [{ errorBefore: FAILED }, { errorBefore: FAILED }];
+  const { clock, provider, first, fallback } = setUpRetries(1, failures, [...failures, "From the second"], 2);
+  const work = collect(provider);
+  await clock.advance(500);
+  assert.deepEqual([first.requests.length, fallback.requests.length], [2, 1]);
+  await clock.advance(500);
+  assert.equal(fallback.requests.length, 2);
+  const events = await drive(clock, work);
+  assert.equal(textOf(events), "From the second");
+  assert.deepEqual(noticesOf(events), ["provider_retry", "provider_fallback", "provider_retry", "provider_retry"]);
+  const none = setUpRetries(1, failures, failures, 1);
+  await assert.rejects(drive(none.clock, collect(none.provider)), FAILED);
+  assert.deepEqual([none.first.requests.length, none.fallback.requests.length], [2, 2]);
 });
 
 test("an abort during a pause ends it at once", async () => {
