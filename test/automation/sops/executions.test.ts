@@ -363,6 +363,12 @@ describe("approval", () => {
     }));
 });
 
+/** Until when the first step waits, as it lies in the store. */
+const deadlineOf = async ({ store }: SopBench, id: string): Promise<string | null> => {
+  const body = (await store.get("sop_executions", id))?.body as { steps: { deadline: string | null }[] };
+  return body.steps[0]?.deadline ?? null;
+};
+
 describe("a step by hand", () => {
   const HAND = `[[steps]]\nid = "call"\ntitle = "Call them"\nmanual = "Call {{inputs.who}}"\n[inputs.who]\n`;
   test("is done when somebody says so", () =>
@@ -382,8 +388,24 @@ describe("a step by hand", () => {
     withSops({ "a.toml": HAND }, async (bench) => {
       const id = await bench.execute("a", { who: "Ada" });
       await bench.until(id, ({ steps }) => steps[0]?.status === "waiting");
-      await bench.clock.advance(3_600_000);
+      await bench.clock.advance(3_599_999);
+      assert.equal((await bench.sops.status(id)).status, "running");
+      await bench.clock.advance(1);
       assert.equal((await bench.until(id, "failed")).error?.code, "timeout");
+      assert.equal(await deadlineOf(bench, id), null);
+    }));
+
+  test("has a deadline while it waits, and none once it is done or cancelled", () =>
+    withSops({ "a.toml": HAND }, async (bench) => {
+      const [done, cancelled] = [await bench.execute("a", { who: "Ada" }), await bench.execute("a", { who: "Bob" })];
+      for (const id of [done, cancelled]) {
+        await bench.until(id, ({ steps }) => steps[0]?.status === "waiting");
+        assert.equal(await deadlineOf(bench, id), new Date(bench.clock.now() + 3_600_000).toISOString());
+      }
+      await bench.sops.advance(done, BY_AGENT);
+      await bench.sops.cancel(cancelled, BY_AGENT);
+      await bench.until(cancelled, "cancelled");
+      assert.deepEqual([await deadlineOf(bench, done), await deadlineOf(bench, cancelled)], [null, null]);
     }));
 
   test("that requires approval is done when a person approves, not before", () =>
