@@ -7,10 +7,16 @@ import type { ReachedGateway } from "./reach_gateway.ts";
 /** What a reply is made of; an error that is no event of a run has only its code and message. */
 export type ChatEvent = AgentEvent | { readonly type: "error"; readonly code: string; readonly message: string };
 
+/** What the next message is about; may change between two messages. */
+export interface ChatTopic {
+  /** undefined: the configured model */
+  model: string | undefined;
+  /** Goes on with this conversation; undefined: a new one. Set by each reply */
+  conversationId: string | undefined;
+}
+
 export interface ChatOptions {
-  readonly model: string | undefined;
-  /** Goes on with this conversation; undefined: a new one */
-  readonly conversationId: string | undefined;
+  readonly topic: ChatTopic;
   /** Whether somebody here answers questions about calls; without it such a call is denied at once as `nobody_could_answer` */
   readonly canApprove: boolean;
 }
@@ -31,15 +37,17 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
   const socket = await gateway.running.client.openSocket(`/ws/chat?ticket=${encodeURIComponent(ticket)}`);
   socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
   const frames = socket.frames()[Symbol.asyncIterator]();
-  const { model, conversationId } = options;
+  const { topic } = options;
   return {
     async *send(text) {
+      const { model, conversationId = "new" } = topic;
       socket.send(JSON.stringify({ type: "message", text, model, conversation_id: conversationId }));
       for (;;) {
         const frame = await frames.next();
         if (frame.done === true) throw new CommandError("The gateway closed the connection");
         // The gateway sends its own events and nothing else
         const event = JSON.parse(frame.value) as ChatEvent;
+        if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
         yield event;
         if (isTerminal(event)) return;
       }
@@ -52,15 +60,15 @@ export async function openChatSession(gateway: ReachedGateway, options: ChatOpti
 function localSession({ services }: ReachedGateway, options: ChatOptions): ChatSession {
   const runs = services?.agent?.runs;
   if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
-  let conversationId = options.conversationId ?? "new";
+  const { topic } = options;
   let running: RunHandle | undefined;
   return {
     async *send(text) {
       running = await runs.start({
         kind: "chat",
         messages: [{ role: "user", content: text }],
-        model: options.model,
-        conversationId,
+        model: topic.model,
+        conversationId: topic.conversationId ?? "new",
         caller: { via: "cli", tokenId: null, scopes: SCOPES },
         durable: false,
         canApprove: options.canApprove,
@@ -68,7 +76,7 @@ function localSession({ services }: ReachedGateway, options: ChatOptions): ChatS
         clientTools: [],
         parameters: {},
       });
-      conversationId = running.conversationId ?? conversationId;
+      topic.conversationId = running.conversationId ?? topic.conversationId;
       for await (const events of running.events()) yield* events;
     },
     cancel: () => running?.cancel("cancelled"),

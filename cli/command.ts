@@ -1,6 +1,8 @@
 import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
 
+import type { LineReader, LineReaderOptions } from "./line_reader.ts";
+
 /** The process as a command sees it; tests hand in their own. */
 export interface CliIo {
   /** Data */
@@ -13,6 +15,8 @@ export interface CliIo {
   readonly canAsk: boolean;
   /** Asks for a line on the terminal; undefined at its end, or when there is no terminal */
   readonly ask: (question: string) => Promise<string | undefined>;
+  /** Opens the reader of a terminal for a whole conversation; undefined when there is no terminal */
+  readonly openReader: (options: LineReaderOptions) => Promise<LineReader | undefined>;
   /** Calls back at each SIGINT or SIGTERM; gives the way to stop that */
   readonly onInterrupt: (listener: () => void) => () => void;
   /**

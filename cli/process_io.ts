@@ -1,6 +1,7 @@
 import { homedir } from "node:os";
 import type { CliIo } from "./command.ts";
 import { EXIT } from "./exit_codes.ts";
+import type { LineReader, LineReaderOptions } from "./line_reader.ts";
 import { hasLostTerminal } from "./lost_terminal.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
@@ -18,6 +19,7 @@ export function processIo(): CliIo {
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
     canAsk: process.stdin.isTTY === true,
     ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
+    openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
     onInterrupt(listener) {
       const onHangup = () => void (reloads() || listener());
       for (const signal of SIGNALS) process.on(signal, listener);
@@ -93,4 +95,49 @@ async function askLine(question: string, history: string[]): Promise<string | un
   } finally {
     lines.close();
   }
+}
+
+/** The terminal of this process: keys from stdin, all that is shown on stderr. */
+async function openReader(options: LineReaderOptions): Promise<LineReader> {
+  const { createLineReader } = await import("./line_reader.ts");
+  const { stdin, stderr } = process;
+  // A terminal that is closed ends the chat in its own order: its run is cancelled, its question withdrawn
+  stderr.on("error", () => {});
+  const reader = createLineReader({
+    onKeys(listener) {
+      const onData = (keys: Buffer) => listener(keys);
+      const onEnd = () => listener(undefined);
+      stdin.on("data", onData);
+      for (const event of ["end", "close", "error"] as const) stdin.on(event, onEnd);
+      stdin.resume();
+      return () => {
+        stdin.off("data", onData);
+        for (const event of ["end", "close", "error"] as const) stdin.off(event, onEnd);
+        stdin.pause();
+      };
+    },
+    setRawMode(on) {
+      try {
+        stdin.setRawMode(on);
+      } catch {
+        // The terminal is gone
+      }
+    },
+    write: (text) => void stderr.write(text),
+    columns: () => stderr.columns || undefined,
+    onResize(listener) {
+      stderr.on("resize", listener);
+      return () => stderr.off("resize", listener);
+    },
+  }, options);
+  // A shell that comes after a crash gets its terminal back
+  const restore = () => reader.close();
+  process.once("exit", restore);
+  return {
+    ...reader,
+    close() {
+      process.off("exit", restore);
+      reader.close();
+    },
+  };
 }

@@ -1,8 +1,11 @@
-import { type ChatSession, openChatSession } from "../chat_session.ts";
 import { askPerson } from "../ask_person.ts";
-import { CommandError } from "../cli_error.ts";
+import { createChatCommands, findConversation } from "../chat_commands.ts";
+import { type ChatHistory, openChatHistory } from "../chat_history.ts";
+import { type ChatSession, type ChatTopic, openChatSession } from "../chat_session.ts";
+import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
+import type { LineReader } from "../line_reader.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { createReplyView } from "../reply_view.ts";
 
@@ -15,26 +18,34 @@ export const chatCommand = defineCliCommand({
     "...message": {
       type: "positional",
       required: false,
-      description: "One message; without it standard input or the terminal is read",
+      description: "One message; without it standard input or the terminal is read, where /help lists commands",
     },
     model: { type: "string", valueHint: "name", description: "Model, as provider/model (default: the configured one)" },
     conversation: { type: "string", valueHint: "id", description: "Go on with this conversation" },
+    continue: { type: "boolean", default: false, description: "Go on with the conversation of the last chat" },
   },
   example: 'postern chat "What is in this folder?"',
   async run(context, args) {
+    if (args.continue && args.conversation !== undefined) {
+      throw new UsageError("Cannot use --continue with --conversation: give one of them");
+    }
     const message = args._.length > 0 ? args._.join(" ") : await context.io.readStdin();
     if (message?.trim() === "") throw new CommandError("Cannot chat: the message is empty");
+    const { dataDir } = await context.loadConfig();
     const gateway = await reachGateway(context, { agent: true });
     try {
-      const session = await openChatSession(gateway, {
-        model: args.model,
-        conversationId: args.conversation,
-        // With --json the reader of the events answers, by whatever way, which takes a gateway that runs
-        canApprove: context.flags.json ? gateway.running !== undefined : context.io.canAsk,
-      });
+      const history = await openChatHistory(dataDir, context.say);
+      const conversationId = args.continue ? await lastConversation(gateway, history) : args.conversation;
+      const topic: ChatTopic = { model: args.model, conversationId };
+      // With --json the reader of the events answers, by whatever way, which takes a gateway that runs
+      const canApprove = context.flags.json ? gateway.running !== undefined : context.io.canAsk;
+      const session = await openChatSession(gateway, { topic, canApprove });
       try {
-        const talk: Talk = { context, session, gateway };
-        return message === undefined ? await converse(talk) : await showReply(talk, message);
+        const talk: Talk = { context, session, gateway, topic, history };
+        const code = message === undefined ? await converse(talk) : await showReply(talk, message);
+        if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
+        if (message === undefined || context.io.isTerminal.stderr) sayConversation(talk);
+        return code;
       } finally {
         session.close();
       }
@@ -48,19 +59,64 @@ interface Talk {
   readonly context: CommandContext;
   readonly session: ChatSession;
   readonly gateway: ReachedGateway;
+  readonly topic: ChatTopic;
+  readonly history: ChatHistory;
+}
+
+/** @throws {CommandError} there was no chat, or its conversation is forgotten */
+async function lastConversation(gateway: ReachedGateway, { lastConversation: id }: ChatHistory): Promise<string> {
+  if (id === undefined) throw new CommandError("Cannot go on: no chat was held with this data directory yet");
+  await findConversation(gateway, id);
+  return id;
+}
+
+function sayConversation({ context: { say, flags }, topic: { conversationId } }: Talk): void {
+  if (conversationId === undefined || flags.json) return;
+  say(
+    `Conversation ${conversationId}: postern chat --continue goes on with it, later --conversation ${conversationId}`,
+  );
 }
 
 async function converse(talk: Talk): Promise<number> {
-  const { context } = talk;
-  context.say("Ctrl-C stops a reply, Ctrl-D ends the chat.");
-  for (;;) {
-    const line = await context.io.ask("> ");
-    if (line === undefined) return EXIT.ok;
-    if (line.trim() !== "") await showReply(talk, line);
+  const { context, gateway, topic, history } = talk;
+  const reader = await context.io.openReader({ history: history.lines });
+  if (reader === undefined) return EXIT.ok;
+  try {
+    const withReader = { ...talk, context: readingContext(context, reader) };
+    const commands = createChatCommands({ context, gateway, topic });
+    context.say("Ctrl-C stops a reply, Ctrl-D ends the chat, /help lists commands.");
+    for (;;) {
+      const line = await reader.read("> ");
+      if (line === undefined) return EXIT.ok;
+      if (line.trim() === "") continue;
+      // deno-lint-ignore no-control-regex -- what was pasted in several lines is no line of the history
+      if (!/[\x00-\x1f]/.test(line)) await history.add(line);
+      const result = await commands.run(line);
+      if (result === "exit") return EXIT.ok;
+      if (result === "message") await showReply(withReader, line.trim());
+    }
+  } finally {
+    reader.close();
   }
 }
 
-async function showReply({ context, session, gateway }: Talk, message: string): Promise<number> {
+/** The same context, whose questions and interrupts come from the one reader of the terminal. */
+function readingContext(context: CommandContext, reader: LineReader): CommandContext {
+  const { io } = context;
+  return {
+    ...context,
+    io: {
+      ...io,
+      ask: (question) => reader.ask(question),
+      onInterrupt(listener) {
+        const stops = [io.onInterrupt(listener), reader.onInterrupt(listener)];
+        return () => stops.forEach((stop) => stop());
+      },
+    },
+  };
+}
+
+async function showReply({ context, session, gateway, topic, history }: Talk, message: string): Promise<number> {
   let interrupts = 0;
   // Should the gateway not react to the first one, the second leaves it
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
@@ -80,5 +136,7 @@ async function showReply({ context, session, gateway }: Talk, message: string): 
   } finally {
     reply.end();
     ignore();
+    // At once, so that it can be gone on with whatever ends the chat
+    if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }
 }

@@ -17,6 +17,8 @@ export interface RunOptions {
   readonly stdin?: string;
   /** What the person types, line by line */
   readonly answers?: readonly string[];
+  /** Told the history that a chat begins with */
+  readonly onHistory?: (history: readonly string[]) => void;
   /** Told when stdout or stderr got text */
   readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
   readonly terminal?: boolean;
@@ -89,6 +91,12 @@ async function runOn(
     for (const listener of [...reloaders]) listener();
   });
   const told = () => options.onOutput?.({ stdout, stderr, interrupt });
+  /** The next line of the person, shown as a terminal shows it */
+  const typed = (prompt: string) => {
+    const line = answers.shift();
+    io.stderr(`${prompt}${line ?? ""}\n`);
+    return line;
+  };
   const io: CliIo = {
     stdout(text) {
       stdout += text;
@@ -101,6 +109,19 @@ async function runOn(
     readStdin: () => Promise.resolve(options.stdin),
     canAsk: options.answers !== undefined,
     ask: () => Promise.resolve(answers.shift()),
+    openReader({ history }) {
+      if (options.answers === undefined) return Promise.resolve(undefined);
+      options.onHistory?.(history);
+      return Promise.resolve({
+        read: (prompt) => Promise.resolve(typed(prompt)),
+        ask: (question) => Promise.resolve(typed(question)),
+        onInterrupt(listener) {
+          listeners.add(listener);
+          return () => void listeners.delete(listener);
+        },
+        close: () => {},
+      });
+    },
     onInterrupt(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
