@@ -16,7 +16,8 @@ export const healthRoute: Route = {
   method: "GET",
   path: "/health",
   access: "public",
-  summary: "Whether the gateway works: ok, degraded (storage or log cannot be written) or draining (503)",
+  summary:
+    "Whether the gateway works: ok, degraded (storage or log cannot be written, or records are damaged) or draining (503)",
   reply: { status: 200, type: "application/json", schema: healthSchema },
   otherReplies: [{ status: 503, type: "application/json", schema: healthSchema, description: "It is shutting down" }],
   handler(_request, context) {

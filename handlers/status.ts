@@ -14,6 +14,8 @@ const statusSchema = v.object({
   provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
   /** How commands of tools are contained */
   containment: containmentSchema,
+  /** Damaged records that were set aside since the start, at most 1,000; "postern doctor --repair" removes them */
+  unreadable_records: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
   config: v.object({
     loaded_at: v.string(),
     /** Keys whose changed value waits for the next start */
@@ -34,8 +36,7 @@ export const statusRoute: Route = {
   method: "GET",
   path: "/v1/status",
   access: "admin",
-  summary:
-    "Which provider is in use and why, how commands are contained, and what became of changes of the configuration",
+  summary: "Which provider is in use and why, containment, changes of the configuration, and damaged records",
   reply: { status: 200, type: "application/json", schema: statusSchema },
   async handler(_request, context) {
     const { services } = context;
@@ -48,6 +49,7 @@ export const statusRoute: Route = {
       workspace: workspaceRoot,
       provider: agent?.providers.inUse ?? null,
       containment: await services.containment(),
+      unreadable_records: services.store.unreadable.list(),
       config: services.configStatus(),
     });
   },

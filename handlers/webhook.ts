@@ -68,8 +68,10 @@ export const webhookRoute: Route = {
   handler: dispatch,
 };
 
-const MESSAGES = "webhook_messages";
-const SIGNATURES = "webhook_signatures";
+/** By channel and message id: messages that were taken. */
+export const WEBHOOK_MESSAGES = "webhook_messages";
+/** By channel and signature: requests that were taken. */
+export const WEBHOOK_SIGNATURES = "webhook_signatures";
 /** How long a `message_id` is remembered. */
 const MESSAGE_MS = 24 * 3600 * 1000;
 
@@ -104,8 +106,8 @@ async function dispatch(request: Request, context: RequestContext): Promise<Resp
   };
   if (body.message_id === undefined) return answer(context, name, await start());
   const key = `${name}:${digest(body.message_id)}`;
-  const accepted = await acceptOnce({ store, now: clock.now(), collection: MESSAGES, key, start });
-  await forgetBefore(store, MESSAGES, clock.now() - MESSAGE_MS);
+  const accepted = await acceptOnce({ store, now: clock.now(), collection: WEBHOOK_MESSAGES, key, start });
+  await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
   return accepted.first ? answer(context, name, accepted.run) : await repeat(context, name, accepted.runId);
 }
 
@@ -137,11 +139,11 @@ async function checkSigned(
   }
   const header = request.headers.get("x-postern-signature");
   const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });
-  if (!await store.insertOnce(SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
+  if (!await store.insertOnce(WEBHOOK_SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
     throw refused("it was used before");
   }
   // A time may lie ahead by the whole window, and is then acceptable for twice as long
-  await forgetBefore(store, SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
+  await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
 }
 
 /** `channel:sender`; a sender that cannot be a conversation's id stands there as its digest. */

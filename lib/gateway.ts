@@ -54,7 +54,9 @@ import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { KEY_BYTES, loadKeyFile } from "./storage/key_file.ts";
 import { openSqliteStore } from "./storage/open_sqlite_store.ts";
+import { readable } from "./storage/read_records.ts";
 import type { Store, Write } from "./storage/store.ts";
+import { parseMarker, PROCESSES } from "./system/process/process_marker.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { isLoopbackName } from "./system/net/is_loopback_name.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
@@ -71,7 +73,7 @@ import type { ToolDoor } from "./tools/runtime/tool_door.ts";
 /** Threads for documents at once: one may hold hundreds of megabytes */
 const MAX_WORKERS = 2;
 
-/** `draining` once a shutdown began, `degraded` while storage, audit or log cannot be written (DESIGN.md section 2). */
+/** `draining` once a shutdown began, `degraded` while storage, audit or log cannot be written, or damaged records are set aside. */
 export type GatewayState = "ok" | "degraded" | "draining";
 
 /** What the handlers work with: every service of the gateway, built once and handed in. */
@@ -198,6 +200,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
 
   try {
     const store = await openStore({ driver: config().storage.driver, dataDir, clock, closing });
+    store.unreadable.watch(({ collection, key, reason }) =>
+      log.error('A damaged record was set aside: stop the gateway, and "postern doctor --repair" removes it', {
+        collection,
+        key,
+        reason,
+      })
+    );
     const audit = await createAudit({
       store,
       clock,
@@ -481,7 +490,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         agent?.lookSoon();
         return server;
       },
-      state: () => (draining ? "draining" : store.healthy() && audit.healthy() && logHealthy() ? "ok" : "degraded"),
+      state() {
+        if (draining) return "draining";
+        const isWhole = store.unreadable.count() === 0;
+        return store.healthy() && audit.healthy() && logHealthy() && isWhole ? "ok" : "degraded";
+      },
       beginDrain() {
         draining = true;
       },
@@ -594,11 +607,14 @@ async function loadMarker(
   { store, random, dataDir }: { readonly store: Store; readonly random: Random; readonly dataDir: string },
 ): Promise<{ readonly text: string; readonly known: boolean }> {
   const place = canonicalDigest(dataDir).slice(0, 16);
-  const found = (await store.get("processes", "marker"))?.body;
-  const known = typeof found === "object" && found !== null && "marker" in found && typeof found.marker === "string";
-  const marker = known ? String(found.marker) : random.id("gateway_");
-  if (!known) await store.batch([{ op: "put", collection: "processes", key: "marker", body: { v: 1, marker } }]);
-  return { text: `${marker}.${place}`, known };
+  const stored = await store.get(PROCESSES, "marker");
+  // Without the old one, processes that an earlier gateway left are not found: the log names the damaged record
+  const [found] = readable(store, PROCESSES, stored === undefined ? [] : [stored], parseMarker);
+  const marker = found?.value ?? random.id("gateway_");
+  if (found === undefined) {
+    await store.batch([{ op: "put", collection: PROCESSES, key: "marker", body: { v: 1, marker } }]);
+  }
+  return { text: `${marker}.${place}`, known: found !== undefined };
 }
 
 interface AgentParts extends Omit<ServicesOptions, "config"> {

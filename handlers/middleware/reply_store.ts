@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import type { Clock } from "../../lib/base/clock.ts";
+import { readable, readRecord } from "../../lib/storage/read_records.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import type { RecordedReply } from "./reply_recording.ts";
 
@@ -20,7 +21,10 @@ export interface StoredClaim {
 }
 
 export interface ReplyStore {
-  /** @returns undefined for an unknown scope; one that has expired is forgotten */
+  /**
+   * @returns undefined for an unknown scope; one that has expired is forgotten
+   * @throws {HttpError} 500 `record_unreadable`: whether the request was answered is unknown, so it is not done again
+   */
   find(scope: string): Promise<StoredReply | StoredClaim | undefined>;
   /** The write of a new claim, for a transaction: it inserts */
   claimWrite(scope: string, claim: Omit<StoredClaim, "kind">): Write;
@@ -33,7 +37,8 @@ export interface ReplyStore {
   forget(scope: string): Promise<void>;
 }
 
-const COLLECTION = "idempotent_replies";
+/** By the scope of an idempotency key. */
+export const IDEMPOTENT_REPLIES = "idempotent_replies";
 const KEPT_MS = 24 * 60 * 60 * 1000;
 const SWEEP_EVERY = 50;
 const SWEEP_LIMIT = 200;
@@ -58,15 +63,21 @@ const recordSchema = v.variant("record_version", [
   }),
 ]);
 
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
+  return v.parse(recordSchema, body);
+}
+
 /** Claims and replies, kept for 24 hours. The oldest that have expired go as new ones come. */
 export function createReplyStore({ store, clock }: { readonly store: Store; readonly clock: Clock }): ReplyStore {
   let writes = 0;
 
   async function sweep(): Promise<void> {
-    const oldest = await store.scan(COLLECTION, { order: "created", limit: SWEEP_LIMIT });
-    const expired = oldest.filter(({ body }) => !v.is(recordSchema, body) || body.expires_at <= clock.now());
+    const oldest = await store.scan(IDEMPOTENT_REPLIES, { order: "created", limit: SWEEP_LIMIT });
+    const found = readable(store, IDEMPOTENT_REPLIES, oldest, parseReply);
+    const expired = found.filter(({ value }) => value.expires_at <= clock.now());
     if (expired.length > 0) {
-      await store.batch(expired.map(({ key }) => ({ op: "delete", collection: COLLECTION, key })));
+      await store.batch(expired.map(({ key }) => ({ op: "delete", collection: IDEMPOTENT_REPLIES, key })));
     }
   }
 
@@ -78,32 +89,34 @@ export function createReplyStore({ store, clock }: { readonly store: Store; read
     expires_at: clock.now() + KEPT_MS,
   });
   const forget = async (scope: string) => {
-    await store.batch([{ op: "delete", collection: COLLECTION, key: scope }]);
+    await store.batch([{ op: "delete", collection: IDEMPOTENT_REPLIES, key: scope }]);
   };
 
   return {
     async find(scope) {
-      const stored = await store.get(COLLECTION, scope);
+      const stored = await readRecord(store, IDEMPOTENT_REPLIES, scope, parseReply);
       if (stored === undefined) return undefined;
-      if (!v.is(recordSchema, stored.body) || stored.body.expires_at <= clock.now()) {
+      const record = stored.value;
+      if (record.expires_at <= clock.now()) {
         await forget(scope);
         return undefined;
       }
-      if (stored.body.record_version === 1) {
-        const { fingerprint, status, headers, body } = stored.body;
+      if (record.record_version === 1) {
+        const { fingerprint, status, headers, body } = record;
         return { kind: "reply", fingerprint, status, headers, body };
       }
-      const { fingerprint, run_id: runId, told } = stored.body;
+      const { fingerprint, run_id: runId, told } = record;
       return { kind: "claim", fingerprint, runId, told };
     },
-    claimWrite: (scope, claim) => ({ op: "insert", collection: COLLECTION, key: scope, body: toBody(claim) }),
-    claim: (scope, fingerprint) => store.insertOnce(COLLECTION, scope, toBody({ fingerprint, runId: null, told: [] })),
+    claimWrite: (scope, claim) => ({ op: "insert", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }),
+    claim: (scope, fingerprint) =>
+      store.insertOnce(IDEMPOTENT_REPLIES, scope, toBody({ fingerprint, runId: null, told: [] })),
     async reclaim(scope, claim) {
-      await store.batch([{ op: "put", collection: COLLECTION, key: scope, body: toBody(claim) }]);
+      await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: toBody(claim) }]);
     },
     async keep(scope, { fingerprint, status, headers, body }) {
       const record = { record_version: 1, fingerprint, status, headers, body, expires_at: clock.now() + KEPT_MS };
-      await store.batch([{ op: "put", collection: COLLECTION, key: scope, body: record }]);
+      await store.batch([{ op: "put", collection: IDEMPOTENT_REPLIES, key: scope, body: record }]);
       if (++writes % SWEEP_EVERY === 0) await sweep();
     },
     forget,

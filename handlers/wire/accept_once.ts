@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
+import { readable, readRecord } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 const acceptedSchema = v.object({
@@ -9,6 +10,19 @@ const acceptedSchema = v.object({
   /** Milliseconds since the epoch */
   at: v.number(),
 });
+
+/** Every record that `forgetBefore` sweeps has it. */
+const datedSchema = v.object({ v: v.literal(1), at: v.number() });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseAccepted(body: unknown): v.InferOutput<typeof acceptedSchema> {
+  return v.parse(acceptedSchema, body);
+}
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseDated(body: unknown): v.InferOutput<typeof datedSchema> {
+  return v.parse(datedSchema, body);
+}
 
 export interface AcceptOnceOptions {
   readonly store: Store;
@@ -28,13 +42,10 @@ export type Accepted =
  * Starts the run of a delivery, once for each key: a repeat gets the first one's run id.
  *
  * The key is recorded in the transaction that accepts the run, so that no crash and no second delivery at the same moment can
- * come between the two. A start that fails leaves nothing behind, and may be tried again.
+ * come between the two. A key whose record is damaged is refused: its message may have been taken before. A start that fails leaves nothing behind, and may be tried again.
  */
 export async function acceptOnce({ store, now, collection, key, start }: AcceptOnceOptions): Promise<Accepted> {
-  const find = async () => {
-    const stored = await store.get(collection, key);
-    return stored === undefined ? undefined : v.parse(acceptedSchema, stored.body).run_id;
-  };
+  const find = async () => (await readRecord(store, collection, key, parseAccepted))?.value.run_id;
   const earlier = await find();
   if (earlier !== undefined) return { first: false, runId: earlier };
   try {
@@ -55,6 +66,6 @@ const SWEEP = 20;
  */
 export async function forgetBefore(store: Store, collection: string, before: number): Promise<void> {
   const oldest = await store.scan(collection, { order: "created", limit: SWEEP });
-  const old = oldest.filter(({ body }) => v.parse(v.object({ at: v.number() }), body).at < before);
+  const old = readable(store, collection, oldest, parseDated).filter(({ value }) => value.at < before);
   if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection, key })));
 }

@@ -27,11 +27,13 @@ export const ERROR_CODES = {
   headers_too_large: [431, "invalid_request_error"],
   internal_error: [500, "api_error"],
   loop_detected: [500, "api_error"],
+  record_unreadable: [500, "api_error"],
   run_interrupted: [500, "api_error"],
   not_implemented: [501, "invalid_request_error"],
   provider_error: [502, "api_error"],
   agent_unavailable: [503, "api_error"],
   shutting_down: [503, "api_error"],
+  storage_unavailable: [503, "api_error"],
   overloaded: [503, "api_error"],
   provider_timeout: [504, "api_error"],
 } as const satisfies Record<string, readonly [number, ErrorType]>;

@@ -2,7 +2,8 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import type { Store, Write } from "../storage/store.ts";
+import { readable } from "../storage/read_records.ts";
+import type { Store, Stored, Write } from "../storage/store.ts";
 import type { IssuedToken, Pairing, PairingTerms, RecordAccess, Tokens } from "./identity.ts";
 import { secretHash } from "./secret_hash.ts";
 
@@ -25,11 +26,21 @@ const MAX_MISSES = 5;
 const LOCK_MS = 300_000;
 
 /** The code's record is found by its hash, so taking it checks it; times are milliseconds since the epoch. */
-const CODES = "pairing_codes";
-const GUARD = "pairing_guard";
+export const PAIRING_CODES = "pairing_codes";
+export const PAIRING_GUARD = "pairing_guard";
 const GUARD_KEY = "guard";
 const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
 const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parsePairingCode(body: unknown): v.InferOutput<typeof codeSchema> {
+  return v.parse(codeSchema, body);
+}
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parsePairingGuard(body: unknown): v.InferOutput<typeof guardSchema> {
+  return v.parse(guardSchema, body);
+}
 
 /** Pairing over a store (DESIGN.md section 5). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
@@ -45,20 +56,27 @@ export function createPairing(options: CreatePairingOptions): Pairing {
   }
 
   async function refuseWhileLocked(): Promise<number> {
-    const stored = await store.get(GUARD, GUARD_KEY);
+    const stored = await store.get(PAIRING_GUARD, GUARD_KEY);
     if (stored === undefined) return 0;
-    const guard = v.parse(guardSchema, stored.body);
+    const [found] = readable(store, PAIRING_GUARD, [stored], parsePairingGuard);
+    // How many wrong codes came is unknown, so no code counts before a new one is made
+    if (found === undefined) throw locked(LOCK_MS);
+    const guard = found.value;
     const waitMs = guard.locked_until - clock.now();
     if (waitMs > 0) throw locked(waitMs);
     // A lock that has run out starts the count again
     return guard.locked_until > 0 ? 0 : guard.misses;
   }
 
+  /** Milliseconds since the epoch; 0 for a code whose record cannot be read */
+  const expiryOf = (taken: Stored) =>
+    readable(store, PAIRING_CODES, [taken], parsePairingCode)[0]?.value.expires_at ?? 0;
+
   async function countMiss(earlierMisses: number, address: string | null): Promise<HttpError> {
     const misses = earlierMisses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
     const body: v.InferOutput<typeof guardSchema> = { v: 1, misses, locked_until: lockedUntil };
-    const writes: readonly Write[] = [{ op: "put", collection: GUARD, key: GUARD_KEY, body }];
+    const writes: readonly Write[] = [{ op: "put", collection: PAIRING_GUARD, key: GUARD_KEY, body }];
     await (lockedUntil === 0 ? store.batch(writes) : record({ kind: "locked", address }, writes));
     return invalidCode();
   }
@@ -71,19 +89,17 @@ export function createPairing(options: CreatePairingOptions): Pairing {
     const misses = await refuseWhileLocked();
     const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
     const hash = secretHash(code);
-    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(CODES, hash) : undefined;
-    if (taken === undefined || v.parse(codeSchema, taken.body).expires_at <= clock.now()) {
-      throw await countMiss(misses, address);
-    }
+    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(PAIRING_CODES, hash) : undefined;
+    if (taken === undefined || expiryOf(taken) <= clock.now()) throw await countMiss(misses, address);
     let issued: IssuedToken;
     try {
       issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
     } catch (error) {
       // The code did not serve: it stays good for another try
-      await store.insertOnce(CODES, hash, taken.body);
+      await store.insertOnce(PAIRING_CODES, hash, taken.body);
       throw error;
     }
-    if (misses > 0) await store.batch([{ op: "delete", collection: GUARD, key: GUARD_KEY }]);
+    if (misses > 0) await store.batch([{ op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY }]);
     return issued;
   }
 
@@ -95,11 +111,11 @@ export function createPairing(options: CreatePairingOptions): Pairing {
         for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
         const ttlSeconds = options.ttlSeconds();
         const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
-        const earlier = await store.scan(CODES, { limit: 1_000 });
+        const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
         await record({ kind: "code_made", by }, [
-          ...earlier.map(({ key }) => ({ op: "delete", collection: CODES, key }) as const),
-          { op: "delete", collection: GUARD, key: GUARD_KEY },
-          { op: "put", collection: CODES, key: secretHash(code), body },
+          ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
+          { op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY },
+          { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
         ]);
         return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
       }),

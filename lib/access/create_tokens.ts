@@ -4,6 +4,7 @@ import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
+import { readable } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { AccessActor, Identity, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
@@ -32,7 +33,8 @@ export interface CreateTokensOptions {
   readonly log?: Logger;
 }
 
-const COLLECTION = "tokens";
+/** By token id. */
+export const TOKENS = "tokens";
 /** The id of the command line's, which is another one at each start and is never revoked */
 const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
@@ -103,7 +105,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     for (const { body } of tokens) byHash.delete(body.hash);
     const told = tokens.flatMap(({ body }) => listeners.map((tell) => tell(body.id)));
     if (tokens.length > 0) {
-      const deletes = tokens.map(({ body }): Write => ({ op: "delete", collection: COLLECTION, key: body.id }));
+      const deletes = tokens.map(({ body }): Write => ({ op: "delete", collection: TOKENS, key: body.id }));
       if (by === undefined) await store.batch(deletes);
       else await record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
@@ -132,7 +134,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   function writeLastUsed(kept: Kept, now: number): void {
     kept.lastUsedWritten = now;
     const body: TokenBody = { ...kept.body, last_used_at: new Date(now).toISOString() };
-    store.putIfVersion(COLLECTION, body.id, kept.version, body).then(
+    store.putIfVersion(TOKENS, body.id, kept.version, body).then(
       (written) => {
         if (!written) return;
         kept.version++;
@@ -142,8 +144,12 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     );
   }
 
-  for await (const { body, version } of scanAll(store, COLLECTION, { order: "created" })) {
-    remember(parseTokenBody(body), version);
+  // One that cannot be read is nobody's: verify does not know it
+  const damaged: string[] = [];
+  for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
+    const [found] = readable(store, TOKENS, [stored], parseTokenBody);
+    if (found === undefined) damaged.push(stored.key);
+    else remember(found.value, found.version);
   }
   await forget(expired());
   rememberFixed("env", options.envToken, false);
@@ -194,14 +200,14 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
         const change = paired === undefined
           ? { kind: "issued", record: shown, by } as const
           : { kind: "paired", record: shown, address: paired.address } as const;
-        if (!await record(change, [{ op: "insert", collection: COLLECTION, key: body.id, body }])) {
+        if (!await record(change, [{ op: "insert", collection: TOKENS, key: body.id, body }])) {
           throw new Error(`Cannot create token "${body.id}": the id exists`);
         }
         if (purges !== purgesBefore) {
           // Whoever makes tokens with a stolen one must not outlive the purge
           await record(
             { kind: "revoked", tokenIds: [body.id], by: null },
-            [{ op: "delete", collection: COLLECTION, key: body.id }],
+            [{ op: "delete", collection: TOKENS, key: body.id }],
           );
           throw new HttpError("conflict", "Cannot create a token: all tokens were revoked in this moment", {
             status: 409,
@@ -238,6 +244,8 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       purges++;
       const all = [...byId.values()];
       await forget(all, by);
+      // Those that could not be read go too
+      for (const id of damaged.splice(0)) await store.takeOnce(TOKENS, id);
       return all.length;
     },
 

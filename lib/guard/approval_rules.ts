@@ -1,6 +1,7 @@
 import { canonicalDigest } from "../base/canonical_json.ts";
 import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import { readable, readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
 import { type Actor, APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
@@ -25,7 +26,7 @@ export function createApprovalRules(
       reverse: true,
       limit: APPROVAL_LIMITS.rules,
     });
-    return stored.map(({ body }) => parseRule(body));
+    return readable(store, APPROVAL_RULES, stored, parseRule).map(({ value }) => value);
   };
 
   /** A rule under an id that says something else than the id decides nothing. */
@@ -36,8 +37,10 @@ export function createApprovalRules(
   ): Promise<ApprovalRule | undefined> => {
     const id = ruleIdOf(subject, match, runId);
     const stored = await store.get(APPROVAL_RULES, id);
-    if (stored === undefined) return undefined;
-    const rule = parseRule(stored.body);
+    // One that cannot be read answers nothing: a person is asked again
+    const [found] = readable(store, APPROVAL_RULES, stored === undefined ? [] : [stored], parseRule);
+    if (found === undefined) return undefined;
+    const rule = found.value;
     const { tool, workspace } = subject;
     const says = { tool: rule.tool, workspace: rule.workspace, run: rule.run_id, match: matchOfRule(rule) };
     if (rule.id === id && canonicalDigest(says) === canonicalDigest({ tool, workspace, run: runId, match })) {
@@ -68,14 +71,14 @@ export function createApprovalRules(
     rules,
     async revoke(ruleId, by) {
       if (!RULE_ID.test(ruleId)) return false;
-      const stored = await store.get(APPROVAL_RULES, ruleId);
+      const stored = await readRecord(store, APPROVAL_RULES, ruleId, parseRule);
       if (stored === undefined) return false;
-      const { body, version } = stored;
+      const { value, version } = stored;
       const taken = await audit(
-        ruleEvent("revoked", { ...parseRule(body), id: ruleId }, by),
+        ruleEvent("revoked", { ...value, id: ruleId }, by),
         // The first one lets exactly one of several revoke it
         [
-          { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body },
+          { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body: toRuleBody(value) },
           { op: "delete", collection: APPROVAL_RULES, key: ruleId },
         ],
       );

@@ -5,6 +5,7 @@ import { type Approval, APPROVAL_ID } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createWaiters } from "../base/waiters.ts";
+import { parseMark, readable, readRecord, unlessUnreadable } from "../storage/read_records.ts";
 import { scanAll, type ScanAllOptions } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
@@ -57,8 +58,8 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
 
   const find = async (id: string): Promise<Found | undefined> => {
     if (!APPROVAL_ID.test(id)) return undefined;
-    const stored = await store.get(APPROVALS, id);
-    return stored === undefined ? undefined : { ...parseApproval(stored.body), version: stored.version };
+    const found = await readRecord(store, APPROVALS, id, parseApproval);
+    return found === undefined ? undefined : { ...found.value, version: found.version };
   };
 
   /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
@@ -105,19 +106,21 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     collection: string,
     { after, where }: Pick<ScanAllOptions, "after" | "where"> = {},
   ): AsyncGenerator<string> {
-    for await (const { key } of scanAll(store, collection, { order: "created", reverse: true, after, where })) {
-      yield key;
+    for await (const stored of scanAll(store, collection, { order: "created", reverse: true, after, where })) {
+      if (collection === OPEN_APPROVALS) readable(store, OPEN_APPROVALS, [stored], parseMark);
+      yield stored.key;
     }
   }
 
   const settleExpired = async (): Promise<void> => {
-    for (const id of await Array.fromAsync(idsOf(OPEN_APPROVALS))) await look(id);
+    for (const id of await Array.fromAsync(idsOf(OPEN_APPROVALS))) await unlessUnreadable(look(id));
   };
 
   const makeRoom = async (): Promise<void> => {
     if (await store.count(APPROVALS) < APPROVAL_LIMITS.records) return;
     const oldest = await store.scan(APPROVALS, { order: "created", limit: PAGE });
-    const settled = oldest.filter(({ body }) => parseApproval(body).approval.status !== "pending");
+    const settled = readable(store, APPROVALS, oldest, parseApproval)
+      .filter(({ value }) => value.approval.status !== "pending");
     if (settled.length > 0) {
       await store.batch(settled.map(({ key }) => ({ op: "delete", collection: APPROVALS, key })));
     }
@@ -261,7 +264,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       await settleExpired();
       const where = status === undefined ? undefined : { field: "status", value: status };
       for await (const id of idsOf(APPROVALS, { after, where })) {
-        const approval = (await find(id))?.approval;
+        const approval = (await unlessUnreadable(find(id)))?.approval;
         if (approval === undefined || (status !== undefined && approval.status !== status)) continue;
         if (approvals.length === limit) return { approvals, hasMore: true };
         approvals.push(approval);
@@ -277,7 +280,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
       await settleExpired();
       for (const id of await Array.fromAsync(idsOf(APPROVALS))) {
-        const approval = (await find(id))?.approval;
+        const approval = (await unlessUnreadable(find(id)))?.approval;
         if (approval?.answered_at && approval.answered_at < before) await store.takeOnce(APPROVALS, id);
       }
       await rules.forgetRuns(before);

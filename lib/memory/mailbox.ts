@@ -4,6 +4,7 @@ import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
 import { type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import { readable } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import { type MailboxContent, type MailboxEntry, parseContent, parseMailbox, toMailboxBody } from "./mailbox_record.ts";
@@ -63,7 +64,8 @@ export interface MailboxOptions {
   readonly cipher: () => Promise<RecordCipher>;
 }
 
-const COLLECTION = "mailboxes";
+/** By receiver. */
+export const MAILBOXES = "mailboxes";
 const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
 
@@ -85,8 +87,8 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
     apply: (entries: readonly MailboxEntry[]) => { readonly entries: readonly MailboxEntry[]; readonly value: T },
   ): Promise<T> {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const stored = await store.get(COLLECTION, to);
-      const before = entriesOf(stored);
+      const stored = await store.get(MAILBOXES, to);
+      const before = entriesOf(store, stored);
       const { entries, value } = apply(before);
       if (entries.length === before.length) return value;
       if (stored === undefined) await requireRoom(to);
@@ -96,18 +98,21 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
   }
 
   async function requireRoom(to: string): Promise<void> {
-    if (await store.count(COLLECTION) < MAILBOX_LIMITS.mailboxes) return;
+    if (await store.count(MAILBOXES) < MAILBOX_LIMITS.mailboxes) return;
     const most = `${MAILBOX_LIMITS.mailboxes} mailboxes hold messages already`;
     throw new ToolError("mailbox_full", `Cannot send to "${to}": ${most}; receive or clear some first`);
   }
 
   async function* mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
     if (to !== undefined) {
-      const stored = await store.get(COLLECTION, checkName("to", to));
+      const stored = await store.get(MAILBOXES, checkName("to", to));
       if (stored !== undefined) yield stored;
       return;
     }
-    yield* scanAll(store, COLLECTION);
+    // Of all mailboxes, one that was altered holds up no other
+    for await (const stored of scanAll(store, MAILBOXES)) {
+      if (readable(store, MAILBOXES, [stored], parseMailbox).length > 0) yield stored;
+    }
   }
 
   return {
@@ -139,9 +144,17 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       const messages: MailboxMessage[] = [];
       let bytes = 0;
       for await (const stored of mailboxes(filter)) {
-        const found = entriesOf(stored).filter((entry) => matches(entry, filter)).slice(0, limit - messages.length);
+        const found = entriesOf(store, stored).filter((entry) => matches(entry, filter)).slice(
+          0,
+          limit - messages.length,
+        );
         const entries = found.filter((entry) => (bytes += entry.bytes) <= MAILBOX_LIMITS.bytes);
-        messages.push(...openAll(stored.key, { entries, cipher: opened }));
+        try {
+          messages.push(...openAll(stored.key, { entries, cipher: opened }));
+        } catch (error) {
+          if (filter.to !== undefined || !(error instanceof ToolError)) throw error;
+          store.unreadable.add({ collection: MAILBOXES, key: stored.key, reason: "a message in it was altered" });
+        }
         if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
       }
       return messages;
@@ -151,7 +164,7 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       let cleared = 0;
       for await (const { key } of mailboxes(filter)) {
         if (filter.from === undefined) {
-          const taken = await store.takeOnce(COLLECTION, key);
+          const taken = await store.takeOnce(MAILBOXES, key);
           cleared += taken === undefined ? 0 : countOf(taken.body);
           continue;
         }
@@ -169,11 +182,11 @@ function writesOf(
   to: string,
   { stored, entries }: { readonly stored: Stored | undefined; readonly entries: readonly MailboxEntry[] },
 ): readonly Write[] {
-  const content = { collection: COLLECTION, key: to, body: toMailboxBody(entries) };
+  const content = { collection: MAILBOXES, key: to, body: toMailboxBody(entries) };
   if (stored === undefined) return [{ op: "insert", ...content }];
   const changed: Write = { op: "putIf", version: stored.version, ...content };
   // A removal has no precondition of its own: the write before it in the same transaction is its condition
-  return entries.length > 0 ? [changed] : [changed, { op: "delete", collection: COLLECTION, key: to }];
+  return entries.length > 0 ? [changed] : [changed, { op: "delete", collection: MAILBOXES, key: to }];
 }
 
 /** What a message's text is bound to: moved to another receiver, sender or place, it does not open. */
@@ -181,14 +194,14 @@ function boundTo(to: string, { id, seq, from, bytes }: Omit<MailboxEntry, "seale
   return JSON.stringify(["mailbox", 1, id, seq, to, from, bytes]);
 }
 
-function entriesOf(stored: Stored | undefined): readonly MailboxEntry[] {
-  try {
-    return stored === undefined ? [] : parseMailbox(stored.body);
-  } catch (cause) {
-    const message =
-      `Cannot read the mailbox "${stored?.key}": its record was altered; op "clear" with this "to" removes it`;
-    throw new ToolError("mailbox_altered", message, { cause });
-  }
+function entriesOf(store: Store, stored: Stored | undefined): readonly MailboxEntry[] {
+  if (stored === undefined) return [];
+  const [found] = readable(store, MAILBOXES, [stored], parseMailbox);
+  if (found !== undefined) return found.value;
+  throw new ToolError(
+    "mailbox_altered",
+    `Cannot read the mailbox "${stored.key}": its record was altered; op "clear" with this "to" removes it`,
+  );
 }
 
 /** Messages of a record that need not be whole. */

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { readable, readRecord, readRecords } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { type MemoryRecord, parseMemoryRecord, toMemoryBody } from "./memory_record.ts";
@@ -76,14 +77,15 @@ export interface Memory {
   forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
 }
 
-const COLLECTION = "memory";
+/** By namespace and key. */
+export const MEMORY = "memory";
 const DEFAULT_RECALL = 10;
 const MAX_ATTEMPTS = 20;
 
 /** The memory over a store; one record per namespace and key. */
 export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
   const { store, clock } = options;
-  const room = createRoom(() => store.count(COLLECTION));
+  const room = createRoom(() => store.count(MEMORY));
 
   return {
     async store(input) {
@@ -93,7 +95,7 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
       const tags = checkTags(input.tags ?? []);
       const at = storeKey(namespace, key);
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-        const earlier = await store.get(COLLECTION, at);
+        const earlier = await store.get(MEMORY, at);
         if (earlier === undefined && !await room.take()) {
           throw new ToolError(
             "memory_full",
@@ -101,9 +103,11 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
           );
         }
         const now = new Date(clock.now()).toISOString();
-        const createdAt = earlier === undefined ? now : parseMemoryRecord(earlier.body).created_at;
+        // One that cannot be read is replaced
+        const [before] = readable(store, MEMORY, earlier === undefined ? [] : [earlier], parseMemoryRecord);
+        const createdAt = before?.value.created_at ?? now;
         const record: MemoryRecord = { namespace, key, value, tags, created_at: createdAt, updated_at: now };
-        const content = { collection: COLLECTION, key: at, body: toMemoryBody(record), text: searchText(record) };
+        const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: searchText(record) };
         const write: Write = earlier === undefined
           ? { op: "insert", ...content }
           : { op: "putIf", version: earlier.version, ...content };
@@ -117,48 +121,46 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
       const namespace = checkNamespace(input.namespace);
       const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
       if (input.key !== undefined) {
-        const found = await store.get(COLLECTION, storeKey(namespace, checkKey(input.key)));
-        return found === undefined ? [] : [parseMemoryRecord(found.body)];
+        const found = await readRecord(store, MEMORY, storeKey(namespace, checkKey(input.key)), parseMemoryRecord);
+        return found === undefined ? [] : [found.value];
       }
       const prefix = storeKey(namespace, "");
       const found = input.query === undefined || input.query.trim() === ""
-        ? await store.scan(COLLECTION, { prefix, order: "created", reverse: true, limit })
-        : await store.search(COLLECTION, { query: input.query, prefix, limit });
-      return found.map((stored) => parseMemoryRecord(stored.body));
+        ? await store.scan(MEMORY, { prefix, order: "created", reverse: true, limit })
+        : await store.search(MEMORY, { query: input.query, prefix, limit });
+      return readable(store, MEMORY, found, parseMemoryRecord).map(({ value }) => value);
     },
 
     async list({ namespace, query = "", after, limit }) {
       const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
       if (query.trim() !== "") {
-        const found = await store.search(COLLECTION, { query, limit, ...prefix });
-        return { records: found.map(({ body }) => parseMemoryRecord(body)), hasMore: false, last: found.at(-1)?.key };
+        const found = await store.search(MEMORY, { query, limit, ...prefix });
+        const records = readable(store, MEMORY, found, parseMemoryRecord).map(({ value }) => value);
+        return { records, hasMore: false, last: found.at(-1)?.key };
       }
-      const scan = (limit: number, after: string | undefined) =>
-        store.scan(COLLECTION, {
-          order: "created",
-          reverse: true,
-          limit,
-          ...prefix,
-          ...(after === undefined ? {} : { after }),
-        });
-      const page = await scan(limit, after);
-      const last = page.at(-1)?.key;
-      const hasMore = page.length === limit && (await scan(1, last)).length > 0;
-      return { records: page.map(({ body }) => parseMemoryRecord(body)), hasMore, last };
+      const options = { order: "created", reverse: true, after, ...prefix } as const;
+      const records: MemoryRecord[] = [];
+      let last: string | undefined;
+      for await (const { key, value } of readRecords(store, MEMORY, parseMemoryRecord, options)) {
+        if (records.length === limit) return { records, hasMore: true, last };
+        records.push(value);
+        last = key;
+      }
+      return { records, hasMore: false, last };
     },
 
     async forgetAll({ namespace }) {
       const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
       let forgotten = 0;
-      for await (const { key } of scanAll(store, COLLECTION, prefix)) {
-        if (await store.takeOnce(COLLECTION, key) !== undefined) forgotten++;
+      for await (const { key } of scanAll(store, MEMORY, prefix)) {
+        if (await store.takeOnce(MEMORY, key) !== undefined) forgotten++;
       }
       return forgotten;
     },
 
     async forget(input) {
       const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
-      return (await store.takeOnce(COLLECTION, at)) !== undefined;
+      return (await store.takeOnce(MEMORY, at)) !== undefined;
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
+import { readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { parsePlan, type Plan, type PlanStatus, type PlanTask, toPlanBody } from "./plan_record.ts";
 
@@ -30,7 +31,8 @@ export interface Plans {
   delete(scope: string): Promise<boolean>;
 }
 
-const COLLECTION = "plans";
+/** By scope: a conversation, or a run. */
+export const PLANS = "plans";
 const MAX_ATTEMPTS = 20;
 const SHOWN_IDS = 20;
 
@@ -43,9 +45,9 @@ export function createPlans(options: { readonly store: Store; readonly clock: Cl
   async function change(scope: string, apply: (tasks: readonly PlanTask[]) => readonly PlanTask[]): Promise<Plan> {
     checkScope(scope);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const earlier = await store.get(COLLECTION, scope);
-      const plan: Plan = { tasks: apply(earlier === undefined ? [] : parsePlan(earlier.body).tasks) };
-      const content = { collection: COLLECTION, key: scope, body: toPlanBody(plan) };
+      const earlier = await readRecord(store, PLANS, scope, parsePlan);
+      const plan: Plan = { tasks: apply(earlier?.value.tasks ?? []) };
+      const content = { collection: PLANS, key: scope, body: toPlanBody(plan) };
       const writes: Write[] = earlier === undefined
         ? [...(await makeRoom()), { op: "insert", ...content }]
         : [{ op: "putIf", version: earlier.version, ...content }];
@@ -55,9 +57,9 @@ export function createPlans(options: { readonly store: Store; readonly clock: Cl
   }
 
   async function makeRoom(): Promise<Write[]> {
-    if ((await store.count(COLLECTION)) < PLAN_LIMITS.plans) return [];
-    const oldest = await store.scan(COLLECTION, { order: "created", limit: 1 });
-    return oldest.map(({ key }) => ({ op: "delete", collection: COLLECTION, key }));
+    if ((await store.count(PLANS)) < PLAN_LIMITS.plans) return [];
+    const oldest = await store.scan(PLANS, { order: "created", limit: 1 });
+    return oldest.map(({ key }) => ({ op: "delete", collection: PLANS, key }));
   }
 
   return {
@@ -90,11 +92,10 @@ export function createPlans(options: { readonly store: Store; readonly clock: Cl
       });
     },
     async list(scope) {
-      const found = await store.get(COLLECTION, checkScope(scope));
-      return found === undefined ? { tasks: [] } : parsePlan(found.body);
+      return (await readRecord(store, PLANS, checkScope(scope), parsePlan))?.value ?? { tasks: [] };
     },
     async delete(scope) {
-      return (await store.takeOnce(COLLECTION, checkScope(scope))) !== undefined;
+      return (await store.takeOnce(PLANS, checkScope(scope))) !== undefined;
     },
   };
 }

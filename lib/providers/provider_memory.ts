@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import * as v from "valibot";
 import type { Logger } from "../base/telemetry/log.ts";
+import { readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { LocalServer } from "./discovery.ts";
 
@@ -32,7 +33,8 @@ export interface ProviderMemory {
 /** Makes one transaction. @returns false when a precondition of the writes did not hold */
 export type Commit = (writes: readonly Write[]) => Promise<boolean>;
 
-const COLLECTION = "providers";
+/** Two records: the local servers that were found, and those that are trusted. */
+export const PROVIDERS = "providers";
 const KEY = "memory";
 const TRUST_KEY = "trusted";
 const MAX_SERVERS = 16;
@@ -56,6 +58,14 @@ const trustSchema = v.object({
   servers: v.array(v.object({ origin: v.string(), uid: v.nullable(v.number()) })),
 });
 
+const parseMemory = (body: unknown) => v.parse(memorySchema, body);
+const parseTrust = (body: unknown) => v.parse(trustSchema, body);
+
+/** Parses either of the two records. @throws {v.ValiError} for a body that no version wrote */
+export function parseProviders(body: unknown): unknown {
+  return v.parse(v.union([memorySchema, trustSchema]), body);
+}
+
 /** A memory that starts empty and is kept nowhere. */
 export function createProviderMemory(): ProviderMemory {
   const keep = () => Promise.resolve();
@@ -71,22 +81,19 @@ export async function loadProviderMemory(
 ): Promise<ProviderMemory> {
   const write = async (servers: readonly RememberedServer[]) => {
     const kept = servers.map(({ baseUrl, ...server }) => ({ ...server, base_url: baseUrl }));
-    await store.batch([{ op: "put", collection: COLLECTION, key: KEY, body: { v: 1, servers: kept } }])
+    await store.batch([{ op: "put", collection: PROVIDERS, key: KEY, body: { v: 1, servers: kept } }])
       .catch((error) => log.error("The models that were found could not be remembered", { error }));
   };
   const writeTrust = async (trusted: readonly TrustedServer[], commit: Commit = store.batch) => {
     const body = { v: 1, servers: trusted };
-    await commit([{ op: "put", collection: COLLECTION, key: TRUST_KEY, body }]);
+    await commit([{ op: "put", collection: PROVIDERS, key: TRUST_KEY, body }]);
   };
   const trusted = await readTrusted(store, log);
   const parts = { trusted, write, writeTrust };
   try {
-    const stored = await store.get(COLLECTION, KEY);
+    const stored = await readRecord(store, PROVIDERS, KEY, parseMemory);
     if (stored === undefined) return memoryOf({ known: await listedModels(store), servers: [], ...parts });
-    const servers = v.parse(memorySchema, stored.body).servers.map(({ base_url, ...rest }) => ({
-      ...rest,
-      baseUrl: base_url,
-    }));
+    const servers = stored.value.servers.map(({ base_url, ...rest }) => ({ ...rest, baseUrl: base_url }));
     return memoryOf({ known: true, servers, ...parts });
   } catch (error) {
     log.error("The memory of models could not be read: a model that is named is served by that model alone", { error });
@@ -96,8 +103,7 @@ export async function loadProviderMemory(
 
 async function readTrusted(store: Store, log: Logger): Promise<readonly TrustedServer[]> {
   try {
-    const stored = await store.get(COLLECTION, TRUST_KEY);
-    return stored === undefined ? [] : v.parse(trustSchema, stored.body).servers;
+    return (await readRecord(store, PROVIDERS, TRUST_KEY, parseTrust))?.value.servers ?? [];
   } catch (error) {
     log.error("The trusted model servers could not be read: none is trusted until postern models trust says so", {
       error,

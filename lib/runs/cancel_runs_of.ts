@@ -1,3 +1,4 @@
+import { unlessUnreadable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createRunStore } from "./run_store.ts";
@@ -17,7 +18,10 @@ export async function cancelRunsOf(tokenId: string, { store, supervisor }: Cance
   const runs = createRunStore(store);
   let count = 0;
   for (const { id, cancelled } of await runs.open()) {
-    if (cancelled || (await runs.input(id))?.caller.token_id !== tokenId) continue;
+    if (cancelled) continue;
+    const input = await unlessUnreadable(runs.input(id));
+    // Whoever began a run without a readable input is unknown: it does not go on either
+    if (input !== undefined && input.caller.token_id !== tokenId) continue;
     const there = supervisor();
     if (await (there === undefined ? runs.cancel(id) : there.cancel(id, "cancelled"))) count++;
   }

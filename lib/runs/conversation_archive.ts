@@ -1,12 +1,12 @@
-import * as v from "valibot";
 import type { Message } from "../base/records/message.ts";
+import { type ReadRecord, readRecord, readRecords, tryEntry } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import {
-  conversationEntrySchema,
-  conversationRecordSchema,
   CONVERSATIONS,
   conversationStream,
+  parseConversation,
+  parseConversationEntry,
 } from "./conversation_records.ts";
 
 /** A conversation as `/v1/conversations` shows it. Times are ISO 8601. */
@@ -49,6 +49,8 @@ export interface ConversationArchive {
   forgetBefore(updatedBefore: string): Promise<number>;
 }
 
+const NEWEST_FIRST = { order: "created", reverse: true } as const;
+
 /** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
 export function createConversationArchive(
   { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
@@ -59,43 +61,41 @@ export function createConversationArchive(
     return true;
   };
   const get = async (id: string) => {
-    const stored = await store.get(CONVERSATIONS, id);
-    return stored === undefined ? undefined : toConversation(id, stored.body);
+    const found = await readRecord(store, CONVERSATIONS, id, parseConversation);
+    return found === undefined ? undefined : toConversation(found);
   };
   return {
     async list({ after, limit }) {
-      const scan = (limit: number, after: string | undefined) =>
-        store.scan(CONVERSATIONS, {
-          order: "created",
-          reverse: true,
-          limit,
-          ...(after === undefined ? {} : { after }),
-        });
-      const page = await scan(limit, after);
-      const conversations = page.map(({ key, body }) => toConversation(key, body));
-      const hasMore = page.length === limit && (await scan(1, page.at(-1)?.key)).length > 0;
-      return { conversations, hasMore };
+      const conversations: Conversation[] = [];
+      for await (const found of readRecords(store, CONVERSATIONS, parseConversation, { ...NEWEST_FIRST, after })) {
+        if (conversations.length === limit) return { conversations, hasMore: true };
+        conversations.push(toConversation(found));
+      }
+      return { conversations, hasMore: false };
     },
     get,
     async messages(id, options) {
       const page = await store.read(conversationStream(id), options);
-      return page.map(({ seq, body }) => {
-        const { run_id, message } = v.parse(conversationEntrySchema, body);
-        return { seq, runId: run_id, message };
+      return page.flatMap((stored) => {
+        const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
+        return found === undefined ? [] : [{ seq: stored.seq, runId: found.run_id, message: found.message }];
       });
     },
     async rename(id, title) {
       for (;;) {
-        const stored = await store.get(CONVERSATIONS, id);
+        const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
         if (stored === undefined) return "unknown";
         if (isAtWork(id)) return "at_work";
-        const body = { ...v.parse(conversationRecordSchema, stored.body), title };
+        const body = { ...stored.value, title };
         // Another version: it was changed meanwhile, and is read again
-        if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) return toConversation(id, body);
+        if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) {
+          return toConversation({ key: id, value: body });
+        }
       }
     },
     async delete(id) {
-      if (await get(id) === undefined) return "unknown";
+      // One that cannot be read can be forgotten too
+      if (await store.get(CONVERSATIONS, id) === undefined) return "unknown";
       return await remove(id) ? "deleted" : "at_work";
     },
     async deleteAll() {
@@ -109,11 +109,11 @@ export function createConversationArchive(
     },
     async forgetBefore(updatedBefore) {
       let forgotten = 0;
-      for await (const { key, version, body } of scanAll(store, CONVERSATIONS)) {
-        if (toConversation(key, body).updated_at >= updatedBefore || isAtWork(key)) continue;
+      for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
+        if (value.updated_at >= updatedBefore || isAtWork(key)) continue;
         // Whatever was said since it was read keeps it
         const isGone = await store.batch([
-          { op: "putIf", collection: CONVERSATIONS, key, version, body },
+          { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
           ...removal(key),
         ]);
         if (isGone) forgotten++;
@@ -130,7 +130,9 @@ function removal(id: string): readonly Write[] {
   ];
 }
 
-function toConversation(id: string, body: unknown): Conversation {
-  const { title = null, created_at, updated_at, messages } = v.parse(conversationRecordSchema, body);
-  return { id, object: "conversation", title, created_at, updated_at, message_count: messages };
+function toConversation(
+  { key, value }: Omit<ReadRecord<ReturnType<typeof parseConversation>>, "version">,
+): Conversation {
+  const { title = null, created_at, updated_at, messages } = value;
+  return { id: key, object: "conversation", title, created_at, updated_at, message_count: messages };
 }

@@ -8,7 +8,7 @@ export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** Collection `conversations`, by conversation id. */
 export const CONVERSATIONS = "conversations";
 
-export const conversationRecordSchema = v.object({
+const conversationRecordSchema = v.object({
   v: v.literal(1),
   created_at: v.string(),
   updated_at: v.string(),
@@ -23,7 +23,17 @@ export const conversationRecordSchema = v.object({
 });
 
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */
-export const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
+const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseConversation(body: unknown): v.InferOutput<typeof conversationRecordSchema> {
+  return v.parse(conversationRecordSchema, body);
+}
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
+  return v.parse(conversationEntrySchema, body);
+}
 
 export function conversationStream(id: string): string {
   return `conversation/${id}`;

@@ -1,16 +1,16 @@
-import * as v from "valibot";
 import type { Random } from "../base/random.ts";
 import { HttpError } from "../base/errors.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
+import { readRecord, tryEntry } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { checkConversation, ownerFor } from "./conversation_owner.ts";
 import {
   CONVERSATION_ID,
-  conversationEntrySchema,
-  conversationRecordSchema,
   CONVERSATIONS,
   conversationStream,
+  parseConversation,
+  parseConversationEntry,
 } from "./conversation_records.ts";
 
 /** The newest part of a conversation that is read for the model; what is older stays stored. */
@@ -80,8 +80,7 @@ export interface ConversationsOptions {
 export function createConversations(options: ConversationsOptions): Conversations {
   const { store, random, isChannel = () => false } = options;
   const load = async (id: string) => {
-    const stored = await store.get(CONVERSATIONS, id);
-    return stored === undefined ? undefined : v.parse(conversationRecordSchema, stored.body);
+    return (await readRecord(store, CONVERSATIONS, id, parseConversation))?.value;
   };
   const enter = async (id: string, caller: ConversationCaller) => {
     const conversation = await load(id);
@@ -111,12 +110,20 @@ export function createConversations(options: ConversationsOptions): Conversation
       let cut = afterSeq > covered;
       for (;;) {
         const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
-        for (const { body, seq } of page) {
-          const { message } = v.parse(conversationEntrySchema, body);
+        for (const stored of page) {
+          afterSeq = stored.seq;
+          const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
+          if (found === undefined) {
+            // Results of calls that are not there cannot be sent: the history goes on with the next turn
+            kept.length = 0;
+            bytes = 0;
+            cut = true;
+            continue;
+          }
+          const { message } = found;
           const entry = { message, bytes: JSON.stringify(message).length };
           kept.push(entry);
           bytes += entry.bytes;
-          afterSeq = seq;
         }
         while (bytes > MAX_BYTES && kept.length > 1) {
           bytes -= kept.shift()?.bytes ?? 0;
@@ -131,10 +138,9 @@ export function createConversations(options: ConversationsOptions): Conversation
       return { summary, messages: taken, firstSeq: conversation.messages - taken.length + 1 };
     },
     async summarized(id, { text, covers }, time) {
-      const stored = await store.get(CONVERSATIONS, id);
+      const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
       if (stored === undefined) return;
-      const conversation = v.parse(conversationRecordSchema, stored.body);
-      const body = { ...conversation, summary: { text, covers, made_at: time } };
+      const body = { ...stored.value, summary: { text, covers, made_at: time } };
       await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
     },
     async writes(id, { runId, caller, messages, time }) {

@@ -3,6 +3,7 @@ import type { TokenBudget, TokenNeed, TokenReservation } from "../agent/token_bu
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
+import { readRecord } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 
 /** `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (DESIGN.md section 7 "Budgets"). */
@@ -24,7 +25,8 @@ export interface DayBudgetOptions {
   readonly tokensPerDay: () => number;
 }
 
-const COLLECTION = "budget_days";
+/** By the day, in UTC: the tokens that it has used. */
+export const BUDGET_DAYS = "budget_days";
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long a call waits for tokens that other calls have set aside: shorter than a stream is held back for its status. */
 const MAX_WAIT_MS = 5_000;
@@ -34,6 +36,11 @@ const daySchema = v.object({
   /** Used, and set aside for calls that have not been settled */
   tokens: v.number(),
 });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseDay(body: unknown): v.InferOutput<typeof daySchema> {
+  return v.parse(daySchema, body);
+}
 
 interface Waiting {
   readonly need: TokenNeed;
@@ -72,13 +79,13 @@ export function createDayBudget({ store, clock, tokensPerDay }: DayBudgetOptions
     return day?.key === key ? day : loading ??= read(key).finally(() => (loading = undefined));
   };
   const read = async (key: string): Promise<Day> => {
-    const stored = await store.get(COLLECTION, key);
+    const stored = await readRecord(store, BUDGET_DAYS, key, parseDay);
     await forgetOtherDays(store, key);
     if (heldOn !== key) [heldOn, held, refund] = [key, 0, 0];
     return day = {
       key,
       version: stored?.version ?? 0,
-      tokens: stored === undefined ? 0 : v.parse(daySchema, stored.body).tokens,
+      tokens: stored === undefined ? 0 : stored.value.tokens,
     };
   };
   /** Decides on everything that waits and writes the outcome at once. @returns whether something was decided */
@@ -102,7 +109,7 @@ export function createDayBudget({ store, clock, tokensPerDay }: DayBudgetOptions
     }
     if (granted.length === 0 && back === 0) return false;
     const body = { v: 1, tokens };
-    if (!await store.putIfVersion(COLLECTION, today.key, today.version, body)) {
+    if (!await store.putIfVersion(BUDGET_DAYS, today.key, today.version, body)) {
       // Another gateway on this store wrote first
       day = undefined;
       return true;
@@ -223,8 +230,8 @@ function exceeded({ limit, left, held, input, until }: Exceeded): CancelError {
 
 /** One record is enough: what earlier days used is nobody's limit any more. */
 async function forgetOtherDays(store: Store, key: string): Promise<void> {
-  const old = (await store.scan(COLLECTION, { limit: 100 })).filter((stored) => stored.key < key);
+  const old = (await store.scan(BUDGET_DAYS, { limit: 100 })).filter((stored) => stored.key < key);
   if (old.length > 0) {
-    await store.batch(old.map((stored) => ({ op: "delete", collection: COLLECTION, key: stored.key })));
+    await store.batch(old.map((stored) => ({ op: "delete", collection: BUDGET_DAYS, key: stored.key })));
   }
 }

@@ -1,4 +1,5 @@
 import { isEnded } from "../base/records/run.ts";
+import { readable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import { journalOf, parseRunRecord, RUN_INPUTS, RUNS } from "./run_records.ts";
 
@@ -14,8 +15,14 @@ export async function pruneRuns(store: Store, endedBefore: string): Promise<numb
   // Going on after a run that was just deleted would lose the place, so the place is the last one that stays
   for (let after: string | undefined;;) {
     const page = await store.scan(RUNS, { order: "created", limit: PAGE, ...(after === undefined ? {} : { after }) });
-    for (const { key, body } of page) {
-      const { run } = parseRunRecord(body);
+    for (const stored of page) {
+      const { key } = stored;
+      const [found] = readable(store, RUNS, [stored], parseRunRecord);
+      if (found === undefined) {
+        after = key;
+        continue;
+      }
+      const { run } = found.value;
       if (run.created_at >= endedBefore) return pruned;
       if (!isEnded(run.status) || run.ended_at === null || run.ended_at >= endedBefore) {
         after = key;

@@ -97,7 +97,7 @@ export async function continueRun(interrupted: InterruptedRun, options: RecoverO
 /** Ends a run that does not go on. @returns one that does, with the ids of the calls it makes again */
 async function settle(
   id: string,
-  cancelled: boolean,
+  cancelled: boolean | "unknown",
   options: RecoverOptions,
 ): Promise<{ readonly interrupted: InterruptedRun; readonly openCalls: readonly string[] } | undefined> {
   const { runs, log } = options;
@@ -105,7 +105,7 @@ async function settle(
   if (run === undefined || input === undefined) throw new TypeError(`Run "${id}" is listed as open and has no record`);
   const recalled = await recallRun(runs, id);
   const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
-  const end = endOf({ input, recalled, cancelled: cancelled || parent?.status === "cancelled" });
+  const end = endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
   if (end === undefined) {
     const { seq, questions } = recalled;
     const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);
@@ -122,11 +122,15 @@ function endOf(
   { input, recalled, cancelled }: {
     readonly input: RunInput;
     readonly recalled: RecalledRun;
-    readonly cancelled: boolean;
+    readonly cancelled: boolean | "unknown";
   },
 ): End | undefined {
   const { openEffects } = recalled;
   const effect = openEffects.length === 0 ? "" : unfinished(openEffects);
+  if (cancelled === "unknown") {
+    const why = `the record that says whether it was cancelled is damaged${effect === "" ? "" : `, and ${effect}`}`;
+    return { code: "needs_review", message: `The gateway stopped, and ${why}` };
+  }
   if (cancelled) return { code: "cancelled", message: `The work was cancelled${effect === "" ? "" : `; ${effect}`}` };
   if (effect !== "") return { code: "needs_review", message: `The gateway stopped, and ${effect}` };
   if (!input.durable || !recalled.isWhole) {

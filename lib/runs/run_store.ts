@@ -2,6 +2,7 @@ import type { EndedTurn } from "../agent/ended_turn.ts";
 import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isAtWork, type Run, type RunStatus } from "../base/records/run.ts";
+import { readable, readEntry, readRecord, readRecords } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { applyEvent, createRunState, type RunState } from "./apply_event.ts";
@@ -68,9 +69,16 @@ export interface RunStore {
     options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
   ): Promise<RunList>;
   /** Runs that have not ended, oldest first */
-  open(): Promise<readonly { readonly id: string; readonly cancelled: boolean }[]>;
+  open(): Promise<readonly OpenRunId[]>;
   /** Notes that a run must not go on after a restart. @returns false for one that is unknown or has ended */
   cancel(runId: string): Promise<boolean>;
+}
+
+/** A run that has not ended. */
+export interface OpenRunId {
+  readonly id: string;
+  /** `unknown`: the record that says so cannot be read */
+  readonly cancelled: boolean | "unknown";
 }
 
 /** How far a reader is. */
@@ -103,15 +111,14 @@ export function createRunStore(store: Store): RunStore {
   const heads = new Map<string, Head>();
 
   const loadRecord = async (runId: string): Promise<RunRecord | undefined> => {
-    const stored = await store.get(RUNS, runId);
-    return stored === undefined ? undefined : parseRunRecord(stored.body);
+    return (await readRecord(store, RUNS, runId, parseRunRecord))?.value;
   };
   async function* records(runId: string): AsyncGenerator<JournalRecord, void, undefined> {
     for (let afterSeq = 0;;) {
       const page = await store.read(journalOf(runId), { afterSeq, limit: PAGE });
-      for (const { body, seq } of page) {
-        yield parseJournalRecord(body);
-        afterSeq = seq;
+      for (const entry of page) {
+        yield readEntry(store, journalOf(runId), entry, parseJournalRecord);
+        afterSeq = entry.seq;
       }
       if (page.length < PAGE) return;
     }
@@ -124,7 +131,7 @@ export function createRunStore(store: Store): RunStore {
     if (known !== undefined) return known;
     const [stored] = await store.read(journalOf(runId), { afterSeq: number - 1, limit: 1 });
     if (stored === undefined) return undefined;
-    const record = parseJournalRecord(stored.body);
+    const record = readEntry(store, journalOf(runId), stored, parseJournalRecord);
     parsed.set(key, record);
     // A Map keeps its order: the first is the oldest
     for (const oldest of parsed.keys()) {
@@ -167,8 +174,7 @@ export function createRunStore(store: Store): RunStore {
   };
 
   const loadInput = async (runId: string): Promise<RunInput | undefined> => {
-    const stored = await store.get(RUN_INPUTS, runId);
-    return stored === undefined ? undefined : parseRunInput(stored.body);
+    return (await readRecord(store, RUN_INPUTS, runId, parseRunInput))?.value;
   };
 
   return {
@@ -226,8 +232,9 @@ export function createRunStore(store: Store): RunStore {
     async list({ status, after, limit }) {
       const runs: Run[] = [];
       const where = status === undefined ? undefined : { field: "run.status", value: status };
-      for await (const { key, body } of scanAll(store, RUNS, { order: "created", reverse: true, after, where })) {
-        const run = heads.get(key)?.state.run ?? parseRunRecord(body).run;
+      const options = { order: "created", reverse: true, after, where } as const;
+      for await (const { key, value } of readRecords(store, RUNS, parseRunRecord, options)) {
+        const run = heads.get(key)?.state.run ?? value.run;
         // A record of the page may have changed since the page was read
         if (status !== undefined && run.status !== status) continue;
         if (runs.length === limit) return { runs, hasMore: true };
@@ -236,9 +243,10 @@ export function createRunStore(store: Store): RunStore {
       return { runs, hasMore: false };
     },
     async open() {
-      const open: { readonly id: string; readonly cancelled: boolean }[] = [];
-      for await (const { key, body } of scanAll(store, OPEN_RUNS, { order: "created" })) {
-        open.push({ id: key, cancelled: parseOpenRun(body).cancelled === true });
+      const open: OpenRunId[] = [];
+      for await (const stored of scanAll(store, OPEN_RUNS, { order: "created" })) {
+        const [found] = readable(store, OPEN_RUNS, [stored], parseOpenRun);
+        open.push({ id: stored.key, cancelled: found === undefined ? "unknown" : found.value.cancelled === true });
       }
       return open;
     },

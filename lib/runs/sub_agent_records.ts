@@ -1,6 +1,6 @@
 import { canonicalDigest } from "../base/canonical_json.ts";
 import { isEnded, type Run } from "../base/records/run.ts";
-import { scanAll } from "../storage/scan_all.ts";
+import { readable, readRecord, readRecords } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller, type SubAgentView } from "../tools/agents/sub_agents.ts";
 import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS, type SubAgentRecord } from "./sub_agent_record.ts";
@@ -41,18 +41,21 @@ export function turnWrite(id: string, by: SubAgentCaller): (runId: string) => Wr
 
 export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRecordsOptions): SubAgentRecords {
   const find = async (id: string) => {
-    const stored = await store.get(SUB_AGENTS, id);
-    return stored === undefined ? undefined : parseSubAgent(stored.body);
+    return (await readRecord(store, SUB_AGENTS, id, parseSubAgent))?.value;
   };
   async function* scan(reverse: boolean): AsyncGenerator<SubAgentRecord> {
-    for await (const { body } of scanAll(store, SUB_AGENTS, { order: "created", reverse })) yield parseSubAgent(body);
+    for await (const { value } of readRecords(store, SUB_AGENTS, parseSubAgent, { order: "created", reverse })) {
+      yield value;
+    }
   }
-  const turnsOf = (id: string, options: { readonly reverse: boolean; readonly limit: number }) =>
-    store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });
+  const turnsOf = async (id: string, options: { readonly reverse: boolean; readonly limit: number }) => {
+    const page = await store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });
+    return readable(store, SUB_AGENT_TURNS, page, parseTurn);
+  };
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
     const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, ended, ...shown } = record;
     const [newest] = await turnsOf(record.id, { reverse: true, limit: 1 });
-    const runId = newest === undefined ? record.run_id : parseTurn(newest.body);
+    const runId = newest === undefined ? record.run_id : newest.value;
     const run = await runOf(runId);
     // A run that is not there any more, and did not say how it ended, was stopped with the gateway
     const status = run?.status ?? ended?.status ?? (isWaitedFor(record.id) ? "running" : "failed");
@@ -67,7 +70,7 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
     all: () => scan(true),
     async runsOf(record) {
       const turns = await turnsOf(record.id, { reverse: false, limit: MAX_TURNS });
-      return [record.run_id, ...turns.map(({ body }) => parseTurn(body))];
+      return [record.run_id, ...turns.map(({ value }) => value)];
     },
     view,
     async makeRoom() {

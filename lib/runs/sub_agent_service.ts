@@ -6,6 +6,7 @@ import { lazily } from "../base/lazily.ts";
 import { hasScope, isSameToken } from "../base/records/caller.ts";
 import { isAtWork, type Run } from "../base/records/run.ts";
 import type { Config } from "../config/config.ts";
+import { unlessUnreadable } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 import {
   type NewSubAgent,
@@ -47,7 +48,7 @@ export function createSubAgentService({ store, clock, agents, tools, runs }: Sub
   const delegation = createDelegation({ store, clock, supervisor });
   const records = createSubAgentRecords({
     store,
-    runOf: async (id) => await runs()?.get(id),
+    runOf: async (id) => await unlessUnreadable(runs()?.get(id)),
     isWaitedFor: delegation.isWaitedFor,
   });
   let starting = 0;

@@ -2,9 +2,11 @@ import * as v from "valibot";
 import { hasMoreThanClient, hasOwnWork, SHARED_CALL_PREFIX, type SuspendedTurns } from "../agent/suspended_turns.ts";
 import type { Clock } from "../base/clock.ts";
 import { type Message, messageSchema } from "../base/records/message.ts";
+import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
-const COLLECTION = "suspended_turns";
+/** By the id of the first call of a turn that waits for its client. */
+export const SUSPENDED_TURNS = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
 /** Ids that this gateway gives to calls */
 const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
@@ -20,6 +22,11 @@ const recordSchema = v.object({
   /** Empty: they were in the memory of an attached run alone, so a restart loses them */
   messages: v.array(messageSchema),
 });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseSuspended(body: unknown): v.InferOutput<typeof recordSchema> {
+  return v.parse(recordSchema, body);
+}
 
 /** What durable runs left behind that ended with a call to the client's tools: kept over a restart, for 24 hours. */
 export interface SuspendedRecords {
@@ -46,12 +53,12 @@ export function createSuspendedRecords(options: {
       const [key] = callIds;
       if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
       const before = clock.now() - KEEP_MS;
-      const oldest = await store.scan(COLLECTION, { order: "created", limit: SWEEP });
-      const old = oldest.filter(({ body }) => v.parse(recordSchema, body).at < before);
+      const oldest = await store.scan(SUSPENDED_TURNS, { order: "created", limit: SWEEP });
+      const old = readable(store, SUSPENDED_TURNS, oldest, parseSuspended).filter(({ value }) => value.at < before);
       const body = { v: 1, at: clock.now(), call_ids: callIds, messages: durable ? [...added] : [] };
       return [
-        { op: "insert", collection: COLLECTION, key, body },
-        ...old.map(({ key }) => ({ op: "delete", collection: COLLECTION, key }) as const),
+        { op: "insert", collection: SUSPENDED_TURNS, key, body },
+        ...old.map(({ key }) => ({ op: "delete", collection: SUSPENDED_TURNS, key }) as const),
       ];
     },
     async note(added) {
@@ -63,9 +70,15 @@ export function createSuspendedRecords(options: {
         if (message.role !== "tool") return;
         const id = message.tool_call_id;
         if (!OWN_ID.test(id) || suspended.has(id)) continue;
-        const stored = await store.get(COLLECTION, id);
+        const stored = await store.get(SUSPENDED_TURNS, id);
         if (stored === undefined) continue;
-        const record = v.parse(recordSchema, stored.body);
+        const [found] = readable(store, SUSPENDED_TURNS, [stored], parseSuspended);
+        if (found === undefined) {
+          // What it held is lost, and the model is told so
+          suspended.lose([id]);
+          continue;
+        }
+        const record = found.value;
         if (record.at < clock.now() - KEEP_MS) continue;
         if (record.messages.length === 0) suspended.lose(record.call_ids);
         else suspended.keep(record.call_ids, record.messages);

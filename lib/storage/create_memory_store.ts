@@ -6,6 +6,7 @@ import { fieldOf, findIndexedField } from "./indexed_fields.ts";
 import { searchTexts } from "./search_texts.ts";
 import type { Store, Stored, Write } from "./store.ts";
 import { scopeWordsOf } from "./text_scope.ts";
+import { createUnreadableRecords, forgetWritten } from "./unreadable_records.ts";
 
 interface Entry {
   readonly key: string;
@@ -22,6 +23,7 @@ export function createMemoryStore(): Store {
   const streams = new Map<string, string[]>();
   let inserted = 0;
   let closed = false;
+  const unreadable = createUnreadableRecords();
 
   function open(): void {
     if (closed) throw new Error("Cannot use the store: it is closed");
@@ -87,6 +89,7 @@ export function createMemoryStore(): Store {
       }
       undo.push(takeBack);
     }
+    forgetWritten(unreadable, writes);
     return true;
   }
 
@@ -143,6 +146,7 @@ export function createMemoryStore(): Store {
       const entries = entriesOf(checkName("collection", collection));
       const entry = entries.get(checkName("key", key));
       entries.delete(key);
+      unreadable.forget(collection, key);
       return entry === undefined ? undefined : toStored(entry);
     },
     async insertOnce(collection, key, body) {
@@ -173,6 +177,7 @@ export function createMemoryStore(): Store {
       return applyAll(writes);
     },
     healthy: () => !closed,
+    unreadable,
     async close() {
       closed = true;
     },

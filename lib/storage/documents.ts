@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Driver, Storage } from "unstorage";
 import * as v from "valibot";
 import { checkName } from "./check_arguments.ts";
+import { readable } from "./read_records.ts";
 import { scanAll } from "./scan_all.ts";
 import type { Store } from "./store.ts";
 
@@ -16,9 +17,15 @@ export interface Documents {
   keys(): Promise<readonly string[]>;
 }
 
-const COLLECTION = "documents";
+/** By key, in base64url. */
+export const DOCUMENTS = "documents";
 const bodySchema = v.object({ v: v.literal(1), text: v.string() });
 const wrapperSchema = v.object({ json: v.string() });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseDocument(body: unknown): v.InferOutput<typeof bodySchema> {
+  return v.parse(bodySchema, body);
+}
 
 /**
  * Documents through unstorage, kept by a store: atomic, and as durable as it.
@@ -60,19 +67,20 @@ function encode(key: string): string {
 function storeDriver(store: Store): Driver {
   return {
     name: "postern",
-    hasItem: async (key) => (await store.get(COLLECTION, key)) !== undefined,
+    hasItem: async (key) => (await store.get(DOCUMENTS, key)) !== undefined,
     async getItem(key) {
-      const found = await store.get(COLLECTION, key);
-      return found === undefined ? null : v.parse(bodySchema, found.body).text;
+      const found = await store.get(DOCUMENTS, key);
+      // A cache: what cannot be read is fetched again
+      return readable(store, DOCUMENTS, found === undefined ? [] : [found], parseDocument)[0]?.value.text ?? null;
     },
     async setItem(key, text) {
-      await store.batch([{ op: "put", collection: COLLECTION, key, body: { v: 1, text } }]);
+      await store.batch([{ op: "put", collection: DOCUMENTS, key, body: { v: 1, text } }]);
     },
     async removeItem(key) {
-      await store.batch([{ op: "delete", collection: COLLECTION, key }]);
+      await store.batch([{ op: "delete", collection: DOCUMENTS, key }]);
     },
     async getKeys() {
-      return (await Array.fromAsync(scanAll(store, COLLECTION))).map(({ key }) => key);
+      return (await Array.fromAsync(scanAll(store, DOCUMENTS))).map(({ key }) => key);
     },
   };
 }

@@ -7,6 +7,7 @@ import { createDiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
 import type { Store, Write } from "./store.ts";
+import { createUnreadableRecords, forgetWritten } from "./unreadable_records.ts";
 
 /** Times a read waits for writes that came while it waited */
 const MAX_ROUNDS = 3;
@@ -21,6 +22,7 @@ export async function openSqliteStore(options: { readonly path: string; readonly
   const records = createRecordStatements(database, () => options.clock.now());
   const disk = createDiskSync(database, options.path);
   const commits = createGroupCommit(database, disk);
+  const unreadable = createUnreadableRecords();
   let closed = false;
 
   function open(): void {
@@ -46,6 +48,7 @@ export async function openSqliteStore(options: { readonly path: string; readonly
     if (writes.length === 0) return true;
     const encoded = writes.map(encodeWrite);
     const result = await commits.write(() => encoded.every((write) => records.apply(write)) || ROLL_BACK);
+    if (result === true) forgetWritten(unreadable, writes);
     return result === true;
   }
 
@@ -73,6 +76,7 @@ export async function openSqliteStore(options: { readonly path: string; readonly
       checkName("collection", collection);
       checkName("key", key);
       const taken = await commits.write(() => records.take(collection, key));
+      unreadable.forget(collection, key);
       return taken === ROLL_BACK ? undefined : taken;
     },
     insertOnce: (collection, key, body) => writeAll([{ op: "insert", collection, key, body }]),
@@ -89,6 +93,7 @@ export async function openSqliteStore(options: { readonly path: string; readonly
     },
     batch: writeAll,
     healthy: () => !closed && commits.healthy(),
+    unreadable,
     async close() {
       if (closed) return;
       closed = true;

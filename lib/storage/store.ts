@@ -1,4 +1,5 @@
 import type { WhereField } from "./indexed_fields.ts";
+import type { UnreadableRecords } from "./unreadable_records.ts";
 
 /**
  * The store contract (DESIGN.md section 10): a few named atomic operations, async in type, one call = one transaction.
@@ -9,6 +10,7 @@ import type { WhereField } from "./indexed_fields.ts";
 export interface Stored {
   readonly key: string;
   readonly version: number;
+  /** undefined when the stored text is not JSON: no parser takes it, so one damaged record never hides the others of a page */
   readonly body: unknown;
 }
 
@@ -38,6 +40,7 @@ export interface SearchOptions {
 /** A record of an append-only stream. `seq` counts from 1 without a gap. */
 export interface StreamRecord {
   readonly seq: number;
+  /** undefined when the stored text is not JSON */
   readonly body: unknown;
 }
 
@@ -100,5 +103,7 @@ export interface Store {
   batch(writes: readonly Write[]): Promise<boolean>;
   /** Whether the last write reached the disk; false makes `/health` say `degraded` */
   healthy(): boolean;
+  /** Records that readers found to be damaged (read_records.ts) */
+  readonly unreadable: UnreadableRecords;
   close(): Promise<void>;
 }

@@ -25,11 +25,13 @@ export const ERROR_TABLE: readonly (readonly [code: string, status: number, type
   ["pairing_locked", 429, "rate_limit_error"],
   ["internal_error", 500, "api_error"],
   ["loop_detected", 500, "api_error"],
+  ["record_unreadable", 500, "api_error"],
   ["run_interrupted", 500, "api_error"],
   ["not_implemented", 501, "invalid_request_error"],
   ["provider_error", 502, "api_error"],
   ["provider_timeout", 504, "api_error"],
   ["agent_unavailable", 503, "api_error"],
   ["shutting_down", 503, "api_error"],
+  ["storage_unavailable", 503, "api_error"],
   ["overloaded", 503, "api_error"],
 ];

@@ -50,6 +50,7 @@ export function createCrashingStore(
     append: (...given) => write(() => store.append(...given)),
     batch: (...given) => write(() => store.batch(...given)),
     healthy: () => !dead,
+    unreadable: store.unreadable,
     close: () => Promise.resolve(),
   };
 }

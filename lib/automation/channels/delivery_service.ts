@@ -6,6 +6,7 @@ import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
+import { parseMark, readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import { scanAll } from "../../storage/scan_all.ts";
 import type { Store } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
@@ -119,8 +120,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
   };
   const deliver = async (runId: string) => {
     const { signal } = stopping;
-    const stored = await store.get(DELIVERIES, runId);
-    let record = stored === undefined ? undefined : parseDelivery(stored.body);
+    let record = (await readRecord(store, DELIVERIES, runId, parseDelivery))?.value;
     while (record !== undefined && record.status === "waiting") {
       const runs = options.runs();
       if (runs === undefined) return;
@@ -153,10 +153,9 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     if (days === 0) return;
     const before = toIso(clock.now() - days * DAY_MS);
     const oldest = await store.scan(DELIVERIES, { order: "created", limit: SWEEP });
-    const old = oldest.filter(({ body }) => {
-      const { ended_at } = parseDelivery(body);
-      return ended_at !== null && ended_at < before;
-    });
+    const old = readable(store, DELIVERIES, oldest, parseDelivery).filter(({ value: { ended_at } }) =>
+      ended_at !== null && ended_at < before
+    );
     if (old.length > 0) await store.batch(old.map(({ key }) => ({ op: "delete", collection: DELIVERIES, key })));
   };
 
@@ -188,15 +187,18 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     async page({ status, limit, after }) {
       const deliveries: DeliveryRecord[] = [];
       const where = status === undefined ? undefined : { field: "status", value: status };
-      for await (const { body } of scanAll(store, DELIVERIES, { order: "created", reverse: true, after, where })) {
-        const record = parseDelivery(body);
+      const options = { order: "created", reverse: true, after, where } as const;
+      for await (const { value: record } of readRecords(store, DELIVERIES, parseDelivery, options)) {
         if (deliveries.length === limit) return { deliveries, hasMore: true };
         deliveries.push(record);
       }
       return { deliveries, hasMore: false };
     },
     async start() {
-      for await (const { key } of scanAll(store, OPEN_DELIVERIES)) watch(key);
+      for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
+        readable(store, OPEN_DELIVERIES, [stored], parseMark);
+        watch(stored.key);
+      }
     },
     async stop() {
       stopping.abort(new CancelError("shutdown"));

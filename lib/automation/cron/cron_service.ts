@@ -4,6 +4,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { isTimezone } from "../../base/zoned_time.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
+import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
@@ -57,7 +58,7 @@ export function createCronService(options: CronOptions): Cron {
     fire: (id, isLast) => turns(id, () => fireSchedule(id, { ...firing, isLast })),
     tidy: () => forgetOldDone(store),
     async realign(ids) {
-      for (const id of ids) await turns(id, async () => await realignOne(await find(id)));
+      for (const id of ids) await turns(id, async () => await realignOne(await unlessUnreadable(find(id))));
     },
   });
 
@@ -186,8 +187,7 @@ export function createCronService(options: CronOptions): Cron {
 
     remove: (id) =>
       turns(id, async () => {
-        const isThere = await find(id) !== undefined;
-        if (!isThere && !await reader.isDone(id)) throw await unknown(id, "remove");
+        if (!await reader.isThere(id) && !await reader.isDone(id)) throw await unknown(id, "remove");
         await store.batch([
           { op: "delete", collection: SCHEDULES, key: id },
           { op: "delete", collection: DONE_SCHEDULES, key: id },
@@ -252,7 +252,7 @@ export function createCronService(options: CronOptions): Cron {
       for await (const { id, next_at, seen_at } of reader.records()) {
         if (next_at === null) continue;
         scheduler.set(id, next_at);
-        if (seen_at > now) await turns(id, async () => await realignOne(await find(id)));
+        if (seen_at > now) await turns(id, async () => await realignOne(await unlessUnreadable(find(id))));
       }
       scheduler.start();
     },

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { readable, readRecord, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
 import { type FiringTimes, firingTimes } from "./firing_times.ts";
@@ -38,9 +39,9 @@ export async function fireSchedule(
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
 ): Promise<Fired> {
   const { store, clock, log } = options;
-  const stored = await store.get(SCHEDULES, id);
+  const stored = await unlessUnreadable(readRecord(store, SCHEDULES, id, parseSchedule));
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
-  const record = parseSchedule(stored.body);
+  const record = stored.value;
   const now = clock.now();
   const due = record.next_at;
   if (due === null || due > now) return { kind: "settled", nextAt: due ?? undefined };
@@ -87,13 +88,12 @@ async function firedBefore(
   const prefix = firingsOf(id);
   for (let after = `${firingKey({ schedule_id: id, time: now, trigger: "schedule" })}~`;;) {
     const page = await store.scan(FIRINGS, { prefix, reverse: true, after, limit: PAGE });
-    for (const { key, body } of page) {
-      const firing = parseFiring(body);
+    for (const { value: firing } of readable(store, FIRINGS, page, parseFiring)) {
       if (firing.time < due) return undefined;
       // A missed one stands at the time of the first: its last one fired, or is to fire
       if (firing.trigger === "schedule" && firing.status !== "missed") return firing;
-      after = key;
     }
+    after = page.at(-1)?.key ?? after;
     if (page.length < PAGE) return undefined;
   }
 }

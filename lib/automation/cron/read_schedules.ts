@@ -1,4 +1,4 @@
-import { scanAll } from "../../storage/scan_all.ts";
+import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Cron } from "./cron.ts";
 import {
@@ -27,6 +27,8 @@ export interface ScheduleReader extends Pick<Cron, "list" | "get" | "page" | "hi
   find(id: string): Promise<FoundSchedule | undefined>;
   /** Whether it is a one-time task that fired */
   isDone(id: string): Promise<boolean>;
+  /** Whether there is a record of one that is active or paused, readable or not */
+  isThere(id: string): Promise<boolean>;
   /** All that are active or paused, by id */
   records(): AsyncGenerator<ScheduleRecord>;
 }
@@ -38,15 +40,15 @@ export function isScheduleId(id: string): boolean {
 
 export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
   const getFrom = async (collection: string, id: string) =>
-    isScheduleId(id) ? await store.get(collection, id) : undefined;
+    isScheduleId(id) ? await readRecord(store, collection, id, parseSchedule) : undefined;
 
   async function* records(): AsyncGenerator<ScheduleRecord> {
-    for await (const { body } of scanAll(store, SCHEDULES)) yield parseSchedule(body);
+    for await (const { value } of readRecords(store, SCHEDULES, parseSchedule)) yield value;
   }
 
   const get: Cron["get"] = async (id) => {
     const stored = await getFrom(SCHEDULES, id) ?? await getFrom(DONE_SCHEDULES, id);
-    return stored === undefined ? undefined : await toSchedule(parseSchedule(stored.body), view);
+    return stored === undefined ? undefined : await toSchedule(stored.value, view);
   };
 
   return {
@@ -55,22 +57,24 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
 
     async find(id) {
       const stored = await getFrom(SCHEDULES, id);
-      return stored === undefined ? undefined : { record: parseSchedule(stored.body), version: stored.version };
+      return stored === undefined ? undefined : { record: stored.value, version: stored.version };
     },
 
-    isDone: async (id) => await getFrom(DONE_SCHEDULES, id) !== undefined,
+    isDone: async (id) => isScheduleId(id) && await store.get(DONE_SCHEDULES, id) !== undefined,
+    isThere: async (id) => isScheduleId(id) && await store.get(SCHEDULES, id) !== undefined,
 
     async list() {
       const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
-      const all = [...await Array.fromAsync(records()), ...done.map(({ body }) => parseSchedule(body))];
+      const fired = readable(store, DONE_SCHEDULES, done, parseSchedule).map(({ value }) => value);
+      const all = [...await Array.fromAsync(records()), ...fired];
       return await Promise.all(all.map((record) => toSchedule(record, view)));
     },
 
     async page({ state, limit, after }) {
       const found: ScheduleRecord[] = [];
       const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
-      for await (const { body } of scanAll(store, collection, { order: "created", reverse: true, after })) {
-        const record = parseSchedule(body);
+      const options = { order: "created", reverse: true, after } as const;
+      for await (const { value: record } of readRecords(store, collection, parseSchedule, options)) {
         if (state === undefined || record.state === state) found.push(record);
         if (found.length > limit) break;
       }
@@ -87,7 +91,8 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
         limit: Math.min(limit + 1, 1000),
         ...(after === undefined ? {} : { after: `${prefix}${after}` }),
       });
-      const firings = await Promise.all(page.slice(0, limit).map(({ body }) => toFiring(parseFiring(body), view)));
+      const found = readable(store, FIRINGS, page.slice(0, limit), parseFiring);
+      const firings = await Promise.all(found.map(({ value }) => toFiring(value, view)));
       return { firings, hasMore: page.length > limit };
     },
   };

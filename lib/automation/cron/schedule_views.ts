@@ -1,6 +1,7 @@
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { firingKey, type FiringRecord, firingsOf, type ScheduleRecord } from "./schedule_record.ts";
+import { unlessUnreadable } from "../../storage/read_records.ts";
 
 export interface ViewOptions {
   readonly runs: () => RunSupervisor | undefined;
@@ -35,7 +36,7 @@ export async function toSchedule(record: ScheduleRecord, options: ViewOptions): 
 /** A firing as it is shown, with what became of its run. */
 export async function toFiring(record: FiringRecord, { runs, shown }: ViewOptions): Promise<Firing> {
   const { schedule_id, time, at, trigger, status, run_id, reason, missed_count, missed_until } = record;
-  const run = run_id === null ? undefined : await runs()?.get(run_id);
+  const run = run_id === null ? undefined : await unlessUnreadable(runs()?.get(run_id));
   return {
     id: firingKey(record).slice(firingsOf(schedule_id).length),
     object: "schedule_firing",

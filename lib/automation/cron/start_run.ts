@@ -3,6 +3,7 @@ import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
 import { isAtWork } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
+import { readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { firingKey, type FiringRecord, FIRINGS, parseFiring, type ScheduleRecord } from "./schedule_record.ts";
 
@@ -58,7 +59,7 @@ export async function startRun(
     const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
     return without("failed", reason);
   }
-  const before = record.last_run_id === null ? undefined : await supervisor.get(record.last_run_id);
+  const before = record.last_run_id === null ? undefined : await unlessUnreadable(supervisor.get(record.last_run_id));
   if (before !== undefined && isAtWork(before.status)) {
     return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
   }
@@ -73,7 +74,10 @@ export async function startRun(
   } catch (error) {
     // Of this very time there was one, as before the clock was turned back, or this one before it was told so
     const stored = await store.get(FIRINGS, firingKey(firing({})));
-    if (stored !== undefined) return { firing: parseFiring(stored.body), recorded: false };
+    if (stored !== undefined) {
+      const [found] = readable(store, FIRINGS, [stored], parseFiring);
+      return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
+    }
     if (isShutdown(error)) return undefined;
     if (canWait(error) && !occasion.isLast) {
       log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
@@ -83,6 +87,8 @@ export async function startRun(
     return without("failed", reasonOf(error));
   }
 }
+
+const FIRED_BEFORE = "It had fired at this time before, and the record of what came of it was damaged";
 
 function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecord {
   return {

@@ -1,6 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
 import { createWaiters } from "../../base/waiters.ts";
+import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type CarryOnOptions, createCarryOn } from "./carry_on.ts";
 import { type Execution, hasEnded, type Plan } from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
@@ -64,6 +65,10 @@ export function createExecutor(options: ExecutorOptions): Executor {
       } catch (error) {
         // Somebody changed it, or all ends: look again
         if (error instanceof CancelError && signal.aborted) continue;
+        if (isUnreadable(error)) {
+          log.error("Procedure cannot go on: one of its records is damaged", { execution_id: id, error });
+          return;
+        }
         log.error("Procedure cannot go on, and is tried again", { execution_id: id, error });
         await clock.sleep(retryMs, signal).catch(() => {});
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
@@ -82,7 +87,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
   const executor: Executor = {
     async stopCancelled() {
       for (const id of await store.open()) {
-        const found = await store.find(id);
+        const found = await unlessUnreadable(store.find(id));
         if (found?.execution.cancelling) await cancelStepRun(found.execution, options.runs());
       }
     },

@@ -1,4 +1,4 @@
-import { scanAll } from "../../storage/scan_all.ts";
+import { parseMark, readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "./collections.ts";
 import {
@@ -72,21 +72,21 @@ export function createExecutionStore(store: Store): ExecutionStore {
     },
     async find(id) {
       if (!EXECUTION_ID.test(id)) return undefined;
-      const stored = await store.get(SOP_EXECUTIONS, id);
-      return stored === undefined ? undefined : { execution: parseExecution(stored.body), version: stored.version };
+      const found = await readRecord(store, SOP_EXECUTIONS, id, parseExecution);
+      return found === undefined ? undefined : { execution: found.value, version: found.version };
     },
     async plan(id) {
-      const stored = await store.get(SOP_PLANS, id);
-      if (stored === undefined) throw new TypeError(`Execution "${id}" has no plan`);
-      return parsePlan(stored.body);
+      const found = await readRecord(store, SOP_PLANS, id, parsePlan);
+      if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
+      return found.value;
     },
     async results({ id, steps }) {
       const ended = steps.filter(({ ended_at }) => ended_at !== null);
-      const found = await Promise.all(ended.map((step) => store.get(SOP_RESULTS, `${id}/${step.id}`)));
+      const found = await Promise.all(
+        ended.map((step) => readRecord(store, SOP_RESULTS, `${id}/${step.id}`, parseResult)),
+      );
       return new Map(
-        found.flatMap((stored, index) =>
-          stored === undefined ? [] : [[ended[index]?.id ?? "", parseResult(stored.body)] as const]
-        ),
+        found.flatMap((result, index) => result === undefined ? [] : [[ended[index]?.id ?? "", result.value] as const]),
       );
     },
     write,
@@ -102,11 +102,14 @@ export function createExecutionStore(store: Store): ExecutionStore {
     },
     async open() {
       const stored = await store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
+      readable(store, OPEN_SOPS, stored, parseMark);
       return stored.map(({ key }) => key);
     },
     async prune({ before, keep }) {
       const all: Execution[] = [];
-      for await (const { body } of scanAll(store, SOP_EXECUTIONS, { order: "created" })) all.push(parseExecution(body));
+      for await (const { value } of readRecords(store, SOP_EXECUTIONS, parseExecution, { order: "created" })) {
+        all.push(value);
+      }
       const over = all.length - keep;
       const ended = all.filter(hasEnded);
       const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);

@@ -70,6 +70,20 @@ export function parseAuditRecord(body: unknown): AuditRecord | undefined {
   return result.success ? result.output as unknown as AuditRecord : undefined;
 }
 
+/** As parseAuditRecord. @throws {TypeError} for a body that is no record of this version */
+export function readAuditRecord(body: unknown): AuditRecord {
+  const record = parseAuditRecord(body);
+  if (record === undefined) throw new TypeError("The body is no record of the audit");
+  return record;
+}
+
+/** As parseAuditHead. @throws {TypeError} for a body that is no head */
+export function readAuditHead(body: unknown): AuditHead {
+  const head = parseAuditHead(body);
+  if (head === undefined) throw new TypeError("The body is no head of the audit");
+  return head;
+}
+
 /** undefined for a body that is no head. */
 export function parseAuditHead(body: unknown): AuditHead | undefined {
   const result = v.safeParse(headSchema, body);

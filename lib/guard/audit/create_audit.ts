@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
+import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { createAccessFailures } from "./access_failures.ts";
 import type { Audit } from "./audit.ts";
@@ -12,6 +13,7 @@ import {
   HEAD_KEY,
   NO_HASH,
   parseAuditHead,
+  readAuditHead,
 } from "./audit_chain.ts";
 import type { AuditEvent } from "./audit_event.ts";
 import { plainEvent } from "./plain_event.ts";
@@ -90,8 +92,7 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
   /** The first position after `seq` that something is at already. */
   async function firstTaken(seq: number, count: number): Promise<number | undefined> {
     for (let at = seq + 1; at <= seq + count; at++) {
-      const found = await store.get(AUDIT_RECORDS, auditKey(at)).then((stored) => stored !== undefined, () => true);
-      if (found) return at;
+      if (await store.get(AUDIT_RECORDS, auditKey(at)) !== undefined) return at;
     }
     return undefined;
   }
@@ -206,12 +207,11 @@ function nextGroup(queue: readonly Pending[]): readonly Pending[] {
 }
 
 async function loadHead({ store, log }: AuditOptions): Promise<AuditHead> {
-  const stored = await store.get(AUDIT_HEAD, HEAD_KEY).catch((error: unknown) => ({ body: { error } }));
+  const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
+  if (stored !== undefined) readable(store, AUDIT_HEAD, [stored], readAuditHead);
   const none = { seq: 0, hash: NO_HASH };
   const head = stored === undefined ? none : parseAuditHead(stored.body);
-  const newest = head === undefined || head.seq === 0
-    ? undefined
-    : await store.get(AUDIT_RECORDS, auditKey(head.seq)).catch(() => undefined);
+  const newest = head === undefined || head.seq === 0 ? undefined : await store.get(AUDIT_RECORDS, auditKey(head.seq));
   const fits = head !== undefined &&
     (head.seq === 0 || (newest?.body as { hash?: unknown } | undefined)?.hash === head.hash);
   if (!fits) log.error("The audit was changed from outside: run postern audit verify");

@@ -1,6 +1,7 @@
+import { readable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { AuditAppend } from "./audit.ts";
-import { AUDIT_RECORDS, auditSeq, parseAuditRecord } from "./audit_chain.ts";
+import { AUDIT_RECORDS, auditSeq, parseAuditRecord, readAuditRecord } from "./audit_chain.ts";
 
 const PAGE = 500;
 
@@ -15,6 +16,7 @@ export async function pruneAudit(
 ): Promise<number> {
   for (let count = 0;;) {
     const page = await store.scan(AUDIT_RECORDS, { order: "key", limit: PAGE });
+    readable(store, AUDIT_RECORDS, page, readAuditRecord);
     const old = page.map(({ key, body }) => ({ key, seq: auditSeq(key), record: parseAuditRecord(body) }));
     // What does not look like a record of the chain stays, for verify to name
     const end = old.findIndex(({ seq, record }) => seq === undefined || record?.seq !== seq || record.time >= before);

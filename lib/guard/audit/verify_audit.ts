@@ -70,7 +70,7 @@ export async function verifyAudit({ store, given, signal }: VerifyOptions): Prom
 }
 
 async function readHead(store: Store): Promise<AuditHead | undefined> {
-  const stored = await store.get(AUDIT_HEAD, HEAD_KEY).catch(() => undefined);
+  const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
   return stored === undefined ? undefined : parseAuditHead(stored.body);
 }
 

@@ -204,5 +204,9 @@ function toStoredList(rows: readonly Row[]): readonly Stored[] {
 }
 
 function bodyOf(row: Row): unknown {
-  return JSON.parse(String(row["body"]));
+  try {
+    return JSON.parse(String(row["body"]));
+  } catch {
+    return undefined;
+  }
 }

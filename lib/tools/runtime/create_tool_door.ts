@@ -7,6 +7,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { RULE_ENABLED } from "../../guard/barriers.ts";
+import { isUnreadable } from "../../storage/read_records.ts";
 import { auditCall } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";
 import { bindFiles } from "./bind_files.ts";
@@ -129,7 +130,9 @@ export function createToolDoor(options: ToolDoorOptions): ToolDoor {
           result: failure(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
         };
       case "failed":
-        if (ending.error instanceof ToolError) return { outcome: "error", result: failure(ending.error.message) };
+        if (ending.error instanceof ToolError || isUnreadable(ending.error)) {
+          return { outcome: "error", result: failure(ending.error.message) };
+        }
         return { outcome: "failed", result: failure(reportBug(tool, request, ending.error)) };
     }
   };

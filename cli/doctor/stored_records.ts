@@ -1,0 +1,91 @@
+import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../../lib/access/create_pairing.ts";
+import { TOKENS } from "../../lib/access/create_tokens.ts";
+import { parseTokenBody } from "../../lib/access/token_body.ts";
+import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
+import {
+  DONE_SCHEDULES,
+  FIRINGS,
+  parseFiring,
+  parseSchedule,
+  SCHEDULES,
+} from "../../lib/automation/cron/schedule_record.ts";
+import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
+import { parseExecution, parsePlan as parseSopPlan, parseResult } from "../../lib/automation/sops/execution_record.ts";
+import {
+  APPROVAL_RULES,
+  APPROVALS,
+  OPEN_APPROVALS,
+  parseApproval,
+  parseRule,
+} from "../../lib/guard/approval_records.ts";
+import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
+import { MAILBOXES } from "../../lib/memory/mailbox.ts";
+import { parseMailbox } from "../../lib/memory/mailbox_record.ts";
+import { MEMORY } from "../../lib/memory/memory.ts";
+import { parseMemoryRecord } from "../../lib/memory/memory_record.ts";
+import { parsePlan } from "../../lib/memory/plan_record.ts";
+import { PLANS } from "../../lib/memory/plans.ts";
+import { parseProviders, PROVIDERS } from "../../lib/providers/provider_memory.ts";
+import { CONVERSATIONS, parseConversation, parseConversationEntry } from "../../lib/runs/conversation_records.ts";
+import { BUDGET_DAYS, parseDay } from "../../lib/runs/day_budget.ts";
+import {
+  OPEN_RUNS,
+  parseJournalRecord,
+  parseOpenRun,
+  parseRunInput,
+  parseRunRecord,
+  RUN_INPUTS,
+  RUNS,
+} from "../../lib/runs/run_records.ts";
+import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
+import { parseSuspended, SUSPENDED_TURNS } from "../../lib/runs/suspended_records.ts";
+import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
+import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
+import { parseMarker, PROCESSES } from "../../lib/system/process/process_marker.ts";
+import { IDEMPOTENT_REPLIES, parseReply } from "../../handlers/middleware/reply_store.ts";
+import { parseAccepted, parseDated } from "../../handlers/wire/accept_once.ts";
+import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/webhook.ts";
+
+/** Every collection that Postern writes, with the parser of the room that owns it. */
+export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
+  [APPROVALS]: parseApproval,
+  [APPROVAL_RULES]: parseRule,
+  [AUDIT_HEAD]: readAuditHead,
+  [AUDIT_RECORDS]: readAuditRecord,
+  [BUDGET_DAYS]: parseDay,
+  [CONVERSATIONS]: parseConversation,
+  [DELIVERIES]: parseDelivery,
+  [DOCUMENTS]: parseDocument,
+  [DONE_SCHEDULES]: parseSchedule,
+  [FIRINGS]: parseFiring,
+  [IDEMPOTENT_REPLIES]: parseReply,
+  [MAILBOXES]: parseMailbox,
+  [MEMORY]: parseMemoryRecord,
+  [OPEN_APPROVALS]: parseMark,
+  [OPEN_DELIVERIES]: parseMark,
+  [OPEN_RUNS]: parseOpenRun,
+  [OPEN_SOPS]: parseMark,
+  [PAIRING_CODES]: parsePairingCode,
+  [PAIRING_GUARD]: parsePairingGuard,
+  [PLANS]: parsePlan,
+  [PROCESSES]: parseMarker,
+  [PROVIDERS]: parseProviders,
+  [RUNS]: parseRunRecord,
+  [RUN_INPUTS]: parseRunInput,
+  [SCHEDULES]: parseSchedule,
+  [SOP_EXECUTIONS]: parseExecution,
+  [SOP_PLANS]: parseSopPlan,
+  [SOP_RESULTS]: parseResult,
+  [SUB_AGENTS]: parseSubAgent,
+  [SUB_AGENT_TURNS]: parseTurn,
+  [SUSPENDED_TURNS]: parseSuspended,
+  [TOKENS]: parseTokenBody,
+  [WEBHOOK_MESSAGES]: parseAccepted,
+  [WEBHOOK_SIGNATURES]: parseDated,
+};
+
+/** Every kind of stream, by the part of its name before the slash. */
+export const STREAMS: Readonly<Record<string, ParseRecord<unknown>>> = {
+  conversation: parseConversationEntry,
+  run: parseJournalRecord,
+};

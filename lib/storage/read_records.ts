@@ -1,0 +1,123 @@
+import { HttpError } from "../base/errors.ts";
+import { scanAll, type ScanAllOptions } from "./scan_all.ts";
+import type { Store, Stored, StreamRecord } from "./store.ts";
+
+/** Turns a stored body into a record of its room. @throws for a body that no version wrote */
+export type ParseRecord<T> = (body: unknown) => T;
+
+/** A record as its room knows it. */
+export interface ReadRecord<T> {
+  readonly key: string;
+  readonly version: number;
+  readonly value: T;
+}
+
+/**
+ * Reads every record of a collection, page by page. The one reader for all scans: a record that cannot be parsed is set aside
+ * (`store.unreadable`), and the scan goes on with the others.
+ */
+export async function* readRecords<T>(
+  store: Store,
+  collection: string,
+  parse: ParseRecord<T>,
+  options: ScanAllOptions = {},
+): AsyncGenerator<ReadRecord<T>> {
+  for await (const stored of scanAll(store, collection, options)) yield* readable(store, collection, [stored], parse);
+}
+
+/** Returns the records of a page that can be parsed. The others are set aside, and still are in the page: they count for its place. */
+export function readable<T>(
+  store: Store,
+  collection: string,
+  page: readonly Stored[],
+  parse: ParseRecord<T>,
+): readonly ReadRecord<T>[] {
+  return page.flatMap(({ key, version, body }) => {
+    try {
+      return [{ key, version, value: parse(body) }];
+    } catch (error) {
+      setAside(store, { collection, key }, body, error);
+      return [];
+    }
+  });
+}
+
+/**
+ * Reads one record.
+ * @returns undefined where there is none
+ * @throws {HttpError} 500 `record_unreadable` for one that cannot be parsed, which is set aside
+ */
+export async function readRecord<T>(
+  store: Store,
+  collection: string,
+  key: string,
+  parse: ParseRecord<T>,
+): Promise<ReadRecord<T> | undefined> {
+  const stored = await store.get(collection, key);
+  if (stored === undefined) return undefined;
+  const [found] = readable(store, collection, [stored], parse);
+  if (found === undefined) throw unreadable(collection, key);
+  return found;
+}
+
+/** Parses one record of a stream. @throws {HttpError} 500 `record_unreadable` for one that cannot be parsed, which is set aside */
+export function readEntry<T>(store: Store, stream: string, { seq, body }: StreamRecord, parse: ParseRecord<T>): T {
+  const stored = { key: String(seq), version: 1, body };
+  const [found] = readable(store, stream, [stored], parse);
+  if (found === undefined) throw unreadable(stream, stored.key);
+  return found.value;
+}
+
+/** Parses one record of a stream whose other records stand for themselves. @returns undefined for one that was set aside */
+export function tryEntry<T>(store: Store, stream: string, entry: StreamRecord, parse: ParseRecord<T>): T | undefined {
+  const { seq, body } = entry;
+  const stored = { key: String(seq), version: 1, body };
+  return readable(store, stream, [stored], parse)[0]?.value;
+}
+
+/** Parses a record whose key says everything. @throws {TypeError} for a body other than an object of version 1 */
+export function parseMark(body: unknown): void {
+  if (typeof body === "object" && body !== null && "v" in body && body.v === 1) return;
+  throw new TypeError("The body is no mark");
+}
+
+/** Whether an error says that a record cannot be read. */
+export function isUnreadable(error: unknown): error is HttpError {
+  return error instanceof HttpError && error.code === "record_unreadable";
+}
+
+/** Gives undefined for a record that was set aside: for scans that go on with the others. */
+export async function unlessUnreadable<T>(reading: Promise<T> | undefined): Promise<T | undefined> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (isUnreadable(error)) return undefined;
+    throw error;
+  }
+}
+
+function setAside(
+  { unreadable }: Store,
+  place: { readonly collection: string; readonly key: string },
+  body: unknown,
+  error: unknown,
+): void {
+  unreadable.add({ ...place, reason: body === undefined ? "it is not JSON" : reasonOf(error) });
+}
+
+/** Names the field. The messages of a schema hold the value too, which may be a secret. */
+function reasonOf(error: unknown): string {
+  const issues = error instanceof Error && "issues" in error && Array.isArray(error.issues) ? error.issues : [];
+  const path: unknown = issues[0]?.path;
+  if (!Array.isArray(path) || path.length === 0) return "its content is not that of a record of this collection";
+  return `its field "${path.map((item) => String(item?.key)).join(".").slice(0, 200)}" is missing or wrong`;
+}
+
+function unreadable(collection: string, key: string): HttpError {
+  const place = `${JSON.stringify(key.slice(0, 200))} of ${JSON.stringify(collection.slice(0, 200))}`;
+  return new HttpError(
+    "record_unreadable",
+    `Cannot read record ${place}: it is damaged; stop the gateway, and "postern doctor --repair" removes it`,
+    { status: 500, type: "api_error", headers: { "x-should-retry": "false" } },
+  );
+}

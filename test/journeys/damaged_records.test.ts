@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { sourceFiles } from "../support/source_files.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
+import { withWorkspace, type Workspace } from "../support/workspace.ts";
+
+const CONFIG = {
+  budget: { tokens_per_day: 1_000_000 },
+  agents: { helper: {} },
+  autonomy: { level: "full" },
+  channels: { mail: {} },
+  cron: { enabled: true },
+};
+const NEVER = "0 0 29 2 *";
+/** Every list that a route shows, with the ids that must stay in it. */
+const LISTS = [
+  "runs",
+  "conversations",
+  "approvals",
+  "approval-rules",
+  "schedules",
+  "schedules/second/history",
+  "deliveries",
+  "tokens",
+  "audit",
+];
+/** Read by a key that nobody asks for in this test, so that only the doctor finds their damaged records. */
+const BY_KEY = [
+  "budget_days",
+  "documents",
+  "idempotent_replies",
+  "pairing_codes",
+  "pairing_guard",
+  "plans",
+  "run_inputs",
+  "sop_plans",
+  "sop_results",
+  "sub_agent_turns",
+  "suspended_turns",
+  "webhook_messages",
+  "webhook_signatures",
+];
+
+const REWRITTEN = ["audit_head", "open_runs", "processes"];
+
+const TABLES = (dataDir: string, workspace: Workspace) => ({ config: CONFIG, dataDir, workspace });
+
+test("every collection that the source writes has its parser in the doctor's table", () => {
+  const texts = sourceFiles(["lib", "handlers"]).map(({ text }) => text).join("\n");
+  const values = new Map<string, Set<string>>();
+  for (const [, name = "", value = ""] of texts.matchAll(/const ([A-Z_]+) = "([a-z_]+)";/g)) {
+    values.set(name, (values.get(name) ?? new Set()).add(value));
+  }
+  const places = [/collection: ([A-Z_]+|"[a-z_]+")/g, /store\.\w+\(\s*([A-Z_]+|"[a-z_]+"),/g];
+  const used = new Set(places.flatMap((place) => [...texts.matchAll(place)].map(([, name = ""]) => name)));
+  const collections = new Set(
+    [...used].flatMap((name) => name.startsWith('"') ? [name.slice(1, -1)] : [...(values.get(name) ?? [])]),
+  );
+  assert.ok(collections.size >= 30, [...collections].join());
+  assert.deepEqual([...collections].filter((name) => !Object.hasOwn(COLLECTIONS, name)), []);
+});
+
+test("one damaged record of every collection stops nothing: each is named, and the others work on", async () => {
+  await withWorkspace({}, (workspace) =>
+    withTemporaryFolder(async (dataDir) => {
+      const kept = await fill(TABLES(dataDir, workspace));
+      const damaged = damage(dataDir);
+      assert.deepEqual(new Set(damaged.map(({ collection }) => collection)), new Set(Object.keys(COLLECTIONS)));
+      await withRunningGateway(
+        { ...TABLES(dataDir, workspace), script: ["Yes"] },
+        async (gateway) => {
+          for (const list of LISTS) {
+            const reply = await gateway.call(`/v1/${list}`);
+            const text = await reply.text();
+            assert.equal(reply.status, 200, `${list}: ${text}`);
+            for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+          }
+          const statuses = await Promise.all((kept.secrets ?? []).map(async (secret) => {
+            const reply = await fetch(`${gateway.url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } });
+            return reply.status;
+          }));
+          assert.deepEqual(statuses, [401, 200], "the damaged token alone is refused");
+          assert.match(await tool(gateway, "memory_recall", {}), /second/);
+          assert.match(await tool(gateway, "agents_ipc", { op: "list" }), /for bob/);
+          await tool(gateway, "cron_list", {});
+          await tool(gateway, "subagent_list", {});
+          const { status, unreadable_records: named } = await jsonOf(await gateway.call("/v1/status"));
+          assert.equal(status, "degraded");
+          assert.equal((await jsonOf(await gateway.call("/health"))).status, "degraded");
+          const logged = JSON.stringify(gateway.log);
+          for (const collection of Object.keys(COLLECTIONS).filter((name) => !BY_KEY.includes(name))) {
+            // A record that the gateway writes anew is whole again
+            if (!REWRITTEN.includes(collection)) {
+              assert.ok(JSON.stringify(named).includes(`"collection":"${collection}"`), `${collection} is not named`);
+            }
+            assert.ok(logged.includes(`"collection":"${collection}"`), `${collection} is not in the log`);
+          }
+          assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
+        },
+      );
+    }));
+});
+
+/** Puts two records into what is easily filled. The first of each is damaged later. */
+async function fill(
+  options: { readonly dataDir: string; readonly workspace: Workspace },
+): Promise<Record<string, string[]>> {
+  const kept: Record<string, string[]> = {};
+  const script = ["Yes", "Yes", "Yes", "Yes"];
+  await withRunningGateway({ ...options, script }, async (gateway) => {
+    const { services } = gateway;
+    for (const [index, name] of ["first", "second"].entries()) {
+      const keep = (list: string, id: string) => (kept[list] ??= []).push(...(index === 0 ? [] : [id]));
+      const issued = await services.tokens.issue({ scopes: ["chat"], label: name });
+      keep("tokens", issued.record.id);
+      (kept["secrets"] ??= []).push(issued.token);
+      const run = await gateway.call("/api/chat", {
+        body: { message: `${name} SECRET`, conversation_id: `conv-${name}` },
+        headers: { "idempotency-key": name },
+      });
+      assert.equal(run.status, 200, await run.text());
+      keep("conversations", `conv-${name}`);
+      await tool(gateway, "memory_store", { key: name, value: `${name} SECRET` });
+      await tool(gateway, "cron_add", { id: name, schedule: NEVER, prompt: name });
+      await tool(gateway, "agents_ipc", {
+        op: "send",
+        from: "ann",
+        to: index === 0 ? "ann" : "bob",
+        payload: `for ${index === 0 ? "ann" : "bob"}`,
+      });
+      keep("schedules", name);
+      const approval = await services.approvals.ask({
+        tool: "shell",
+        workspace: options.workspace.root,
+        inputDigest: name,
+        access: "write",
+        input: {},
+        reason: name,
+        rule: "level",
+        files: [],
+        digest: name,
+        runId: "run_1",
+        callId: name,
+        requestedBy: { via: "http", tokenId: null },
+        timeoutMs: 100_000,
+      } as never);
+      assert.ok(approval !== undefined);
+      keep("approvals", approval.id);
+    }
+  });
+  return kept;
+}
+
+/** Damages the oldest record of every collection in a way of its own, and makes one where there is none. */
+function damage(dataDir: string) {
+  const database = new DatabaseSync(join(dataDir, "postern.db"));
+  try {
+    const names = database.prepare("SELECT DISTINCT collection FROM records").all().map((row) =>
+      String(row["collection"])
+    );
+    const known = [...new Set([...names, ...Object.keys(COLLECTIONS)])];
+    return known.map((collection, index) => {
+      const oldest = database.prepare("SELECT key FROM records WHERE collection = ? ORDER BY id LIMIT 1").get(
+        collection,
+      );
+      const key = oldest === undefined ? keyOf(collection) : String(oldest["key"]);
+      const body = index % 2 === 0 ? '{"v":1,"id":"SECRET' : '{"v":7,"record_version":7,"marker":7,"type":"SECRET"}';
+      database.prepare(
+        `INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?, ?, 1, ?, 0, 0)
+         ON CONFLICT (collection, key) DO UPDATE SET body = excluded.body`,
+      ).run(collection, key, body);
+      return { collection, key };
+    });
+  } finally {
+    database.close();
+  }
+}
+
+const KEYS: Readonly<Record<string, string>> = {
+  pairing_guard: "guard",
+  providers: "memory",
+  schedule_firings: "second/2020",
+};
+
+function keyOf(collection: string): string {
+  return KEYS[collection] ?? "damaged";
+}
+
+async function tool(gateway: RunningGateway, name: string, input: unknown): Promise<string> {
+  const reply = await gateway.call(`/v1/tools/${name}/call`, { body: { input } });
+  const text = await reply.text();
+  assert.deepEqual([reply.status, JSON.parse(text).is_error], [200, false], `${name}: ${text}`);
+  return text;
+}
