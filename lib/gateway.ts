@@ -244,6 +244,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       ownPaths,
       marker: marker.text,
       redact: redactor.part,
+      quarantine: join(dataDir, "quarantine"),
+      random,
+      onQuarantine: ({ quarantined, unchecked }) =>
+        log.warn("A command made protected names, which were moved to quarantine, or could not be looked for", {
+          paths: quarantined.map(({ path, place }) => `${path} -> ${place ?? "not moved: remove it"}`),
+          unchecked,
+        }),
       onLook(found) {
         const { kind, text } = containmentOf(config().security.shell.sandbox, found);
         log[kind === "refused" ? "warn" : "info"](text);

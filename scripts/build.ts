@@ -21,6 +21,7 @@ const INPUT: Readonly<Record<string, string>> = {
   "cli/main": "cli/main",
   "handlers/mod": "handlers/mod",
   [`${CHUNKS}/content_search_worker`]: "lib/tools/files/content_search_worker",
+  [`${CHUNKS}/survey_worker`]: "lib/system/process/survey_worker",
   [`${CHUNKS}/document_worker`]: "lib/tools/documents/document_worker",
 };
 

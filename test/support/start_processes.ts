@@ -7,7 +7,14 @@ import { until } from "./until.ts";
 /** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */
 const [workspaceRoot = "", marker = ""] = process.argv.slice(2);
 const commands = createCommandLookup();
-const processes = createProcesses({ commands, clock: systemClock, home: "/home/nobody", ownPaths: [], marker });
+const processes = createProcesses({
+  commands,
+  clock: systemClock,
+  home: "/home/nobody",
+  ownPaths: [],
+  quarantine: "/nonexistent/quarantine",
+  marker,
+});
 const { id } = await processes.start({
   words: ["sh", "-c", "echo $$ > leader; sleep 60 & echo $! > child; echo ready; wait"],
   scope: { workspaceRoot, workspaceOnly: false, forbiddenPaths: [], allowSensitive: false },

@@ -1,4 +1,4 @@
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
@@ -74,6 +74,8 @@ export interface ToolBenchOptions {
   readonly timeoutMs?: number;
   /** What a remembered answer says. Default: none is remembered */
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
+  /** Where protected names go that appear while a command runs. Default: a folder beside the workspace */
+  readonly quarantine?: string;
   /** The user's home folder. Default: one that is not there */
   readonly home?: string;
   /** All addresses of a host name. Default: the system's */
@@ -95,6 +97,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     clock: systemClock,
     home: "/home/nobody",
     ownPaths: [],
+    quarantine: options.quarantine ?? join(dirname(options.root), "quarantine"),
     marker: options.marker ?? "test",
     redact: redactor.part,
   });

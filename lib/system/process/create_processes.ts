@@ -2,11 +2,14 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { lazily } from "../../base/lazily.ts";
 import type { RedactPart } from "../../base/redact.ts";
+import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { type Containment, containmentOf, createContainmentFinder } from "./containment.ts";
 import { killLeftovers } from "./kill_leftovers.ts";
 import { createProcessTable } from "./process_table.ts";
+import type { Aftermath, PreparedCommand } from "./prepare_command.ts";
 import type { Processes } from "./processes.ts";
+import type { CommandResult } from "./run_command.ts";
 import type { ScreenOptions } from "./screen_arguments.ts";
 
 export interface ProcessesOptions extends ScreenOptions {
@@ -14,6 +17,12 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly clock: Clock;
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
+  /** Absolute path of the folder where protected names go that appear while a command runs; made when one does */
+  readonly quarantine: string;
+  /** Default: the operating system's */
+  readonly random?: Random;
+  /** Told what was moved there, or could not be. Default: nobody is */
+  readonly onQuarantine?: (found: Aftermath) => void;
   /** Masks secrets in the output of the model's commands. Default: nothing is masked */
   readonly redact?: RedactPart;
   /** Told of each look for bubblewrap. Default: nobody is */
@@ -31,12 +40,27 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const table = createProcessTable(clock, options.redact);
   const finder = createContainmentFinder({ commands, clock, signal: closing.signal, onLook: options.onLook });
   const preparing = lazily(async () => {
-    const [{ createPreparation, requireStarted }, { runCommand }] = await Promise.all([
-      import("./prepare_command.ts"),
-      import("./run_command.ts"),
-    ]);
-    return { ...createPreparation({ ...options, containment: finder }), requireStarted, runCommand };
+    const [{ createPreparation, requireStarted }, { runCommand }, { createSurveys }, { createQuarantine }] =
+      await Promise
+        .all([
+          import("./prepare_command.ts"),
+          import("./run_command.ts"),
+          import("./create_surveys.ts"),
+          import("./quarantine.ts"),
+        ]);
+    const surveys = createSurveys({ clock });
+    const random = options.random ?? createSystemRandom();
+    const quarantine = createQuarantine({ folder: options.quarantine, clock, random });
+    const preparation = createPreparation({ ...options, containment: finder, surveys, quarantine });
+    return { ...preparation, requireStarted, runCommand, surveys };
   });
+
+  /** What was found after a command, told to whom it concerns. */
+  const afterOf = async ({ after }: PreparedCommand): Promise<Aftermath> => {
+    const found = await after();
+    if (found.quarantined.length > 0 || found.unchecked) options.onQuarantine?.(found);
+    return found;
+  };
 
   /** `close()` waits for it. */
   const track = <T>(work: Promise<T>): Promise<T> => {
@@ -47,23 +71,34 @@ export function createProcesses(options: ProcessesOptions): Processes {
 
   const run: Processes["run"] = async (request) => {
     const { prepare, requireStarted, runCommand } = await preparing();
-    const { line, contained } = await prepare(request);
+    const prepared = await prepare(request);
+    const { line, contained } = prepared;
     const { timeoutMs, maxOutputBytes, composed } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
     const graceMs = composed === undefined ? 0 : GRACE_MS;
     // A composed command is read by Postern itself, before the model gets anything of it
     const redact = composed === undefined ? options.redact : undefined;
-    const result = await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs });
+    let result: CommandResult;
+    try {
+      result = await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs });
+    } catch (error) {
+      // Cancelled: what it had done until then is looked at all the same
+      await afterOf(prepared);
+      throw error;
+    }
+    const after = await afterOf(prepared);
     if (contained) requireStarted(request.words, result);
-    return { ...result, contained };
+    return { ...result, contained, ...after };
   };
 
   const start: Processes["start"] = async (request) => {
-    const { line, contained } = await (await preparing()).prepare(request);
+    const prepared = await (await preparing()).prepare(request);
+    const { line, contained } = prepared;
     const { words, maxProcesses, maxOutputBytes } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
     if (signal.aborted) throw cancelError(signal);
-    return await table.start(line, { words, contained, maxProcesses, maxOutputBytes });
+    const onEnd = () => afterOf(prepared);
+    return await table.start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd });
   };
 
   const containment: Processes["containment"] = async (sandbox) =>
@@ -86,6 +121,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
       closing.abort(new CancelError("shutdown"));
       await Promise.all(working);
       await table.killAll();
+      await (await preparing.made())?.surveys.close();
     },
   };
 }

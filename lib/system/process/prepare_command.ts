@@ -1,20 +1,29 @@
-import { realpath } from "node:fs/promises";
+import { lstat, realpath } from "node:fs/promises";
+import { relative } from "node:path";
 import process from "node:process";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { forbiddenNames } from "../files/forbidden_paths.ts";
+import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
+import { shown } from "../files/parse_path.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
-import { findSensitive } from "./find_sensitive.ts";
 import { createLauncherFinder } from "./launcher.ts";
 import { MARKER_VARIABLE } from "./kill_leftovers.ts";
 import type { CommandLine } from "./process_group.ts";
 import type { ComposedCommand, ProcessRequest } from "./processes.ts";
+import type { Quarantine, Quarantined } from "./quarantine.ts";
 import type { CommandResult } from "./run_command.ts";
-import { contain } from "./sandbox.ts";
-import { type ArgumentScope, screenArguments, type ScreenOptions } from "./screen_arguments.ts";
+import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
+import {
+  type ArgumentScope,
+  holdsSensitive,
+  type NamedPlace,
+  screenArguments,
+  type ScreenOptions,
+} from "./screen_arguments.ts";
+import { type Survey, type SurveyRequest, type Surveys, UNFINISHED } from "./survey.ts";
 
 export interface PreparationOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -22,6 +31,8 @@ export interface PreparationOptions extends ScreenOptions {
   /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
   readonly marker: string;
   readonly containment: ContainmentFinder;
+  readonly surveys: Surveys;
+  readonly quarantine: Quarantine;
 }
 
 /** A request to `run` or to `start`. */
@@ -31,6 +42,15 @@ export type AnyRequest = ProcessRequest & { readonly composed?: ComposedCommand 
 export interface PreparedCommand {
   readonly line: CommandLine;
   readonly contained: boolean;
+  /** To be called once nothing of the command runs: moves protected names that appeared into quarantine. Never throws */
+  after(): Promise<Aftermath>;
+}
+
+/** What was found after a command. */
+export interface Aftermath {
+  readonly quarantined: readonly Quarantined[];
+  /** The workspace could not be looked through, so that nobody knows */
+  readonly unchecked: boolean;
 }
 
 /** What stands between a request and the start of its program: every check, and the sandbox. */
@@ -41,6 +61,23 @@ export interface Preparation {
   prepare(request: AnyRequest): Promise<PreparedCommand>;
 }
 
+/** Looks through a folder or at a file. @param secrets false: for protected names alone */
+type SurveyOf = (root: string, secrets: boolean) => Promise<Survey>;
+
+/** How a command is looked at: by surveys, and differently where it will be contained. */
+interface Surveyed {
+  readonly of: SurveyOf;
+  readonly contained: boolean;
+}
+
+type LineRequest = Pick<AnyRequest, "words" | "scope" | "composed">;
+
+/** A first look at 100,000 files takes a second, and ten where the machine is busy */
+const SURVEY_TIMEOUT_MS = 20_000;
+const NOT_SEARCHED = `could not be searched for credentials within ${SURVEY_TIMEOUT_MS / 1000} s`;
+const TRY_AGAIN =
+  'try again, since what was looked at is remembered; else give --workspace a smaller folder, or set [security.shell] sandbox = "off"';
+
 /** All that a program gets to know: no variable of the gateway, and a home without configuration files or keys. */
 const ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: SEARCH_PATH.join(":"),
@@ -50,13 +87,17 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
 };
 
 export function createPreparation(options: PreparationOptions): Preparation {
-  const { commands, clock, marker, containment } = options;
+  const { commands, clock, marker, containment, surveys, quarantine } = options;
   const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker };
   const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
 
-  const lineOf = async (
-    { words, scope, composed }: Pick<AnyRequest, "words" | "scope" | "composed">,
-  ): Promise<CommandLine> => {
+  /** The line behind what ends an uncontained command with the gateway. */
+  const launched = async (line: CommandLine): Promise<CommandLine> => {
+    const [file, ...prefix] = await launcher();
+    return file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
+  };
+
+  const lineOf = async ({ words, scope, composed }: LineRequest, surveyed: Surveyed): Promise<CommandLine> => {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
@@ -68,47 +109,129 @@ export function createPreparation(options: PreparationOptions): Preparation {
         `Cannot run ${JSON.stringify(command)}: no folder of the fixed search path has it`,
       );
     }
-    if (composed === undefined) await screenArguments(args, scope, options);
+    if (composed === undefined) {
+      const { places } = await screenArguments(args, scope, options);
+      await screenPlaces(places, { scope, command, surveyed });
+    }
     return { file, args, cwd: await realpath(scope.workspaceRoot), env: { ...env, ...composed?.env } };
   };
 
-  /** The line inside the sandbox; undefined for a command that runs without. @throws {ToolError} `sandbox_unavailable` */
-  const containedLine = async (line: CommandLine, request: AnyRequest): Promise<CommandLine | undefined> => {
-    const { sandbox, composed, scope: { workspaceRoot }, words: [command = ""] } = request;
+  /** Finds bubblewrap for a command; undefined where it runs without. @throws {ToolError} `sandbox_unavailable` */
+  const bubblewrapFor = async (
+    { sandbox, words: [command = ""] }: Pick<AnyRequest, "sandbox" | "words">,
+    signal: AbortSignal,
+  ): Promise<string | undefined> => {
     if (sandbox === "off") return undefined;
-    const found = await unlessAborted(containment.find(), request.signal);
+    const found = await unlessAborted(containment.find(), signal);
     requireContainment(command, sandbox, found);
-    if (found.kind !== "bubblewrap") return undefined;
-    const contained = await contain(line, {
-      bubblewrap: found.file,
+    return found.kind === "bubblewrap" ? found.file : undefined;
+  };
+
+  const surveyOf = (scope: ArgumentScope, signal: AbortSignal): SurveyOf => async (root, secrets) => {
+    const hidden = forbiddenNames(scope, options);
+    const skip = await Promise.all(hidden.map((path) => realpath(path).catch(() => path)));
+    const { home, ownPaths } = options;
+    const request: SurveyRequest = { root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS };
+    return await surveys.survey(request, signal);
+  };
+
+  /**
+   * Refuses what an argument names and a name alone does not tell: a private key; and without a sandbox also a folder that holds
+   * sensitive files, and a hard link of one. Inside the sandbox all of these are hidden.
+   */
+  const screenPlaces = async (
+    places: readonly NamedPlace[],
+    { scope, command, surveyed }: {
+      readonly scope: ArgumentScope;
+      readonly command: string;
+      readonly surveyed: Surveyed;
+    },
+  ): Promise<void> => {
+    if (scope.allowSensitive || surveyed.contained) return;
+    const workspace = await realpath(scope.workspaceRoot);
+    for (const { arg, path } of places) {
+      if (path === workspace || await lstat(path).catch(() => undefined) === undefined) continue;
+      // A hard link in the workspace is known by all of the workspace
+      const { finished, sensitive } = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
+      const first = sensitive.find((found) => isWithin(found, path));
+      if (first !== undefined) {
+        throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
+      }
+      if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
+    }
+  };
+
+  /** What is there before the command, for `after` to compare with. Of a composed command nothing is. */
+  const watch = (before: Survey, of: SurveyOf, workspace: string) => async (): Promise<Aftermath> => {
+    if (!before.finished) return { quarantined: [], unchecked: true };
+    const now = await of(workspace, false).catch(() => UNFINISHED);
+    const known = new Set(before.guarded.map(({ identity }) => identity));
+    const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
+    // Of two below each other the outer one takes the other along
+    const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
+    return { quarantined: await quarantine.take(outer, workspace), unchecked: !now.finished };
+  };
+
+  const requireRoom = async (command: string): Promise<void> => {
+    if (!await quarantine.isFull()) return;
+    throw new ToolError(
+      "quarantine_full",
+      `Cannot run ${
+        JSON.stringify(command)
+      }: ${quarantine.folder} holds as much as it may; a person must look at it and remove it`,
+    );
+  };
+
+  const contained = async (
+    line: CommandLine,
+    request: AnyRequest,
+    options: Partial<ContainOptions>,
+  ): Promise<CommandLine> => {
+    const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
+    const inside = await contain(line, {
+      bubblewrap: "",
+      hidden: [],
+      ...options,
       workspaceRoot,
-      hidden: composed === undefined ? await hiddenBy(request.scope, options) : [],
       network: composed?.network ?? false,
       readOnly: composed?.writes === false,
     });
-    if (contained !== undefined) return contained;
-    const wayOut = 'give --workspace a folder of your own, or set [security.shell] sandbox = "off"';
-    throw sandboxUnavailable(
-      command,
-      "the workspace holds the system's own folders, so no sandbox contains it",
-      wayOut,
-    );
+    if (inside === undefined) throw uncontainable(command);
+    return inside;
   };
 
   return {
     async screen(request) {
-      await lineOf(request);
-      const { words: [command = ""], sandbox } = request;
-      if (sandbox !== "off") requireContainment(command, sandbox, await containment.find());
+      const { signal } = new AbortController();
+      const bubblewrap = await bubblewrapFor(request, signal);
+      await lineOf(request, { of: surveyOf(request.scope, signal), contained: bubblewrap !== undefined });
     },
     async prepare(request) {
-      const line = await lineOf(request);
-      const inside = await containedLine(line, request);
-      if (inside !== undefined) return { line: inside, contained: true };
-      // What ends an uncontained command with the gateway
-      const [file, ...prefix] = await launcher();
-      if (file === undefined) return { line, contained: false };
-      return { line: { ...line, file, args: [...prefix, line.file, ...line.args] }, contained: false };
+      const { scope, composed, signal, words: [command = ""] } = request;
+      const bubblewrap = await bubblewrapFor(request, signal);
+      const of = surveyOf(scope, signal);
+      const line = await lineOf(request, { of, contained: bubblewrap !== undefined });
+      const nothing = () => Promise.resolve({ quarantined: [], unchecked: false });
+      if (composed !== undefined) {
+        return bubblewrap === undefined
+          ? { line: await launched(line), contained: false, after: nothing }
+          : { line: await contained(line, request, { bubblewrap }), contained: true, after: nothing };
+      }
+      await requireRoom(command);
+      const workspace = line.cwd;
+      if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
+      const before = await of(workspace, bubblewrap !== undefined && !scope.allowSensitive);
+      // The command may have been cancelled, not what comes after it
+      const after = watch(before, surveyOf(scope, new AbortController().signal), workspace);
+      if (bubblewrap === undefined) return { line: await launched(line), contained: false, after };
+      if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
+      const inside = await contained(line, request, {
+        bubblewrap,
+        hidden: [...forbiddenNames(scope, options), ...before.sensitive],
+        pinned: before.pinned,
+        guarded: before.guarded.map(({ path }) => path),
+      });
+      return { line: inside, contained: true, after };
     },
   };
 }
@@ -120,10 +243,9 @@ export function requireStarted([command = ""]: readonly string[], { ending, stdo
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
 }
 
-/** What a contained command must not read: what is forbidden, and what holds credentials unless they are allowed. */
-async function hiddenBy(scope: ArgumentScope, options: ScreenOptions): Promise<readonly string[]> {
-  const sensitive = scope.allowSensitive ? [] : await findSensitive(await realpath(scope.workspaceRoot));
-  return [...forbiddenNames(scope, options), ...sensitive];
+function uncontainable(command: string): ToolError {
+  const wayOut = 'give --workspace a folder of your own, or set [security.shell] sandbox = "off"';
+  return sandboxUnavailable(command, "the workspace holds the system's own folders, so no sandbox contains it", wayOut);
 }
 
 /** Waits for work that others wait for too. @throws {CancelError} when the signal aborts first; the work goes on */

@@ -3,6 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import { waitAtMost } from "../../base/wait_at_most.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
+import type { Aftermath } from "./prepare_command.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
 
 /** A process that was started to run on. */
@@ -15,6 +16,8 @@ export interface ProcessInfo {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;
+  /** What was found once it had ended; undefined while it runs */
+  readonly after: Aftermath | undefined;
 }
 
 export interface ProcessTable {
@@ -33,6 +36,8 @@ export interface ProcessTable {
 export interface StartOptions {
   readonly words: readonly string[];
   readonly contained: boolean;
+  /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
+  readonly onEnd: () => Promise<Aftermath>;
   /** Running at the same time; as many ended ones are kept to be read */
   readonly maxProcesses: number;
   /** Kept of the output */
@@ -47,12 +52,13 @@ const SETTLE_MS = 50;
 const CLOSE_MS = 250;
 
 interface Entry {
-  readonly info: Omit<ProcessInfo, "state">;
+  readonly info: Omit<ProcessInfo, "state" | "after">;
   readonly group: ProcessGroup;
   readonly ring: OutputRing;
   /** Settles once nothing of it runs */
   readonly ended: Promise<void>;
   state: ProcessInfo["state"];
+  after: Aftermath | undefined;
   killed: boolean;
 }
 
@@ -61,7 +67,7 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
   const entries = new Map<string, Entry>();
   let count = 0;
 
-  const toInfo = ({ info, state }: Entry): ProcessInfo => ({ ...info, state });
+  const toInfo = ({ info, state, after }: Entry): ProcessInfo => ({ ...info, state, after });
   const find = (id: string): Entry => {
     const entry = entries.get(id);
     if (entry !== undefined) return entry;
@@ -91,7 +97,7 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
   };
 
   return {
-    async start(line, { words, contained, maxProcesses, maxOutputBytes }) {
+    async start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd }) {
       makeRoom(maxProcesses);
       const group = startGroup(line);
       const ring = createOutputRing(maxOutputBytes, redact);
@@ -105,9 +111,11 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
           group.stdout.destroy();
           group.stderr.destroy();
           ring.end();
+          entry.after = await onEnd();
           entry.state = entry.killed ? { kind: "killed" } : exit;
         }).catch(() => void entries.delete(entry.info.id)),
         state: { kind: "running" },
+        after: undefined,
         killed: false,
       };
       let written = 0;

@@ -1,5 +1,6 @@
 import type { CommandContainment, SandboxMode } from "./containment.ts";
 import type { NamedFile } from "./named_files.ts";
+import type { Aftermath } from "./prepare_command.ts";
 import type { OutputPart } from "./output_ring.ts";
 import type { ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
@@ -21,7 +22,7 @@ export interface Processes {
   ): Promise<readonly NamedFile[]>;
   /**
    * Runs one command in the workspace and waits for its end.
-   * @throws {ToolError} as `screen`, and `sandbox_unavailable`, `command_not_started`
+   * @throws {ToolError} as `screen`, and `command_not_started`, `quarantine_full`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
   run(request: RunRequest): Promise<ProcessResult>;
@@ -80,7 +81,7 @@ export interface ComposedCommand {
   readonly writes: boolean;
 }
 
-export interface ProcessResult extends CommandResult {
+export interface ProcessResult extends CommandResult, Aftermath {
   /** It ran inside the sandbox, where a signal is the exit code 128 + its number */
   readonly contained: boolean;
 }

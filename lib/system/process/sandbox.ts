@@ -95,6 +95,10 @@ export interface ContainOptions {
   readonly workspaceRoot: string;
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
+  /** Absolute paths of folders that keep their names. Default: none */
+  readonly pinned?: readonly string[];
+  /** Absolute paths that can only be read, and keep their names. Default: none */
+  readonly guarded?: readonly string[];
   /** Default: without */
   readonly network?: boolean;
   /** Whether the workspace can only be read. Default false */
@@ -103,23 +107,33 @@ export interface ContainOptions {
 
 /**
  * The same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
- * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty.
+ * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden,
+ * guarded or pinned is a mount there, which can be neither renamed nor removed.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
+ * @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds
  */
 export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
+  const { pinned = [], guarded = [] } = options;
   const workspace = await realpath(options.workspaceRoot);
-  if (["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace))) return undefined;
+  if (holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
   const bind = options.readOnly === true ? "--ro-bind" : "--bind";
-  const covers = (await Promise.all(options.hidden.map((path) => coverOf(path, workspace)))).flat();
-  const bytes = covers.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
+  const [guards, covers] = await Promise.all([
+    Promise.all(guarded.map((path) => guardOf(path, workspace))),
+    Promise.all(options.hidden.map((path) => coverOf(path, workspace))),
+  ]);
+  // A pin inside a guarded folder would make it writable; it cannot be renamed there as it is
+  const pins = pinned.filter((path) => !guarded.some((folder) => isWithin(path, folder)));
+  // The "try" forms leave out what went away meanwhile
+  const mounts = [...pins.map((path) => [`${bind}-try`, path, path]), ...guards, ...covers].flat();
+  const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
   if (bytes > MAX_COVER_BYTES) {
     throw new ToolError(
       "sandbox_unavailable",
-      'Cannot run the command in the sandbox: the workspace has more files of credentials than it can hide; set [security.shell] sandbox = "off", or take them out of the workspace',
+      'Cannot run the command in the sandbox: the workspace has more files of credentials and repositories than it can hide; set [security.shell] sandbox = "off", or take them out of the workspace',
     );
   }
   return {
@@ -128,13 +142,25 @@ export async function contain(
       ...BASE_OPTIONS,
       ...network,
       ...[bind, workspace, workspace],
-      ...covers,
+      ...mounts,
       ...["--chdir", workspace, "--", line.file],
       ...line.args,
     ],
     cwd: workspace,
     env: { ...line.env, HOME: "/tmp" },
   };
+}
+
+/** Whether a folder holds the system itself, so that a sandbox that shows the folder contains nothing. @param workspace real path */
+export function holdsSystem(workspace: string): boolean {
+  return ["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace));
+}
+
+/** Options that make a path of the workspace read-only, where it leads; none for what lies outside or does not exist. */
+async function guardOf(path: string, workspace: string): Promise<readonly string[]> {
+  const real = await realpath(path).catch(() => undefined);
+  if (real === undefined || real === workspace || !isWithin(real, workspace)) return [];
+  return ["--ro-bind", real, real];
 }
 
 /** Options that put something empty over a path of the workspace; none for what lies outside or does not exist. */

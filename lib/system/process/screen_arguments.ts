@@ -16,6 +16,13 @@ export interface ArgumentScope {
   readonly allowSensitive: boolean;
 }
 
+/** A path that an argument may name, links resolved; perhaps nothing lies there. */
+export interface NamedPlace {
+  readonly arg: string;
+  /** Absolute */
+  readonly path: string;
+}
+
 export interface ScreenOptions {
   /** The user's home folder, for `~/` in forbidden paths */
   readonly home: string;
@@ -35,6 +42,8 @@ const MAX_SHORT_OPTIONS = 8;
  * an option (`--file=/etc/passwd`, `-f../x`) or to another word (`if=/etc/passwd`, `@.env`), and through symbolic links; and
  * folders of the workspace that hold a file of Postern's own.
  *
+ * @returns every path that the arguments may name, each once
+ *
  * Screening, not containment: a program may open what no argument names, and the disk may change afterwards.
  * @throws {ToolError} `path_sensitive`, `path_forbidden`, `path_outside_root`, `command_too_long`
  * Source: DESIGN.md section 8, "Processes"
@@ -43,7 +52,8 @@ export async function screenArguments(
   args: readonly string[],
   scope: ArgumentScope,
   options: ScreenOptions,
-): Promise<void> {
+): Promise<{ readonly places: readonly NamedPlace[] }> {
+  const places = new Map<string, NamedPlace>();
   const workspace = await realpath(scope.workspaceRoot);
   const forbiddenBy = await loadForbiddenBy(scope, options);
   const real = await Promise.all(options.ownPaths.map((path) => realpath(path).catch(() => path)));
@@ -79,8 +89,19 @@ export async function screenArguments(
           "it names a path outside the workspace; use paths of the workspace (and a space between an option and its value), or set [autonomy] workspace_only = false",
         );
       }
+      places.set(path, { arg, path });
     }
   }
+  return { places: [...places.values()] };
+}
+
+/** The refusal of an argument whose folder or file holds credentials that the name does not tell. @param held the first of them */
+export function holdsSensitive(arg: string, held: string): ToolError {
+  return refusal(
+    "path_sensitive",
+    arg,
+    `${JSON.stringify(held)} holds credentials, and no sandbox hides it; name other files, or install bubblewrap`,
+  );
 }
 
 /** Returns what in an argument a program could take for a path. */

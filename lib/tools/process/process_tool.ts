@@ -5,6 +5,7 @@ import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/op_fields.ts";
 import type { ToolResult } from "../runtime/tool.ts";
+import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
 import { allowedWords } from "./allowed_words.ts";
 import { boundFiles, commandScope } from "./command_scope.ts";
 
@@ -108,7 +109,8 @@ function wordsOf(command: string, config: Config): readonly string[] {
 }
 
 function describe(info: ProcessInfo): string {
-  return `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(info.words.join(" "))}`;
+  const line = `id=${info.id} status=${statusOf(info)} command=${JSON.stringify(info.words.join(" "))}`;
+  return [line, ...info.after === undefined ? [] : aftermathLines(info.after)].join("\n");
 }
 
 /** `running`, `killed`, the exit code, or `signal:<name>`. */
@@ -124,6 +126,13 @@ function statusOf({ state }: ProcessInfo): string {
 }
 
 function toData(info: ProcessInfo): Readonly<Record<string, unknown>> {
-  const { id, words, contained, startedAt } = info;
-  return { id, status: statusOf(info), words, contained, started_at: new Date(startedAt).toISOString() };
+  const { id, words, contained, startedAt, after } = info;
+  return {
+    id,
+    status: statusOf(info),
+    words,
+    contained,
+    started_at: new Date(startedAt).toISOString(),
+    ...(after === undefined ? {} : aftermathData(after)),
+  };
 }

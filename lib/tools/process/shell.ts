@@ -5,11 +5,12 @@ import type { ProcessResult } from "../../system/process/processes.ts";
 import { FLOOD_BYTES } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
 import { allowedWords } from "./allowed_words.ts";
 import { boundFiles, commandScope } from "./command_scope.ts";
 
-/** What the first command needs beside its own time: looking for the sandbox */
-const START_MS = 25_000;
+/** What a command may need beside its own time: finding the sandbox, and looking through the workspace before it and after it */
+const START_MS = 60_000;
 
 /** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
 export const shell = defineTool({
@@ -58,6 +59,7 @@ export const shell = defineTool({
         section("stdout", result.stdout),
         section("stderr", result.stderr),
         ...(result.ending.kind === "flood" ? [`[Stopped: it wrote more than ${FLOOD_BYTES} bytes]`] : []),
+        ...aftermathLines(result),
       ].join("\n"),
       isError: false,
       data: {
@@ -65,6 +67,7 @@ export const shell = defineTool({
         contained: result.contained,
         stdout_truncated: result.stdout.truncated,
         stderr_truncated: result.stderr.truncated,
+        ...aftermathData(result),
       },
     };
   },

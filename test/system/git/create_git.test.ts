@@ -20,6 +20,8 @@ function scripted(answers: Readonly<Record<string, string | "timeout">>) {
       stdout: captured(answer),
       stderr: captured(""),
       contained: false,
+      quarantined: [],
+      unchecked: false,
     });
   };
   return { seen, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };

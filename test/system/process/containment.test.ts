@@ -23,6 +23,7 @@ function withBubblewrap(workspace: Workspace, script: string, clock: Clock = sys
     clock,
     home: "/home/nobody",
     ownPaths: [],
+    quarantine: "/nonexistent/quarantine",
     marker: "test",
   });
 }

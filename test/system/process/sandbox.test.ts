@@ -15,6 +15,7 @@ const options = {
   clock: systemClock,
   home: "/home/nobody",
   ownPaths: [],
+  quarantine: "/nonexistent/quarantine",
   marker: "test",
 };
 const { kind, text } = await createProcesses(options).containment("auto");

@@ -36,6 +36,7 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
         clock: systemClock,
         home: "/home/nobody",
         ownPaths: [],
+        quarantine: "/nonexistent/quarantine",
         marker: "test",
       }),
     },

@@ -1,0 +1,103 @@
+import { constants } from "node:fs";
+import { cp, type FileHandle, lstat, mkdir, open, readdir, readlink, realpath, rename, rm } from "node:fs/promises";
+import { basename, dirname, join, relative } from "node:path";
+import process from "node:process";
+import type { Clock } from "../../base/clock.ts";
+import type { Random } from "../../base/random.ts";
+import { isWithin } from "../files/forbidden_paths.ts";
+import type { Guarded } from "./survey.ts";
+
+/** Items that may lie there: what a person has not looked at is never thrown away, so commands stop in its place */
+const MAX_ITEMS = 100;
+
+/** What became of a protected name that a command has made. */
+export interface Quarantined {
+  /** Relative to the workspace */
+  readonly path: string;
+  /** Where it lies now, absolute; undefined: it could not be moved, and is still there */
+  readonly place: string | undefined;
+}
+
+/** The folder `{data_dir}/quarantine`: protected names that appeared while a command ran. */
+export interface Quarantine {
+  readonly folder: string;
+  /** Whether as much lies there as may. */
+  isFull(): Promise<boolean>;
+  /** Moves what appeared out of the workspace. Never throws; what cannot be moved is in the answer. */
+  take(appeared: readonly Guarded[], workspace: string): Promise<readonly Quarantined[]>;
+}
+
+export interface QuarantineOptions {
+  /** Absolute; made when something is moved there */
+  readonly folder: string;
+  readonly clock: Clock;
+  readonly random: Random;
+}
+
+export function createQuarantine({ folder, clock, random }: QuarantineOptions): Quarantine {
+  const takeOne = async ({ path, identity }: Guarded, workspace: string): Promise<string | undefined> => {
+    const parent = await holdFolder(dirname(path), workspace);
+    try {
+      const from = join(parent.place, basename(path));
+      const found = await lstat(from, { bigint: true });
+      if (`${found.dev}:${found.ino}:${found.birthtimeNs}` !== identity) return undefined;
+      const stamp = new Date(clock.now()).toISOString().replaceAll(":", "-");
+      const item = join(folder, `${stamp}-${random.id("").slice(0, 12)}`);
+      await mkdir(item, { recursive: true, mode: 0o700 });
+      const place = join(item, basename(path));
+      await move(from, place);
+      return place;
+    } finally {
+      await parent.close();
+    }
+  };
+  return {
+    folder,
+    isFull: async () => (await readdir(folder).catch(() => [])).length >= MAX_ITEMS,
+    async take(appeared, workspace) {
+      const taken: Quarantined[] = [];
+      for (const one of appeared) {
+        const place = await takeOne(one, workspace).catch(() => undefined);
+        taken.push({ path: relative(workspace, one.path), place });
+      }
+      return taken;
+    },
+  };
+}
+
+/** Another file system cannot take it over by its name: it is copied, and then removed. */
+async function move(from: string, to: string): Promise<void> {
+  try {
+    await rename(from, to);
+  } catch (error) {
+    if (!(error instanceof Error) || !("code" in error) || error.code !== "EXDEV") throw error;
+    // A command may not use it while it is copied: under this name it means nothing
+    const aside = join(dirname(from), `.postern-quarantine-${basename(dirname(to))}`);
+    await rename(from, aside);
+    await cp(aside, to, { recursive: true, verbatimSymlinks: true, errorOnExist: true, force: false });
+    await rm(aside, { recursive: true });
+  }
+}
+
+interface HeldFolder {
+  /** For system calls: leads to this very folder, whatever takes its name */
+  readonly place: string;
+  close(): Promise<void>;
+}
+
+/** Opens a folder of the workspace. A link that another program puts in its way would lead elsewhere. @throws when it does */
+async function holdFolder(path: string, workspace: string): Promise<HeldFolder> {
+  if (process.platform !== "linux") {
+    if (await realpath(path) !== path || !isWithin(path, workspace)) throw new Error("The folder was moved");
+    return { place: path, close: async () => {} };
+  }
+  const handle: FileHandle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  const place = `/proc/self/fd/${handle.fd}`;
+  try {
+    if (await readlink(place) !== path || !isWithin(path, workspace)) throw new Error("The folder was moved");
+  } catch (error) {
+    await handle.close();
+    throw error;
+  }
+  return { place, close: async () => await handle.close() };
+}

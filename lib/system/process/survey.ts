@@ -1,0 +1,43 @@
+/** What to look for in a folder before a command is started there, and after it. Plain data: it is handed to a thread. */
+export interface SurveyRequest {
+  /** Real, absolute path of a folder, or of a file that is looked at alone */
+  readonly root: string;
+  /** Real, absolute paths that are not looked into, since no command sees them: forbidden folders, Postern's own */
+  readonly skip: readonly string[];
+  /** Looks for what holds credentials. false: protected names alone, which takes a fifth of the time */
+  readonly secrets: boolean;
+  /** The user's home folder and Postern's own places: files of the root that are hard links of their secrets are found too */
+  readonly home: string;
+  readonly ownPaths: readonly string[];
+  readonly timeoutMs: number;
+}
+
+/** A protected name that is there. */
+export interface Guarded {
+  /** Absolute */
+  readonly path: string;
+  /** Device, inode and time of birth: another file of the same name has another */
+  readonly identity: string;
+}
+
+/** What a survey has found; of an unfinished one the lists are not whole. */
+export interface Survey {
+  readonly finished: boolean;
+  /** Files and folders that hold credentials: by name, by content, or as hard links of such files. Links by name too */
+  readonly sensitive: readonly string[];
+  /** Folders that must keep their names, since a name in them is sensitive for the folder's alone, as `.cargo/credentials` */
+  readonly pinned: readonly string[];
+  /** Protected names, none of them below another */
+  readonly guarded: readonly Guarded[];
+}
+
+/** Surveys in a thread of their own: a slow disk delays nobody else, and an answer that is late is a refusal. */
+export interface Surveys {
+  /** An unfinished survey where no answer came in time. @throws {CancelError} when the signal aborts */
+  survey(request: SurveyRequest, signal: AbortSignal): Promise<Survey>;
+  /** Ends the thread. Later surveys are unfinished */
+  close(): Promise<void>;
+}
+
+/** The survey of whom nobody answered. */
+export const UNFINISHED: Survey = { finished: false, sensitive: [], pinned: [], guarded: [] };

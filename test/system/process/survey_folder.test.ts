@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { linkSync, mkdirSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { createSurveys } from "../../../lib/system/process/create_surveys.ts";
+import { createPreparation } from "../../../lib/system/process/prepare_command.ts";
+import { type Survey, type SurveyRequest, UNFINISHED } from "../../../lib/system/process/survey.ts";
+import { createSurveyor } from "../../../lib/system/process/survey_folder.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { until } from "../../support/until.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+
+const KEY = `-----BEGIN PRIVATE KEY-----\n${"QUFB".repeat(16)}\n-----END PRIVATE KEY-----\n`;
+
+const requestOf = (root: string, more: Partial<SurveyRequest> = {}): SurveyRequest => ({
+  root,
+  skip: [],
+  secrets: true,
+  home: "/nonexistent",
+  ownPaths: [],
+  timeoutMs: 60_000,
+  ...more,
+});
+
+/** A surveyor for which every file has been as it is for a long time. */
+const surveyor = () =>
+  createSurveyor({ now: () => systemClock.now() + 60_000, monotonic: () => systemClock.monotonic() });
+
+const below = ({ root }: Workspace, paths: readonly string[]) =>
+  paths.map((path) => path.slice(root.length + 1)).sort();
+
+test("files and folders of credentials are found by name, content and hard link, at any depth", () =>
+  withWorkspace({
+    ".env": "a",
+    "a/b/c/d/server.key.bak": "a",
+    "a/.kube/config": "a",
+    "a/.kube/deeper/.env": "a",
+    "a/key.txt": KEY,
+    "a/plain.txt": "a",
+    "x/.cargo/credentials.toml": "a",
+    "hidden/.env": "a",
+  }, (workspace) => {
+    linkSync(workspace.path("a/.kube/config"), workspace.path("a/linked"));
+    linkSync(workspace.path("a/plain.txt"), workspace.path("a/plain2.txt"));
+    symlinkSync("plain.txt", workspace.path("a/id_rsa"));
+    const found = surveyor()(requestOf(workspace.root, { skip: [workspace.path("hidden")] }));
+    assert.equal(found.finished, true);
+    // Both names of the file that a sensitive link leads to are secrets
+    const expected = [".env", "a/b/c/d/server.key.bak", "a/.kube", "a/key.txt", "a/linked", "a/id_rsa"];
+    expected.push("x/.cargo/credentials.toml", "a/plain.txt", "a/plain2.txt");
+    assert.deepEqual(below(workspace, found.sensitive), expected.sort());
+    assert.deepEqual(below(workspace, found.pinned), ["x/.cargo"]);
+    assert.deepEqual(found.guarded, []);
+  }));
+
+test("protected names are found, those of a git file included, and none below another", () =>
+  withWorkspace({
+    ".git/HEAD": "a",
+    ".git/config": "a",
+    ".git/objects/aa/id_rsa": "a",
+    ".git/modules/sub/config": "a",
+    "sub/.git": "gitdir: ../.git/modules/sub\n",
+    "other/.git": "gitdir: ../store\n",
+    "store/config": "a",
+    "far/.git": "gitdir: /etc\n",
+    "src/plugins/a": "a",
+    "plugins/a": "a",
+    "deep/.agents/.git/x": "a",
+    "postern.toml": "",
+    "src/postern.toml": "",
+  }, (workspace) => {
+    const found = surveyor()(requestOf(workspace.root));
+    const paths = new Set(below(workspace, found.guarded.map(({ path }) => path)));
+    for (
+      const path of [".git", "sub/.git", "other/.git", "far/.git", "store", "plugins", "deep/.agents", "postern.toml"]
+    ) {
+      assert.ok(paths.delete(path), path);
+    }
+    assert.deepEqual([...paths], [".git/modules/sub"]);
+    assert.deepEqual(below(workspace, found.sensitive), [".git/config", ".git/modules/sub/config", "store/config"]);
+    const names = surveyor()(requestOf(workspace.root, { secrets: false }));
+    assert.deepEqual(names.guarded, found.guarded);
+    assert.deepEqual(names.sensitive, []);
+  }));
+
+/** Waits until a change gets another time than what is there: the surveyor of these tests does not mind how young it is. */
+async function nextTimeStamp({ path, write }: Workspace): Promise<void> {
+  const { ctimeMs } = statSync(path("a/b"));
+  await until(() => {
+    write("c/clock", "");
+    return statSync(path("c/clock")).ctimeMs > ctimeMs;
+  });
+}
+
+describe("what is remembered", () => {
+  const CHANGES: readonly (readonly [what: string, change: (workspace: Workspace) => void])[] = [
+    ["a new file", ({ write }) => write("a/b/new.txt", KEY)],
+    ["a file that is written over", ({ write }) => write("a/b/plain.txt", KEY)],
+    ["a file whose times are set back", ({ write, path }) => {
+      write("a/b/plain.txt", KEY.padEnd(600));
+      utimesSync(path("a/b/plain.txt"), 1, 1);
+    }],
+    ["a folder whose times are set back", ({ write, path }) => {
+      write("a/b/new.txt", KEY);
+      utimesSync(path("a/b"), 1, 1);
+    }],
+    ["another folder of the same name", ({ write, path }) => {
+      renameSync(path("a/b"), path("a/old"));
+      write("a/b/plain.txt", KEY);
+    }],
+    ["another file of the same name", ({ write, path }) => {
+      write("a/key.tmp.txt", KEY);
+      renameSync(path("a/key.tmp.txt"), path("a/b/plain.txt"));
+    }],
+    ["a name that becomes sensitive", ({ path }) => renameSync(path("a/b/plain.txt"), path("a/b/.env"))],
+    ["a folder that becomes sensitive", ({ path }) => renameSync(path("a/b"), path("a/.ssh"))],
+  ];
+  for (const [what, change] of CHANGES) {
+    test(`never hides ${what}`, () =>
+      withWorkspace({ "a/b/plain.txt": "a".repeat(600), "c/x.txt": "a" }, async (workspace) => {
+        const survey = surveyor();
+        assert.deepEqual(survey(requestOf(workspace.root)).sensitive, []);
+        assert.deepEqual(survey(requestOf(workspace.root)).sensitive, []);
+        await nextTimeStamp(workspace);
+        change(workspace);
+        assert.equal(survey(requestOf(workspace.root)).sensitive.length, 1);
+      }));
+  }
+});
+
+test("more than 100,000 entries are looked through, to the deepest one", () =>
+  withWorkspace({ "z/z/z/z/.env": "a", "z/z/z/z/.agents/x": "a" }, (workspace) => {
+    for (let i = 0; i < 101; i++) {
+      mkdirSync(workspace.path(`f${i}`));
+      for (let j = 0; j < 1000; j++) writeFileSync(join(workspace.path(`f${i}`), `${j}`), "");
+    }
+    const { finished, sensitive, guarded } = surveyor()(requestOf(workspace.root));
+    assert.deepEqual([finished, sensitive.length, guarded.length], [true, 1, 1]);
+  }));
+
+test("a survey whose time is over says so, and the next one is faster by what is remembered", () =>
+  withWorkspace(Object.fromEntries(Array.from({ length: 600 }, (_, i) => [`d${i}/a.txt`, "a"])), ({ root }) => {
+    let looks = 0;
+    const survey = createSurveyor({ now: () => systemClock.now() + 60_000, monotonic: () => looks++ * 1000 });
+    assert.equal(survey(requestOf(root, { timeoutMs: 999 })).finished, false);
+    assert.equal(survey(requestOf(root, { timeoutMs: 60_000 })).finished, true);
+  }));
+
+test("hard links of the user's secrets are found wherever these lie, and of nothing else at home", () =>
+  withTemporaryFolder((home) =>
+    withWorkspace({}, (workspace) => {
+      const places = [
+        ".ssh/a",
+        ".aws/sso/x/a",
+        ".netrc",
+        ".config/gcloud/a",
+        ".cargo/credentials",
+        "own/db",
+        "notes.txt",
+      ];
+      for (const [index, place] of places.entries()) {
+        mkdirSync(join(home, place, ".."), { recursive: true });
+        writeFileSync(join(home, place), "a");
+        linkSync(join(home, place), workspace.path(`link${index}`));
+      }
+      const { sensitive } = surveyor()(requestOf(workspace.root, { home, ownPaths: [join(home, "own")] }));
+      assert.deepEqual(below(workspace, sensitive), ["link0", "link1", "link2", "link3", "link4", "link5"]);
+    })
+  ));
+
+const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) => {
+  const clock = systemClock;
+  const commands = createCommandLookup();
+  const found = () => Promise.resolve({ kind: "bubblewrap", file: "/usr/bin/bwrap" } as const);
+  return createPreparation({
+    commands,
+    clock,
+    home: "/nonexistent",
+    ownPaths: [],
+    marker: "test",
+    containment: { known: found, find: found },
+    surveys: { survey, close: () => Promise.resolve() },
+    quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
+  });
+};
+
+test("an unfinished search refuses a command of the sandbox, and an argument without one", () =>
+  withWorkspace({ "sub/a.txt": "a" }, async ({ root }) => {
+    const { prepare, screen } = preparationWith(() => Promise.resolve(UNFINISHED));
+    const request = {
+      words: ["ls", "sub"],
+      scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+      maxOutputBytes: 100,
+      signal: new AbortController().signal,
+    };
+    const unfinished = { code: "sandbox_unavailable", message: /could not be searched for credentials within 20 s/ };
+    await assert.rejects(prepare({ ...request, sandbox: "off" }), unfinished);
+    await assert.rejects(screen({ ...request, sandbox: "off" }), unfinished);
+    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "auto" }), unfinished);
+    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "require" }), unfinished);
+    const { contained, after } = await prepare({ ...request, words: ["ls"], sandbox: "off" });
+    assert.equal(contained, false);
+    assert.deepEqual(await after(), { quarantined: [], unchecked: true });
+  }));
+
+test("a thread answers one survey after the other, and none once it is closed", () =>
+  withWorkspace({ ".env": "a", "a.txt": "a" }, async ({ root, path }) => {
+    const { survey, close } = createSurveys({ clock: systemClock });
+    const { signal } = new AbortController();
+    const all = await Promise.all([1, 2, 3].map(() => survey(requestOf(root), signal)));
+    for (const { finished, sensitive } of all) assert.deepEqual([finished, sensitive], [true, [path(".env")]]);
+    const aborted = AbortSignal.abort();
+    await assert.rejects(survey(requestOf(root), aborted), { name: "CancelError" });
+    await close();
+    assert.deepEqual(await survey(requestOf(root), signal), UNFINISHED);
+  }));

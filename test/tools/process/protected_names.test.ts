@@ -1,0 +1,281 @@
+import assert from "node:assert/strict";
+import { existsSync, linkSync, readdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";
+import { until } from "../../support/until.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
+
+const KEY = `-----BEGIN OPENSSH PRIVATE KEY-----\n${"QUFB".repeat(16)}\n-----END OPENSSH PRIVATE KEY-----\n`;
+const SHELL = { forbidden_chars: [], max_arg_length: 1000 } as const;
+const FULL: ConfigChanges = {
+  autonomy: { level: "full" },
+  allowed_commands: ["sh", "cat", "mv", "cp", "ls", "mkdir", "head"],
+  enable_git: true,
+};
+const CONTAINED: ConfigChanges = { ...FULL, shell: { ...SHELL, sandbox: "require" } };
+const UNCONTAINED: ConfigChanges = { ...FULL, shell: { ...SHELL, sandbox: "off" } };
+
+const probe = await createToolBench({ root: realpathSync(".") }).processes.containment("auto");
+const skip = probe.kind === "contained" ? false : probe.text;
+
+const files = {
+  ".git/config": "[core]\n",
+  ".git/HEAD": "ref: refs/heads/main\n",
+  ".agents/a.md": "agent",
+  ".plugins/p.json": "plugin",
+  "plugins/q.json": "plugin",
+  ".postern/sops/s.toml": "sop",
+  "sub/.git/config": "[core]\n",
+  "sub/a.txt": "a",
+  "a.txt": "a",
+};
+
+async function shell({ call }: ToolBench, command: string): Promise<string> {
+  return (await call("shell", { command })).result.output;
+}
+
+/** Runs with the bench of a workspace, and ends what it started. */
+const withBench = (
+  config: ConfigChanges,
+  use: (bench: ToolBench, workspace: Workspace) => Promise<void>,
+  content: Readonly<Record<string, string>> = files,
+) =>
+  withWorkspace(content, async (workspace) => {
+    const bench = createToolBench({ root: workspace.root, config });
+    try {
+      await use(bench, workspace);
+    } finally {
+      await bench.processes.close();
+    }
+  });
+
+const inQuarantine = ({ path }: Workspace): readonly string[] => {
+  const folder = path("..", "quarantine");
+  return existsSync(folder) ? readdirSync(folder, { recursive: true }).map(String).sort() : [];
+};
+
+test(
+  "what steers git and Postern is read-only in the sandbox, cannot be moved, and other files can",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, { path }) => {
+      for (const name of [".git", ".agents", ".plugins", "plugins", ".postern", "sub/.git"]) {
+        for (
+          const attack of [
+            `touch ${name}/new`,
+            `mv ${name} moved`,
+            `rm -r ${name}`,
+            `f=$(find ${name} -type f | head -n 1); echo x > "$f"`,
+            `chmod -R 777 ${name} && touch ${name}/new`,
+          ]
+        ) {
+          const output = await shell(bench, `sh -c '${attack}'`);
+          assert.match(output, /Read-only file system|Device or resource busy|cannot create/, `${attack}: ${output}`);
+        }
+      }
+      for (const [name, content] of Object.entries(files)) assert.equal(readFileSync(path(name), "utf8"), content);
+      assert.match(
+        await shell(bench, "sh -c 'echo b > a.txt; mkdir -p src/plugins; mv sub/a.txt src/plugins/b'"),
+        /^status=0/,
+      );
+      assert.equal(readFileSync(path("src/plugins/b"), "utf8"), "a");
+    }),
+);
+
+test(
+  "a repository cannot be moved, given a program to run and moved back",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, workspace) => {
+      const script = 'mv .git g; printf "[core]\\nfsmonitor = ./evil\\n" > g/config; mv g .git';
+      const output = await shell(bench, `sh -c '${script}'`);
+      assert.match(output, /busy/);
+      assert.equal(readFileSync(workspace.path(".git/config"), "utf8"), "[core]\n");
+      // Over two calls, as over one
+      await shell(bench, "mv sub moved");
+      await shell(bench, "sh -c 'echo evil > moved/.git/config'");
+      assert.equal(readFileSync(workspace.path("moved/.git/config"), "utf8"), "[core]\n");
+      assert.deepEqual(inQuarantine(workspace), [], "what was only moved along is left alone");
+    }),
+);
+
+for (const [how, config] of [["in the sandbox", CONTAINED], ["without a sandbox", UNCONTAINED]] as const) {
+  test(`a protected name that appears during a call is moved to quarantine and told, ${how}`, {
+    skip: config === CONTAINED && skip,
+  }, () =>
+    withBench(config, async (bench, workspace) => {
+      const made = ["src/.git", ".agents", ".plugins", "plugins", ".postern", "postern.toml"];
+      for (const name of made) {
+        const isFile = name.endsWith(".toml");
+        const command = isFile ? `echo evil > ${name}` : `mkdir -p ${name}; echo evil > ${name}/x`;
+        const { result } = await bench.call("shell", { command: `sh -c '${command}'` });
+        assert.match(result.output, new RegExp(`"${name}" appeared during the call and was moved to quarantine`));
+        assert.equal(existsSync(workspace.path(name)), false, name);
+        const { quarantined } = result.data as { quarantined: readonly { path: string; place: string }[] };
+        assert.equal(quarantined.length, 1);
+        assert.equal(quarantined[0]?.path, name);
+        assert.equal(readFileSync(join(quarantined[0]?.place ?? "", isFile ? "" : "x"), "utf8"), "evil\n");
+      }
+      // A link, a file in place of a folder, and the same name again
+      const link = await shell(bench, "sh -c 'mkdir other; ln -s other .agents; echo gitdir: other > sub/.git'");
+      assert.match(link, /"\.agents" appeared/);
+      assert.match(link, /"sub\/\.git" appeared/);
+      assert.equal(existsSync(workspace.path("other")), true);
+      assert.match(
+        await shell(bench, "sh -c 'mkdir x; echo a > x/plugins; mkdir -p y/plugins'"),
+        /^status=0\nstdout:\nstderr:$/,
+      );
+    }, { "sub/a.txt": "a" }));
+}
+
+test(
+  "git_operations may write what commands may not",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, workspace) => {
+      const { git, initRepository } = await import("../../support/git_fixture.ts");
+      initRepository(workspace.root);
+      workspace.write("new.txt", "new");
+      const added = await bench.call("git_operations", { op: "add", paths: ["new.txt"] });
+      assert.equal(added.result.isError, false, added.result.output);
+      assert.match(git(workspace.root, "status", "--short"), /^A {2}new\.txt/m);
+      assert.deepEqual(inQuarantine(workspace), []);
+    }, { "a.txt": "a" }),
+);
+
+test(
+  "what a process makes that runs on is moved once it has ended, and told with its output",
+  { skip },
+  () =>
+    withBench({ ...CONTAINED, process: { allowed_commands: ["sh"] } }, async (bench, workspace) => {
+      const command = "sh -c 'until [ -e go ]; do sleep 0.02; done; mkdir .agents'";
+      const started = await bench.call("process_tool", { op: "start", command });
+      const { id } = started.result.data as { id: string };
+      writeFileSync(workspace.path("go"), "");
+      const output = async () => (await bench.call("process_tool", { op: "output", id })).result.output;
+      await until(async () => (await output()).includes("status=0"), "it does not end");
+      assert.match(await output(), /"\.agents" appeared during the call and was moved to quarantine/);
+      assert.equal(existsSync(workspace.path(".agents")), false);
+    }, {}),
+);
+
+test("a full quarantine stops commands, since nothing in it is thrown away", () =>
+  withBench(UNCONTAINED, async (bench, workspace) => {
+    for (let i = 0; i < 100; i++) workspace.write(`../quarantine/${i}/x`, "");
+    assert.match(
+      await shell(bench, "ls"),
+      /quarantine holds as much as it may; a person must look at it and remove it$/,
+    );
+  }));
+
+test("a folder that a link takes the place of is not emptied of what lies elsewhere", {
+  skip: process.platform !== "linux",
+}, () =>
+  withWorkspace({ "sub/x": "" }, async (workspace) => {
+    const { createQuarantine } = await import("../../../lib/system/process/quarantine.ts");
+    const { systemClock } = await import("../../../lib/base/clock.ts");
+    const { createSystemRandom } = await import("../../../lib/base/random.ts");
+    const { lstatSync, renameSync } = await import("node:fs");
+    workspace.write("../outside/.git/config", "theirs");
+    const { dev, ino, birthtimeNs } = lstatSync(join(workspace.outside, ".git"), { bigint: true });
+    renameSync(workspace.path("sub"), workspace.path("away"));
+    symlinkSync(workspace.outside, workspace.path("sub"));
+    const quarantine = createQuarantine({
+      folder: workspace.path("..", "quarantine"),
+      clock: systemClock,
+      random: createSystemRandom(),
+    });
+    const identity = `${dev}:${ino}:${birthtimeNs}`;
+    const taken = await quarantine.take([{ path: workspace.path("sub/.git"), identity }], workspace.root);
+    assert.deepEqual(taken, [{ path: "sub/.git", place: undefined }]);
+    assert.equal(readFileSync(join(workspace.outside, ".git/config"), "utf8"), "theirs");
+  }));
+
+const SECRETS = {
+  ".kube/config": "secret\n",
+  ".docker/config.json": "secret\n",
+  "deep/.cargo/credentials.toml": "secret\n",
+  "deep/.config/gcloud/x": "secret\n",
+  "notes.txt": KEY,
+  ".env": "secret\n",
+  "plain/a.txt": "shown\n",
+};
+
+test(
+  "sensitive files stay hidden when their folders are renamed, over any number of calls",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench) => {
+      for (
+        const move of ["mv .kube k", "mv .docker d", "mv deep/.cargo deep/c", "mv deep/.config deep/c2", "mv deep e"]
+      ) {
+        await shell(bench, `sh -c '${move}'`);
+        const output = await shell(bench, "sh -c 'cat $(find . -type f)'");
+        assert.doesNotMatch(output, /secret|PRIVATE/, move);
+        assert.match(output, /shown/);
+      }
+    }, SECRETS),
+);
+
+test(
+  "hard links of the user's and the workspace's secrets are hidden, other hard links are read",
+  { skip },
+  () =>
+    withTemporaryFolder((home) =>
+      withWorkspace({ ".env": "secret\n", "plain.txt": "shown\n" }, async (workspace) => {
+        const { createProcesses } = await import("../../../lib/system/process/create_processes.ts");
+        const { createCommandLookup } = await import("../../../lib/system/process/create_command_lookup.ts");
+        const { systemClock } = await import("../../../lib/base/clock.ts");
+        const { mkdirSync } = await import("node:fs");
+        mkdirSync(join(home, ".ssh/deep"), { recursive: true });
+        mkdirSync(join(home, "data"));
+        writeFileSync(join(home, ".ssh/deep/key"), "secret of the user\n");
+        writeFileSync(join(home, ".netrc"), "secret of the user\n");
+        writeFileSync(join(home, "data/postern.db"), "secret of Postern\n");
+        linkSync(join(home, ".ssh/deep/key"), workspace.path("one"));
+        linkSync(join(home, ".netrc"), workspace.path("two"));
+        linkSync(join(home, "data/postern.db"), workspace.path("three"));
+        linkSync(workspace.path(".env"), workspace.path("four"));
+        linkSync(workspace.path("plain.txt"), workspace.path("five"));
+        const processes = createProcesses({
+          commands: createCommandLookup(),
+          clock: systemClock,
+          home,
+          ownPaths: [join(home, "data")],
+          quarantine: join(home, "quarantine"),
+          marker: "test",
+        });
+        const { stdout } = await processes.run({
+          words: ["sh", "-c", "cat one two three four five"],
+          scope: { workspaceRoot: workspace.root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+          sandbox: "require",
+          timeoutMs: 10_000,
+          maxOutputBytes: 1000,
+          signal: new AbortController().signal,
+        });
+        assert.equal(stdout.text, "shown\n");
+        await processes.close();
+      })
+    ),
+);
+
+test("without a sandbox no argument names a folder that holds sensitive files, save the workspace itself", () =>
+  withBench(UNCONTAINED, async (bench, workspace) => {
+    linkSync(workspace.path(".env"), workspace.path("innocent"));
+    symlinkSync("deep", workspace.path("link"));
+    const attacks = ["mv deep e", "cp -r deep/.cargo c", "cp -r link x", "cat notes.txt", "cat innocent", "mv .kube k"];
+    for (const attack of [...attacks, "cp -r --target=deep x", "head -c99 notes.txt", "ls deep"]) {
+      assert.match(await shell(bench, attack), /^Cannot run the command with the argument .*credentials/, attack);
+    }
+    assert.match(await shell(bench, "ls ."), /^status=0\nstdout:\n.*notes\.txt/s);
+    assert.match(await shell(bench, "cat plain/a.txt"), /shown/);
+    assert.match(await shell(bench, "ls plain"), /a\.txt/);
+    bench.configure({
+      ...UNCONTAINED,
+      autonomy: { level: "full", allow_sensitive_file_reads: true, allow_sensitive_file_writes: true },
+    });
+    assert.match(await shell(bench, "cat notes.txt"), /PRIVATE/);
+  }, SECRETS));
