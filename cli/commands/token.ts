@@ -20,7 +20,7 @@ export const tokenListCommand = defineCliCommand({
         token.scopes.join(","),
         token.created_at,
         token.expires_at ?? "never",
-        token.idle_ttl_seconds === null ? "" : `after ${token.idle_ttl_seconds} s`,
+        token.idle_ttl_seconds === null ? "" : `after ${toTime(token.idle_ttl_seconds)}`,
         token.last_used_at ?? "never",
       ]);
       const none = "No token is stored. Make one with: postern token create --label my-script";
@@ -99,6 +99,13 @@ function parseScopes(text: string): readonly string[] {
 }
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { "": 1, s: 1, m: 60, h: 3600, d: 86_400 };
+
+/** Returns a time in the largest unit that fits, as `30d`. */
+function toTime(seconds: number): string {
+  const [unit = "s", size = 1] =
+    Object.entries(UNIT_SECONDS).findLast(([name, size]) => name !== "" && seconds % size === 0) ?? [];
+  return `${seconds / size}${unit}`;
+}
 
 function parseTtl(flag: string, text: string): number {
   const [, amount, unit = ""] = /^([1-9]\d{0,9})([smhd]?)$/.exec(text) ?? [];

@@ -67,11 +67,14 @@ for (const [way, within] of WAYS) {
     onMachine(async (machine) => {
       const { run } = machine;
       await within(machine, async () => {
-        const made = await run(["token", "create", "--scope", "chat,tools", "--ttl", "2h", "--label", "ci"]);
+        const terms = ["--ttl", "2h", "--idle-ttl", "45m", "--label", "ci"];
+        const made = await run(["token", "create", "--scope", "chat,tools", ...terms]);
         assert.match(made.stdout, /^pst_[\w-]{43}\n$/);
         const [token] = JSON.parse((await run(["token", "list", "--json"])).stdout);
         assert.deepEqual([token.label, token.scopes], ["ci", ["chat", "tools"]]);
         assert.equal(Date.parse(token.expires_at) - Date.parse(token.created_at), 7_200_000);
+        assert.equal(token.idle_ttl_seconds, 2700);
+        assert.match((await run(["token", "list"])).stdout, / after 45m /);
         assert.equal((await run(["token", "revoke", "tok_unknown"])).code, 1);
         assert.equal((await run(["token", "revoke", token.id])).code, 0);
         assert.match((await run(["token", "list"])).stdout, /No token is stored/);

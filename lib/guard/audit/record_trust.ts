@@ -20,27 +20,35 @@ export interface RecordTrustOptions {
  * without the gateway, so the gateway calls this at its start and before it takes a configuration over. Never throws: a list that cannot
  * be read lets no file in, and is logged.
  */
-export async function recordTrust({ store, audit, log, trustDir }: RecordTrustOptions): Promise<void> {
-  try {
-    for (const { path, sha256, accepted_at } of await acceptedFiles(trustDir)) {
-      const key = canonicalDigest(path);
-      const found = await store.get(RECORDED, key);
-      const body = { v: 1, sha256, accepted_at };
-      if (found !== undefined && canonicalDigest(found.body) === canonicalDigest(body)) continue;
-      const write: Write = found === undefined
-        ? { op: "insert", collection: RECORDED, key, body }
-        : { op: "putIf", collection: RECORDED, key, version: found.version, body };
-      await audit({
-        type: "trust",
-        subject: "config_file",
-        name: path,
-        sha256,
-        uid: null,
-        given_at: accepted_at,
-        by: { via: "cli", token_id: null },
-      }, [write]);
-    }
-  } catch (error) {
-    log.error("The files that a person accepted cannot be recorded in the audit", { error });
-  }
+export async function recordTrust(options: RecordTrustOptions): Promise<void> {
+  const logFailure = (error: unknown) =>
+    options.log.error("A file that a person accepted cannot be recorded in the audit", { error });
+  const files = await acceptedFiles(options.trustDir).catch((error: unknown) => {
+    logFailure(error);
+    return [];
+  });
+  // A record that is damaged keeps the others from nothing
+  for (const file of files) await recordFile(file, options).catch(logFailure);
+}
+
+async function recordFile(
+  { path, sha256, accepted_at }: Awaited<ReturnType<typeof acceptedFiles>>[number],
+  { store, audit }: RecordTrustOptions,
+): Promise<void> {
+  const key = canonicalDigest(path);
+  const found = await store.get(RECORDED, key);
+  const body = { v: 1, sha256, accepted_at };
+  if (found !== undefined && canonicalDigest(found.body) === canonicalDigest(body)) return;
+  const write: Write = found === undefined
+    ? { op: "insert", collection: RECORDED, key, body }
+    : { op: "putIf", collection: RECORDED, key, version: found.version, body };
+  await audit({
+    type: "trust",
+    subject: "config_file",
+    name: path,
+    sha256,
+    uid: null,
+    given_at: accepted_at,
+    by: { via: "cli", token_id: null },
+  }, [write]);
 }
