@@ -22,6 +22,17 @@ export function helpText(group?: string): string {
   return `${intro}${usage}\n\n${list}\n\n${GLOBAL_FLAGS}${start}`;
 }
 
+/** Returns the help of every verb, by its name, without the flags that all of them have. */
+export async function helpOfEach(): Promise<ReadonlyMap<string, string>> {
+  const texts = await Promise.all(
+    Object.entries(VERBS).map(async ([name, verb]) => {
+      const text = commandHelpText(name, await verb.load());
+      return [name, text.replace(GLOBAL_FLAGS, "").trimEnd()] as const;
+    }),
+  );
+  return new Map(texts);
+}
+
 /** Help on one verb: its arguments and an example. */
 export function commandHelpText(name: string, command: Command): string {
   const args = Object.entries(command.args);

@@ -4,6 +4,7 @@ import type { LogSink } from "../lib/base/telemetry/log.ts";
 import { type LoadedConfig, trustDirectory } from "../lib/config/load_config.ts";
 import { createServices, type GatewayServices } from "../lib/gateway.ts";
 import type { CommandContext } from "./command.ts";
+import { helpOfEach } from "./help_text.ts";
 import { createLogSink } from "./log_sink.ts";
 
 export interface StartOptions {
@@ -33,6 +34,7 @@ export async function startServices(
     home: io.home,
     environment: io.env,
     version: VERSION,
+    help: helpOfEach,
     agent: options.agent,
     controlToken: options.controlToken,
     ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),

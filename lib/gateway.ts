@@ -160,6 +160,8 @@ export interface ServicesOptions {
   readonly random?: Random;
   /** Used in place of the configured providers: a model of one's own, or a script in tests */
   readonly providers?: Providers;
+  /** Text of each command's `--help`, by its name, for the offline assistant. Default: it knows the README alone */
+  readonly help?: () => Promise<ReadonlyMap<string, string>>;
   /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
   readonly localServers?: readonly string[] | false;
 }
@@ -662,7 +664,11 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     config: config(),
     fixed: parts.providers,
     env,
-    offline: createOfflineProvider(),
+    offline: createOfflineProvider({
+      now: clock.now,
+      help: parts.help,
+      hasModel: () => providers.inUse.name !== "offline",
+    }),
     netOf: (proxy) => createProviderClients({ clock, proxy }),
     isOwn: parts.isOwn,
     localOrigins: parts.localServers,

@@ -37,7 +37,7 @@ export const providerCheck: Check = {
           localUsers: () => config.provider.local_users,
           memory: createProviderMemory(),
         }),
-        offline: createOfflineProvider(),
+        offline: createOfflineProvider({ now: systemClock.now }),
         net: createProviderClients({ clock: systemClock, proxy: config.proxy }),
         clock: systemClock,
         random: createSystemRandom(),

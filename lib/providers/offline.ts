@@ -1,26 +1,39 @@
 import { hash } from "node:crypto";
 import { cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
 import { ProviderError } from "../base/errors.ts";
 import { firstBytes } from "../base/first_bytes.ts";
+import { lazily } from "../base/lazily.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import type { FinishReason } from "../base/records/agent_event.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
-import { type OfflineCall, offlineReply } from "./offline/offline_reply.ts";
+import type { OfflineCall, OfflineReply } from "./offline/offline_reply.ts";
 import { type ModelParameters, parameterIgnored, type Provider, type ProviderRequest } from "./provider.ts";
 
 const PIECE_CHARS = 24;
 const MAX_PIECES = 64;
 
+export interface OfflineOptions {
+  readonly now: Clock["now"];
+  /** Text of each command's `--help`, by its name. Default: none */
+  readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
+  /** Whether another model is in use: how to connect one is then not said. Default: none is */
+  readonly hasModel?: (() => boolean) | undefined;
+}
+
 /**
- * The embedded default: no model, and honest about it. It searches with the agent's read tools and quotes what it finds.
+ * The embedded default: no model, and honest about it. It searches with the agent's read tools, knows Postern's own documentation, and
+ * quotes what it finds.
  *
- * Takes any model name: which names reach it is decided where names are resolved. The same request always gives the same events. `max_tokens` counts four bytes as a
- * token, usage is estimated likewise; `stop` and `response_format` of type `json_object` (`{"answer": text}`) are honoured.
+ * Takes any model name: which names reach it is decided where names are resolved. The same request gives the same events, save for
+ * the time of day. `max_tokens` counts four bytes as a token, usage is estimated likewise; `stop` and `response_format` of type
+ * `json_object` (`{"answer": text}`) are honoured.
  * @throws {ProviderError} `provider_rejected` for a `json_schema` format: nothing here can follow a schema
  * Source: DESIGN.md section 7, "Offline provider"
  */
-export function createOfflineProvider(): Provider {
+export function createOfflineProvider({ now, help, hasModel = () => false }: OfflineOptions): Provider {
+  const documentation = lazily(async () => (await import("./offline/documentation.ts")).readDocumentation(help));
   return {
     name: "offline",
     async *stream(request, { signal }) {
@@ -28,7 +41,9 @@ export function createOfflineProvider(): Provider {
       refuseSchema(request.parameters);
       const { passed } = request.parameters;
       if (passed !== undefined) yield passed.names.map(parameterIgnored);
-      for (const events of toArrays(request)) {
+      const { offlineReply } = await import("./offline/offline_reply.ts");
+      const reply = await offlineReply(request, { now, documentation, hints: !hasModel() });
+      for (const events of toArrays(request, reply)) {
         yield events;
         if (signal.aborted) throw cancelError(signal);
       }
@@ -47,8 +62,7 @@ function refuseSchema(parameters: ModelParameters): void {
   );
 }
 
-function* toArrays(request: ProviderRequest): Generator<readonly ProviderEvent[]> {
-  const reply = offlineReply(request);
+function* toArrays(request: ProviderRequest, reply: OfflineReply): Generator<readonly ProviderEvent[]> {
   const promptBytes = sizeOf(request);
   if (reply.kind === "calls") {
     const calls = reply.calls.map((call, index) => toEvent(call, index, request.messages));

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { CancelError } from "../../lib/base/cancel.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
+import { SELF } from "../../lib/providers/offline/small_talk.ts";
 import { createOfflineProvider } from "../../lib/providers/offline.ts";
 import type { ModelParameters, ProviderRequest, ToolDeclaration } from "../../lib/providers/provider.ts";
 
@@ -18,6 +19,8 @@ const READ_TOOLS = [
   tool("read_file", "path"),
   tool("memory_recall", "query"),
 ];
+/** Sunday, 22 November 2026, 12:00 UTC */
+const NOW = 1_795_348_800_000;
 const user = (content: string): Message => ({ role: "user", content });
 
 interface Turn {
@@ -31,7 +34,7 @@ async function turn(messages: readonly Message[], options: Partial<ProviderReque
   const request: ProviderRequest = { model: "assistant", messages, tools: READ_TOOLS, parameters: {}, ...options };
   const arrays: (readonly ProviderEvent[])[] = [];
   const signal = new AbortController().signal;
-  for await (const events of createOfflineProvider().stream(request, { signal })) arrays.push(events);
+  for await (const events of createOfflineProvider({ now: () => NOW }).stream(request, { signal })) arrays.push(events);
   const events = arrays.flat();
   const finish = events.at(-1);
   assert.ok(finish?.type === "finish");
@@ -65,49 +68,89 @@ function answered(messages: readonly Message[], { calls }: Turn, outputs: Readon
 }
 
 describe("offline provider, searching", () => {
-  const question = [user("How is the pairing code burned?")];
+  const question = [user("How is the kettle switch burned?")];
+  const LINES = { pattern: "\\bkettl|\\bswitch|\\bburn", case_insensitive: true, limit: 400 };
 
   test("asks the workspace and memory for the question's own words", async () => {
     const { calls, finish, text } = await turn(question);
     assert.deepEqual(calls.map(({ name, input }) => ({ name, input })), [
-      {
-        name: "content_search",
-        input: { pattern: "\\bpairing|\\bcode|\\bburned", case_insensitive: true, limit: 200 },
-      },
-      { name: "memory_recall", input: { query: "pairing code burned", limit: 5 } },
+      { name: "content_search", input: { ...LINES, glob: "**/*.{md,mdx,markdown,txt,rst,adoc}" } },
+      { name: "content_search", input: LINES },
+      { name: "memory_recall", input: { query: "kettle switch burned", limit: 5 } },
     ]);
     assert.equal(finish.finish_reason, "tool_calls");
     assert.equal(text, "");
   });
 
-  test("quotes the best lines with file and line, and memory", async () => {
-    const { text, finish } = await turn(answered(question, await turn(question), {
-      content_search: "a.md:3: code here\na.md:9: the pairing code is burned by the first success\nb.md:1: code",
-      memory_recall: "pairing: done on Monday",
-    }));
-    const order = ["a.md:9", "a.md:3", "b.md:1", "done on Monday", "no model is connected"].map((part) =>
-      text.indexOf(part)
-    );
-    assert.deepEqual(order, [...order].sort((a, b) => a - b));
-    assert.ok(order.every((at) => at >= 0), text);
-    assert.match(text, /the pairing code is burned by the first success/);
+  test("reads the files that hold most of the words, prose first, and quotes their best paragraphs", async () => {
+    const first = answered(question, await turn(question), {
+      content_search: "src/a.ts:3: kettle switch\nb.md:9: kettle\na.md:2: the kettle switch is burned\nc.md:1: nothing",
+      memory_recall: "kettle: bought on Monday",
+    });
+    const second = await turn(first);
+    assert.deepEqual(second.calls.map(({ name, input }) => [name, input]), [
+      ["read_file", { path: "a.md" }],
+      ["read_file", { path: "b.md" }],
+      ["read_file", { path: "src/a.ts" }],
+    ]);
+    const text =
+      "# Kitchen\n\nAbout cups.\n\n## Heating\n\nThe kettle switch is burned by dry heating.\n\n## Other\n\nTea.";
+    const { text: said, finish } = await turn([...first, ...answered(first, second, { read_file: text }).slice(-4)]);
+    assert.match(said, /^From "Heating" in a\.md, line 7:\n\nThe kettle switch is burned by dry heating\./);
+    assert.match(said, /In memory:\n\n {4}kettle: bought on Monday/);
+    assert.match(said, /no language model is connected, and \/help says how to connect one\.$/);
+    assert.doesNotMatch(said, /About cups|Tea|tokens/);
     assert.equal(finish.finish_reason, "stop");
   });
 
-  test("puts lines with whole words before those that hold them inside another", async () => {
-    const messages = [user("network tokens")];
-    const first = await turn(messages);
-    const { text } = await turn(answered(messages, first, {
-      content_search: "a.md:1: subnetwork\nb.md:2: the network, a token",
-    }));
-    assert.ok(text.indexOf("b.md:2") < text.indexOf("a.md:1"), text);
+  test("where files cannot be read, quotes the lines of the search", async () => {
+    const tools = READ_TOOLS.filter(({ name }) => name !== "read_file");
+    const lines = "a.md:1: a subkettle\nb.md:2: the kettle, a switch";
+    const first = await turn(question, { tools });
+    const { text } = await turn(answered(question, first, { content_search: lines, memory_recall: "No matches" }), {
+      tools,
+    });
+    assert.match(text, /^From b\.md, line 2:\n\nthe kettle, a switch/);
+    assert.doesNotMatch(text, /subkettle/);
   });
 
-  test("says so when nothing was found", async () => {
-    const { text } = await turn(
-      answered(question, await turn(question), { content_search: "No matches", memory_recall: "" }),
+  test("says in one sentence that it found nothing", async () => {
+    const first = await turn(question);
+    const { text } = await turn(answered(question, first, { content_search: "No matches", memory_recall: "" }));
+    assert.equal(
+      text,
+      "I cannot answer that: no language model is connected (/help says how), and I found nothing about " +
+        '"kettle", "switch", "burned" in this folder, in memory or in Postern\'s documentation.',
     );
-    assert.match(text, /^I found nothing in the workspace or in memory for "pairing", "code", "burned"\./);
+  });
+
+  test("never quotes the question itself, nor the result of a tool that failed", async () => {
+    const messages = [user("How is the kettle switch burned?")];
+    const first = answered(messages, await turn(messages), {
+      content_search: "a.md:1: kettle switch",
+      memory_recall: "",
+    });
+    const second = await turn(first);
+    const own = answered(first, second, { read_file: "# Questions\n\n- How is the kettle switch burned?\n" });
+    assert.match((await turn(own)).text, /^I cannot answer that/);
+    const failed = answered(first, second, { read_file: 'Cannot read "a.md": the kettle switch is burned' })
+      .map((message) => message.role === "tool" ? { ...message, is_error: true as const } : message);
+    assert.match((await turn(failed)).text, /^I cannot answer that/);
+  });
+
+  test("prose comes before a program that holds the same words, a program where there is no prose", async () => {
+    const messages = [user("kettle_switch limit")];
+    const first = answered(messages, await turn(messages), {
+      content_search: "a.md:1: kettle_switch limit\nb.ts:1: kettle_switch",
+    });
+    const second = await turn(first);
+    const [prose, code] = ["The kettle_switch has a limit of 5.", "const kettle_switch = limit;"];
+    const reply = (files: readonly string[]): Message[] => [
+      ...answered(first, second, {}).slice(0, -second.calls.length),
+      ...second.calls.map(({ id }, at): Message => ({ role: "tool", tool_call_id: id, content: files[at] ?? "" })),
+    ];
+    assert.match((await turn(reply([prose, code]))).text, /^From a\.md, line 1:\n\nThe kettle_switch has/);
+    assert.match((await turn(reply(["", code]))).text, /^From b\.ts, line 1:\n\n```\nconst kettle_switch/);
   });
 
   test("reads a file that is named and looks for it by name", async () => {
@@ -131,12 +174,12 @@ describe("offline provider, searching", () => {
   });
 
   test("calls no tool it does not know, and none that is off", async () => {
-    const { calls, text } = await turn(question, { tools: [tool("content_search", "pattern"), tool("rm_rf", "path")] });
-    assert.deepEqual(calls.map(({ name }) => name), ["content_search"]);
+    const { calls, text } = await turn(question, { tools: [tool("memory_recall", "query"), tool("rm_rf", "path")] });
+    assert.deepEqual(calls.map(({ name }) => name), ["memory_recall"]);
     assert.equal(text, "");
     const none = await turn(question, { toolChoice: "none" });
     assert.deepEqual(none.calls, []);
-    assert.match(none.text, /No language model is connected/);
+    assert.match(none.text, /^I cannot answer that: no language model is connected/);
   });
 
   test("escapes what would be a pattern", async () => {
@@ -144,7 +187,8 @@ describe("offline provider, searching", () => {
     assert.deepEqual(calls[0]?.input, {
       pattern: "\\bversion|\\b1\\.2\\.3|\\bx_y|über",
       case_insensitive: true,
-      limit: 200,
+      limit: 400,
+      glob: "**/*.{md,mdx,markdown,txt,rst,adoc}",
     });
   });
 });
@@ -210,7 +254,7 @@ describe("offline provider, commands", () => {
     const first = await turn(messages);
     const again = [...answered(messages, first, {}), user("pairing code")];
     const ids = [...first.calls, ...(await turn(again)).calls].map(({ id }) => id);
-    assert.equal(new Set(ids).size, 4);
+    assert.equal(new Set(ids).size, 6);
     assert.deepEqual((await turn(messages)).calls, first.calls);
   });
 });
@@ -246,7 +290,7 @@ describe("offline provider, the reply's form", () => {
 
   test("ends before the first stop sequence", async () => {
     const { text, finish } = await withParameters({ stop: ["cannot", " model", ""] });
-    assert.equal(text, "I am Postern's offline assistant. No language");
+    assert.equal(text, `${SELF} I have no language`);
     assert.equal(finish.finish_reason, "stop");
   });
 
@@ -268,7 +312,9 @@ describe("offline provider, the reply's form", () => {
     const request: ProviderRequest = { model: "x", messages: hello, tools: [], parameters: {} };
     const seen: unknown[] = [];
     await assert.rejects(async () => {
-      for await (const events of createOfflineProvider().stream(request, { signal: controller.signal })) {
+      for await (
+        const events of createOfflineProvider({ now: () => NOW }).stream(request, { signal: controller.signal })
+      ) {
         seen.push(events);
         controller.abort(new CancelError("client_gone"));
       }
@@ -293,7 +339,7 @@ describe("offline provider, the reply's form", () => {
   });
 
   test("lists its one model", async () => {
-    const models = await createOfflineProvider().listModels(new AbortController().signal);
+    const models = await createOfflineProvider({ now: () => NOW }).listModels(new AbortController().signal);
     assert.deepEqual(models, [{ id: "assistant", object: "model", created: 0, owned_by: "postern" }]);
   });
 });

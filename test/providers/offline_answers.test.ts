@@ -1,0 +1,272 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { helpOfEach } from "../../cli/help_text.ts";
+import { createOfflineProvider, type OfflineOptions } from "../../lib/providers/offline.ts";
+import { prosePassages } from "../../lib/providers/offline/passages.ts";
+import { readDocumentation } from "../../lib/providers/offline/documentation.ts";
+import { smallTalk } from "../../lib/providers/offline/small_talk.ts";
+import { stemOf } from "../../lib/providers/offline/words.ts";
+import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+import { collect, textOf } from "./support/provider_setup.ts";
+
+/** A folder that has nothing to do with Postern. */
+const GARDEN = {
+  "README.md": `# Garden monitor
+
+Measures soil moisture in four beds and waters them when they are dry.
+
+## Installing
+
+Flash the firmware with \`make flash\`, then copy \`config.example.yaml\` to \`config.yaml\` on the base station. The base station
+needs Python 3.11 or newer.
+
+## Wiring the sensors
+
+Each probe has three wires: red goes to 3.3 V, black to ground, and yellow to an analogue input. Never connect the red wire to 5 V.
+
+## Watering rules
+
+A bed is watered when its moisture stays below the threshold for ten minutes. The valve closes after three minutes at most.
+
+## Troubleshooting
+
+If a probe reads 0 all the time, its plug is loose or the cable is broken. A probe that reads 1023 has a short circuit.
+`,
+  "docs/calibration.md": `# Calibration
+
+## Dry value
+
+Hold the probe in the air for one minute and note what \`garden read\` prints. That number is the dry value.
+
+## How often
+
+Calibrate again every spring, and whenever you change a battery.
+`,
+  "docs/batteries.md": `# Batteries
+
+Two AA cells last about eight months. The base station sends a mail when the voltage falls below 2.4 V.
+
+## Replacing them
+
+Unscrew the lid, swap both cells at once, and press the button for three seconds to restart the node.
+
+## Questions people ask
+
+- How do I replace the batteries?
+- Why does a probe read zero?
+`,
+  "src/valve.py": "MAX_OPEN_SECONDS = 180\n\ndef backoff_delay(attempt):\n    return min(2 ** attempt, 64)\n",
+};
+
+/** Questions about Postern's README, and the heading that has the answer. */
+const ABOUT_POSTERN: readonly (readonly [question: string, heading: string])[] = [
+  ["How do I pair a browser?", "First minute"],
+  ["Where do I put my API key?", "A real model"],
+  ["Can a web page reach the gateway?", "What it protects"],
+  ["How do I install it as a service?", "Run it always"],
+  ["How do I mount it in my own server?", "In your own server"],
+  ["How do I read the memory of a board?", "Boards"],
+  ["How do sub-agents work?", "Agents for agents"],
+  ["How do I approve a tool call?", "Approvals"],
+  ["How do schedules work?", "Schedules"],
+  ["How do I limit the tokens of a day?", "Configuration"],
+  ["What license is it under?", "License"],
+  ["Does Postern have a sandbox?", "How commands are contained"],
+];
+
+/** Questions about the other folder, and where the answer is. */
+const ABOUT_GARDEN: readonly (readonly [question: string, place: string])[] = [
+  ["How do I install it?", '"Installing" in README.md'],
+  ["Which wire goes to ground?", '"Wiring the sensors" in README.md'],
+  ["When is a bed watered?", '"Watering rules" in README.md'],
+  ["Why does a probe read zero?", '"Troubleshooting" in README.md'],
+  ["How do I replace the batteries?", '"Replacing them" in docs/batteries.md'],
+  ["How long do the batteries last?", '"Batteries" in docs/batteries.md'],
+  ["What is the dry value?", '"Dry value" in docs/calibration.md'],
+  ["How often should I calibrate?", '"How often" in docs/calibration.md'],
+  ["Which Python version do I need?", '"Installing" in README.md'],
+  ["What does README.md say about wiring?", '"Wiring the sensors" in README.md'],
+  ["What does backoff_delay do?", "src/valve.py"],
+];
+
+async function ask(gateway: RunningGateway, message: string): Promise<string> {
+  const reply = await gateway.call("/api/chat", { body: { message } });
+  return (await reply.json() as { message: string }).message;
+}
+
+describe("natural questions", () => {
+  let stop = () => {};
+  let gateway: RunningGateway;
+  let running: Promise<void>;
+  before(async () => {
+    const stopped = new Promise<void>((resolve) => (stop = resolve));
+    await new Promise<void>((resolve, reject) => {
+      running = withRunningGateway({ files: GARDEN }, async (started) => {
+        gateway = started;
+        resolve();
+        await stopped;
+      });
+      running.catch(reject);
+    });
+  });
+  after(async () => {
+    stop();
+    await running;
+  });
+
+  for (const [question, heading] of ABOUT_POSTERN) {
+    test(`about Postern, in another folder: ${question}`, async () => {
+      const text = await ask(gateway, question);
+      const headings = [...text.matchAll(/^From "(.+?)" in Postern's README:$/gm)].map(([, found]) => found);
+      assert.ok(headings.includes(heading), `${heading} is not among ${headings.join(", ")}: ${text}`);
+    });
+  }
+
+  for (const [question, place] of ABOUT_GARDEN) {
+    test(`about the folder: ${question}`, async () => {
+      const text = await ask(gateway, question);
+      assert.ok(text.startsWith(`From ${place}, line `), text);
+      assert.doesNotMatch(text, /Questions people ask/, "a question is no answer to itself");
+    });
+  }
+
+  for (const question of ["Write me a poem about the sea", "Who won the world cup in 2022?", "asdf qwerty"]) {
+    test(`what it cannot answer: ${question}`, async () => {
+      const text = await ask(gateway, question);
+      assert.match(text, /^I cannot answer that: .*documentation\.$/);
+      assert.doesNotMatch(text, /\n|\.\s/, "it is one sentence");
+    });
+  }
+});
+
+test("the README of the package and the help of each command are its documentation", async () => {
+  const passages = await readDocumentation(helpOfEach);
+  assert.ok(passages.every(({ isOwn }) => isOwn));
+  assert.ok(passages.some(({ source, heading }) => source === "Postern's README" && heading === "First minute"));
+  const help = passages.find(({ source }) => source === "postern cron run --help");
+  assert.match(help?.text ?? "", /Usage: postern cron run/);
+  const withoutHelp = await readDocumentation(() => Promise.reject(new Error("no commands here")));
+  assert.ok(withoutHelp.length > 50 && withoutHelp.length < passages.length);
+});
+
+const NOON = Date.UTC(2026, 10, 22, 12);
+for (
+  const [question, answer] of [
+    ["what is 12 * (3 + 4)?", /= 84$/],
+    ["2+2", /= 4$/],
+    ["17% of 200", /= 34$/],
+    ["-2^2", /= -4$/],
+    ["2 ^ 3 ^ 2", /= 512$/],
+    ["0.1 + 0.2", /= 0\.3$/],
+    ["1,000 times 3", /= 3000$/],
+    ["5 x 6", /= 30$/],
+    ["10 / 4 =", /= 2\.5$/],
+    ["1 / 0", /divides by zero/],
+    ["thanks!", /welcome/],
+    ["Thank you very much", /welcome/],
+    ["Who are you?", /offline assistant/],
+    ["What time is it?", /^It is Sunday,? 22 November 2026/],
+    ["what's the date today?", /22 November 2026/],
+    ["What time does the schedule fire?", undefined],
+    ["2026-11-22", undefined],
+    ["1.2.3 + 4", undefined],
+    ["192.168.0.1/24", undefined],
+    ["3 * (4 + ", undefined],
+    ["(".repeat(150) + "1", undefined],
+    ["what is 5", undefined],
+    ["thanks to whom was it written?", undefined],
+    ["How many beds are there?", undefined],
+  ] as const
+) {
+  test(`small talk: ${question.slice(0, 40)}`, () => {
+    const said = smallTalk(question, { now: () => NOON });
+    if (answer === undefined) assert.equal(said, undefined);
+    else assert.match(said ?? "", answer);
+  });
+}
+
+for (
+  const [a, b] of [["pairing", "paired"], ["batteries", "battery"], ["calibrate", "calibrated"], ["stopped", "stop"], [
+    "three",
+    "3",
+  ]]
+) {
+  test(`"${a}" and "${b}" are one word for a search`, () => assert.equal(stemOf(String(a)), stemOf(String(b))));
+}
+for (const word of ["class", "bus", "string", "need", "red"]) {
+  test(`"${word}" is no form of another word`, () => assert.equal(stemOf(word), word));
+}
+
+test("a text is cut into paragraphs, items, rows and code under their headings", () => {
+  const text = [
+    "---",
+    "title: x",
+    "---",
+    "# Top",
+    "Intro",
+    "goes on.",
+    "",
+    "- one",
+    "  more",
+    "- two",
+    "",
+    "Like this:",
+    "",
+    "```sh",
+    "# no heading",
+    "run",
+    "```",
+    "",
+    "Under",
+    "=====",
+    "",
+    "| name | what |",
+    "|---|---|",
+    "| `a` | does a |",
+    "",
+    "<!-- hidden -->",
+    "    code",
+    "",
+  ].join("\n");
+  const shown = prosePassages(text, { source: "a.md" }).map((
+    { heading, line, text, isCode, isRow },
+  ) => [heading, line, text.replaceAll("\n", "|"), isCode, isRow]);
+  assert.deepEqual(shown, [
+    ["Top", 5, "Intro goes on.", false, false],
+    ["Top", 8, "- one more", false, false],
+    ["Top", 10, "- two", false, false],
+    ["Top", 12, "Like this:||```sh|# no heading|run|```", false, false],
+    ["Under", 24, "`a`: does a", false, true],
+    ["Under", 27, "```|code|```", true, false],
+  ]);
+});
+
+test("how to connect a model is said as long as none is in use, and usage stays an estimate", async () => {
+  const say = async (content: string, hasModel: boolean) => {
+    const options: OfflineOptions = { now: () => NOON, hasModel: () => hasModel };
+    return await collect(createOfflineProvider(options), { messages: [{ role: "user", content }] });
+  };
+  const connect = /connect|OPENAI_API_KEY/;
+  for (const content of ["/help", "hello", "What license is it under?", "asdf qwerty"]) {
+    assert.match(textOf(await say(content, false)), connect, content);
+    const events = await say(content, true);
+    assert.doesNotMatch(textOf(events), connect, content);
+    assert.doesNotMatch(textOf(events), /\d+ tokens/);
+    const finish = events.at(-1);
+    assert.ok(finish?.type === "finish" && finish.usage?.estimated === true);
+  }
+});
+
+test("in a gateway with a real model the named offline provider gives no hints", async () => {
+  const config = {
+    provider: { kind: "openai_compatible", base_url: "http://127.0.0.1:9/v1", model: "m" },
+    providers: { local: { kind: "offline" } },
+  };
+  assert.ok(configOf(config));
+  await withRunningGateway({ config }, async (gateway) => {
+    const body = { model: "local/assistant", messages: [{ role: "user", content: "/help" }] };
+    const reply = await (await gateway.call("/v1/chat/completions", { body })).text();
+    assert.match(reply, /offline assistant/);
+    assert.doesNotMatch(reply, /OPENAI_API_KEY/);
+  });
+});
