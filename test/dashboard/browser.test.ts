@@ -365,10 +365,14 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
       if (focused[0] !== "") seen.push(focused[0]);
     }
     for (
-      const stop of ["model", "new-chat", "send", "skip", "Chat", "Approvals", "Tools", "Status", "sign-out", "/help"]
+      const stop of [
+        ...["model", "new-chat", "send", "skip", "Chat", "Approvals", "Tools", "Status", "sign-out"],
+        "What files are here?",
+      ]
     ) {
       assert.ok(seen.includes(stop), `${stop} in ${seen}`);
     }
+    assert.ok(!seen.includes("/help"), "a command of the offline assistant is no start with a real model");
     await page.focus("nav a[href='#status']");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Status" }).waitFor();

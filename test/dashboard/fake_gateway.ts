@@ -313,4 +313,9 @@ function fail(response: ServerResponse, status: number, code: string): void {
 }
 
 const list = (data: readonly unknown[]) => ({ object: "list", data, has_more: false, last_id: null });
-const model = (id: string) => ({ id, object: "model", created: 0, owned_by: "postern" });
+const model = (id: string) => ({
+  id,
+  object: "model",
+  created: 0,
+  owned_by: id.startsWith("offline") ? "postern" : "openai",
+});

@@ -91,7 +91,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         assert.ok(cards.length >= 2 && cards.every((state) => state === "done"), `tool calls: ${cards}`);
         assert.ok(seen.frames.filter((type) => type === "text_delta").length > 3, "the reply came in pieces");
         assert.ok(seen.frames.indexOf("tool_start") < seen.frames.indexOf("text_delta"));
-        assert.match(await page.locator(".reply").innerText(), /garden\.md:3/);
+        assert.match(await page.locator(".reply").innerText(), /From "Garden", garden\.md:3/);
 
         await page.keyboard.type("/read_file garden.md");
         await page.keyboard.press("Enter");
@@ -106,6 +106,7 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
         await page.getByText("The gateway is well.").waitFor();
         await page.locator("#routes").getByText("POST /pair").waitFor();
         await page.locator("#models").getByText("assistant").waitFor();
+        assert.equal(await page.locator(".turn-foot").getByText("tokens").count(), 0, "bytes are no count of tokens");
 
         const luminance = await page.evaluate(
           "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]",

@@ -96,7 +96,7 @@ describe("offline provider, searching", () => {
     const text =
       "# Kitchen\n\nAbout cups.\n\n## Heating\n\nThe kettle switch is burned by dry heating.\n\n## Other\n\nTea.";
     const { text: said, finish } = await turn([...first, ...answered(first, second, { read_file: text }).slice(-4)]);
-    assert.match(said, /^From "Heating" in a\.md, line 7:\n\nThe kettle switch is burned by dry heating\./);
+    assert.match(said, /^From "Heating", a\.md:7\n\nThe kettle switch is burned by dry heating\./);
     assert.match(said, /In memory:\n\n {4}kettle: bought on Monday/);
     assert.match(said, /no language model is connected, and \/help says how to connect one\.$/);
     assert.doesNotMatch(said, /About cups|Tea|tokens/);
@@ -110,7 +110,7 @@ describe("offline provider, searching", () => {
     const { text } = await turn(answered(question, first, { content_search: lines, memory_recall: "No matches" }), {
       tools,
     });
-    assert.match(text, /^From b\.md, line 2:\n\nthe kettle, a switch/);
+    assert.match(text, /^From b\.md:2\n\nthe kettle, a switch/);
     assert.doesNotMatch(text, /subkettle/);
   });
 
@@ -149,8 +149,8 @@ describe("offline provider, searching", () => {
       ...answered(first, second, {}).slice(0, -second.calls.length),
       ...second.calls.map(({ id }, at): Message => ({ role: "tool", tool_call_id: id, content: files[at] ?? "" })),
     ];
-    assert.match((await turn(reply([prose, code]))).text, /^From a\.md, line 1:\n\nThe kettle_switch has/);
-    assert.match((await turn(reply(["", code]))).text, /^From b\.ts, line 1:\n\n```\nconst kettle_switch/);
+    assert.match((await turn(reply([prose, code]))).text, /^From a\.md:1\n\nThe kettle_switch has/);
+    assert.match((await turn(reply(["", code]))).text, /^From b\.ts:1\n\n```\nconst kettle_switch/);
   });
 
   test("reads a file that is named and looks for it by name", async () => {

@@ -3,7 +3,9 @@ import { byId, element } from "./dom.js";
 import { createReply } from "./reply.js";
 
 const MAX_ANNOUNCED = 30;
-const STARTERS = ["What files are here?", "/tools", "/help"];
+/** What a person may begin with. The commands are the offline assistant's: a model knows none of them */
+const STARTERS = ["What files are here?"];
+const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
 
 /**
  * The chat: one conversation over one socket, one reply at a time.
@@ -164,14 +166,17 @@ export function createChatView({ session }) {
     startAnew();
     message.focus();
   });
-  byId("chips", HTMLElement).append(
-    ...STARTERS.map((text) =>
-      element("button", { type: "button", class: "chip", onclick: () => void send(text) }, text)
-    ),
-  );
+  /** @param {readonly string[]} texts */
+  function offerStarters(texts) {
+    byId("chips", HTMLElement).replaceChildren(
+      ...texts.map((text) =>
+        element("button", { type: "button", class: "chip", onclick: () => void send(text) }, text)
+      ),
+    );
+  }
 
   return {
-    /** @param {{ models: readonly { id: string }[], workspace: string | undefined, problem: string | undefined }} about */
+    /** @param {{ models: readonly { id: string, owned_by: string }[], workspace: string | undefined, problem: string | undefined }} about */
     describe({ models, workspace, problem }) {
       const chosen = model.value;
       model.replaceChildren(
@@ -179,6 +184,8 @@ export function createChatView({ session }) {
         ...(models.length < 2 ? [] : models.map(({ id }) => element("option", { value: id }, id))),
       );
       model.value = models.some(({ id }) => id === chosen) ? chosen : "";
+      const isOffline = models.length > 0 && models.every(({ owned_by }) => owned_by === "postern");
+      offerStarters(isOffline ? OFFLINE_STARTERS : STARTERS);
       const place = workspace === undefined
         ? "The agent works in the gateway's workspace."
         : `The agent works in ${workspace}.`;

@@ -114,9 +114,10 @@ export function createReply({ announce, onAnswer }) {
           return place(element("p", { class: "notice" }, event.message), seq);
       }
     },
-    /** @param {{ finish_reason?: string, usage?: { total_tokens: number, estimated?: boolean } }} done */
+    /** @param {{ finish_reason?: string, usage?: { total_tokens: number, estimated?: boolean, estimated_by?: string } }} done */
     done(done) {
-      const tokens = done.usage === undefined
+      // What was made of bytes alone is no count that helps anybody
+      const tokens = done.usage === undefined || done.usage.estimated_by === "bytes"
         ? ""
         : `, ${done.usage.estimated ? "about " : ""}${formatNumber(done.usage.total_tokens)} tokens`;
       const cut = done.finish_reason === "length" ? "Cut at the token limit, " : "";

@@ -184,10 +184,11 @@ function depthOf(path: string): number {
   return path.split("/").length;
 }
 
+/** As `From "Installing", README.md:7` and the passage below it. */
 function toQuotation({ source, heading, line, text, isCode, isOwn }: Passage): string {
-  const place = isOwn ? source : `${source}, line ${line}`;
-  const from = heading === "" || isCode && isOwn ? `From ${place}:` : `From "${heading}" in ${place}:`;
-  return `${from}\n\n${isCode && !text.startsWith("```") ? fenced(text) : text}`;
+  const place = isOwn ? source : `${source}:${line}`;
+  const from = heading === "" ? place : `"${heading}", ${place}`;
+  return `From ${from}\n\n${isCode && !text.startsWith("```") ? fenced(text) : text}`;
 }
 
 /** As a code block of Markdown, so that nothing in it is taken for formatting. */
