@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { usageSchema } from "../lib/base/records/usage.ts";
+import { isPlainModel } from "../lib/providers/model_names.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { attachRun } from "./wire/attach_run.ts";
@@ -71,8 +72,9 @@ export const completionsRoute: Route = {
 /** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
 async function complete(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
   const { runs } = requireAgent(context.services);
-  const agentTools = agentToolsOf(request);
+  const asked = agentToolsOf(request, context);
   const body = readCompletionBody(await readJsonValue(request, context));
+  const agentTools = isPlainModel(body.model ?? undefined) ? "none" : asked;
   const input = toCompletionInput(body, { plain: agentTools === "none" });
   if (input.ignored.length > 0) context.ignored.push(...input.ignored);
   checkToolChoice(input, agentTools, context);
@@ -166,9 +168,9 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   return sseReply(context, stream);
 }
 
-function agentToolsOf(request: Request): RunRequest["agentTools"] {
+function agentToolsOf(request: Request, { identity }: RequestContext): RunRequest["agentTools"] {
   const value = request.headers.get("x-postern-tools");
-  if (value === null) return "configured";
+  if (value === null) return identity?.plain ? "none" : "configured";
   if (value.trim().toLowerCase() === "none") return "none";
   throw httpError("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
 }

@@ -19,6 +19,8 @@ const tokenSchema = v.object({
   expires_at: v.nullable(v.string()),
   /** Seconds without a use after which the token ends; null: it does not end by that */
   idle_ttl_seconds: v.nullable(v.number()),
+  /** Whether completions with it go to the model without the agent's own tools */
+  plain: v.boolean(),
   last_used_at: v.nullable(v.string()),
 });
 
@@ -39,6 +41,8 @@ const createSchema = v.strictObject({
   /** Default: chat */
   scopes: v.optional(v.pipe(scopesSchema, v.minLength(1), v.maxLength(SCOPES.length))),
   ...termsFields,
+  /** Completions with it go to the model without the agent's own tools. Default false */
+  plain: v.optional(v.boolean()),
 });
 
 /** GET /v1/tokens: records, never the tokens themselves. */
@@ -79,10 +83,10 @@ export const createTokenRoute: Route = strictRoute({
   reply: { status: 201, type: "application/json", schema: v.object({ token: v.string(), ...tokenSchema.entries }) },
   idempotency: "refused",
   async handler(request, context) {
-    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds } =
+    const { scopes = ["chat"], label = "", ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds, plain } =
       (await readJson(request, context, createSchema, { optional: true })) ?? {};
     checkSubset(context, scopes);
-    const terms = { label, ttlSeconds, idleTtlSeconds };
+    const terms = { label, ttlSeconds, idleTtlSeconds, plain };
     const { token, record } = await context.services.tokens.issue({
       scopes: [...new Set(scopes)],
       ...terms,

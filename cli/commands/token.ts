@@ -21,6 +21,7 @@ export const tokenListCommand = defineCliCommand({
         token.created_at,
         token.expires_at ?? "never",
         token.idle_ttl_seconds === null ? "" : `after ${toTime(token.idle_ttl_seconds)}`,
+        token.plain ? "plain" : "",
         token.last_used_at ?? "never",
       ]);
       const none = "No token is stored. Make one with: postern token create --label my-script";
@@ -28,7 +29,7 @@ export const tokenListCommand = defineCliCommand({
         data,
         rows.length === 0
           ? none
-          : toTable(["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "ENDS UNUSED", "LAST USED"], rows),
+          : toTable(["ID", "LABEL", "SCOPES", "CREATED", "EXPIRES", "ENDS UNUSED", "COMPLETIONS", "LAST USED"], rows),
       );
     }),
 });
@@ -51,16 +52,21 @@ export const tokenCreateCommand = defineCliCommand({
       valueHint: "time",
       description: "End it when it was not used for so long, as 12h or 30d (default: it does not end by that)",
     },
+    plain: {
+      type: "boolean",
+      description: "Completions with it go to the model without the agent's own tools, for a client that has its own",
+    },
     label: { type: "string", valueHint: "text", description: "What it is for" },
   },
   example: "postern token create --scope chat,tools --ttl 30d --label my-script",
   run: (context, args) =>
     withGateway(context, async (gateway) => {
-      const { scope, ttl, label, "idle-ttl": idleTtl } = args;
+      const { scope, ttl, label, plain, "idle-ttl": idleTtl } = args;
       const body = {
         ...(scope === undefined ? {} : { scopes: parseScopes(scope) }),
         ...(ttl === undefined ? {} : { ttl_seconds: parseTtl("--ttl", ttl) }),
         ...(idleTtl === undefined ? {} : { idle_ttl_seconds: parseTtl("--idle-ttl", idleTtl) }),
+        ...(plain === true ? { plain } : {}),
         ...(label === undefined ? {} : { label }),
       };
       const token = await gateway.request({ method: "POST", path: "/v1/tokens", body }) as TokenRecord & {

@@ -45,7 +45,7 @@ export function toCompletionInput(
     throw unsupported(
       "logprobs",
       'Cannot give "logprobs" for a reply in which the agent uses its own tools: leave it out, or turn those tools off with the ' +
-        'header "x-postern-tools: none"',
+        'header "x-postern-tools: none" or the model "plain/<id>"',
     );
   }
   const unknown: Unknown = { ignored: [], passed: [], plain };

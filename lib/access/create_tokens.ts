@@ -83,7 +83,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     const kept = toKept(body, version);
     byId.set(body.id, kept);
     byHash.set(body.hash, {
-      identity: { tokenId: body.id, scopes: body.scopes },
+      identity: { tokenId: body.id, scopes: body.scopes, ...(body.plain ? { plain: true } : {}) },
       loopbackOnly: false,
       kept,
     });
@@ -168,7 +168,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       return known.identity;
     },
 
-    async issue({ scopes, label, ttlSeconds, idleTtlSeconds, by = null, paired }) {
+    async issue({ scopes, label, ttlSeconds, idleTtlSeconds, plain, by = null, paired }) {
       check(scopes, label);
       checkSeconds("ttl_seconds", ttlSeconds);
       checkSeconds("idle_ttl_seconds", idleTtlSeconds);
@@ -193,6 +193,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
           created_at: new Date(now).toISOString(),
           expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
           ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
+          ...(plain ? { plain } : {}),
           last_used_at: null,
         };
         const purgesBefore = purges;
@@ -267,9 +268,9 @@ function isOver({ body, expiresAt, idleMs, lastUsed }: Kept, now: number): boole
 }
 
 function toRecord(kept: Kept): TokenRecord {
-  const { id, label, scopes, created_at, expires_at, idle_ttl_seconds = null, last_used_at } = kept.body;
+  const { id, label, scopes, created_at, expires_at, idle_ttl_seconds = null, plain = false, last_used_at } = kept.body;
   const lastUsed = kept.lastUsed === undefined ? last_used_at : new Date(kept.lastUsed).toISOString();
-  return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, last_used_at: lastUsed };
+  return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, plain, last_used_at: lastUsed };
 }
 
 function check(scopes: readonly Scope[], label: string): void {

@@ -5,6 +5,8 @@ import type { Write } from "../storage/store.ts";
 export interface Identity {
   readonly tokenId: string | null;
   readonly scopes: readonly Scope[];
+  /** Completions are plain: the model gets no tools of the agent. Default false */
+  readonly plain?: boolean;
 }
 
 /** A token as lists show it: never the token itself. Times are ISO 8601. */
@@ -16,15 +18,19 @@ export interface TokenRecord {
   readonly expires_at: string | null;
   /** The token ends when it was not used for so long; null: only at `expires_at`. */
   readonly idle_ttl_seconds: number | null;
+  /** Completions with it go to the model without the agent's own tools. */
+  readonly plain: boolean;
   readonly last_used_at: string | null;
 }
 
-/** How a token is named, and when it ends. Default of both times: never. */
+/** How a token is named, when it ends, and what completions with it are. Default of both times: never. */
 export interface TokenTerms {
   readonly label: string;
   readonly ttlSeconds?: number | undefined;
   /** Seconds without a use */
   readonly idleTtlSeconds?: number | undefined;
+  /** Completions are plain. Default false */
+  readonly plain?: boolean | undefined;
 }
 
 /** A token just made: the only moment its text exists outside the client. */

@@ -12,6 +12,8 @@ const bodySchema = v.object({
   expires_at: v.nullable(v.string()),
   /** Seconds without a use after which the token counts no more. Absent: no such end, also in records of older versions */
   idle_ttl_seconds: v.optional(v.number()),
+  /** Completions with it go to the model without the agent's own tools. Absent: they have them */
+  plain: v.optional(v.literal(true)),
   last_used_at: v.nullable(v.string()),
 });
 

@@ -2,7 +2,7 @@ import { isNodeId } from "../base/records/node_id.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import type { Config } from "./config.ts";
 import type { KeyPath } from "./key_path.ts";
-import { PROVIDER_KINDS } from "./schema/provider.ts";
+import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
 
 /** Something that is wrong although each value is fine by itself. `reason` goes on after `Cannot use "key" (place): `. */
 export interface Contradiction {
@@ -57,6 +57,13 @@ function* providerChecks(config: Config): Iterable<Contradiction> {
     { path: ["provider"], provider: config.provider },
     ...Object.entries(config.providers).map(([name, provider]) => ({ path: ["providers", name], provider })),
   ];
+  if (Object.hasOwn(config.providers, PLAIN_PROVIDER)) {
+    yield {
+      path: ["providers", PLAIN_PROVIDER],
+      reason:
+        `the name is reserved: the model "${PLAIN_PROVIDER}/<id>" is <id> without the agent's own tools; take another name`,
+    };
+  }
   for (const { path, provider } of tables) {
     if (provider.kind === "openai_compatible" && provider.base_url === "") {
       yield {

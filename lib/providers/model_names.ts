@@ -1,4 +1,17 @@
 import { ProviderError } from "../base/errors.ts";
+import { PLAIN_PROVIDER } from "../config/schema/provider.ts";
+
+const PLAIN_PREFIX = `${PLAIN_PROVIDER}/`;
+
+/** Returns whether a request asks for plain mode by its model, `plain/<id>`: for a client that cannot set a header. */
+export function isPlainModel(wanted: string | undefined): boolean {
+  return wanted?.startsWith(PLAIN_PREFIX) === true;
+}
+
+/** Returns the model `<id>` of `plain/<id>`, with the prefix taken off once. */
+export function plainModelOf(wanted: string): string {
+  return wanted.slice(PLAIN_PREFIX.length);
+}
 
 /**
  * Returns whether a request leaves the choice of the model to the gateway: it names none, or says `default` or `assistant`.

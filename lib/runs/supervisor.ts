@@ -14,6 +14,7 @@ import type { Metrics } from "../base/telemetry/metrics.ts";
 import { waitAtMost } from "../base/wait_at_most.ts";
 import { createWaiters } from "../base/waiters.ts";
 import type { AuditAppend } from "../guard/audit/audit.ts";
+import { isPlainModel, plainModelOf } from "../providers/model_names.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
 import type { ToolDoor } from "../tools/runtime/tool_door.ts";
@@ -31,7 +32,7 @@ import { continueRun, type InterruptedRun, type PendingQuestion, recoverRuns } f
 import { resumedRequest } from "./resumed_request.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import { shownUpTo } from "./run_recorder.ts";
-import type { RunSupervisor } from "./run_request.ts";
+import type { RunRequest, RunSupervisor } from "./run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
 import { createSuspendedRecords } from "./suspended_records.ts";
@@ -173,13 +174,14 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   };
 
   return {
-    async start(request) {
+    async start(asked) {
       if (draining) {
         throw new HttpError("shutting_down", "Cannot start the run: the gateway is shutting down", {
           status: 503,
           type: "api_error",
         });
       }
+      const request = asPlain(asked);
       const { agent } = request;
       if (request.conversationId !== undefined && request.conversationId !== "new") {
         await checkOwner(request.conversationId, request.caller);
@@ -269,4 +271,11 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       await wait(SETTLE_MS);
     },
   };
+}
+
+/** The request as a plain one when its model is `plain/<id>`; else the same object. */
+function asPlain(request: RunRequest): RunRequest {
+  const { model } = request;
+  if (model === undefined || !isPlainModel(model)) return request;
+  return { ...request, model: plainModelOf(model), agentTools: "none" };
 }

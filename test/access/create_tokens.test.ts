@@ -31,6 +31,7 @@ test("an issued token is pst_ and 32 bytes, and verify() knows who it is", async
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
     idle_ttl_seconds: null,
+    plain: false,
     last_used_at: null,
   });
 });

@@ -75,6 +75,12 @@ for (const [way, within] of WAYS) {
         assert.equal(Date.parse(token.expires_at) - Date.parse(token.created_at), 7_200_000);
         assert.equal(token.idle_ttl_seconds, 2700);
         assert.match((await run(["token", "list"])).stdout, / after 45m /);
+        assert.equal(token.plain, false);
+        assert.equal((await run(["token", "create", "--plain"])).code, 0);
+        const [plain] = JSON.parse((await run(["token", "list", "--json"])).stdout);
+        assert.equal(plain.plain, true);
+        assert.match((await run(["token", "list"])).stdout, /COMPLETIONS[\s\S]*plain/);
+        await run(["token", "revoke", plain.id]);
         assert.equal((await run(["token", "revoke", "tok_unknown"])).code, 1);
         assert.equal((await run(["token", "revoke", token.id])).code, 0);
         assert.match((await run(["token", "list"])).stdout, /No token is stored/);

@@ -154,6 +154,7 @@ function issued(token: string, scopes: readonly Scope[], terms: Partial<TokenTer
     created_at: "2026-01-01T00:00:00.000Z",
     expires_at: null,
     idle_ttl_seconds: terms.idleTtlSeconds ?? null,
+    plain: terms.plain ?? false,
     last_used_at: null,
   };
   return { token, record };

@@ -21,6 +21,9 @@ const keys = {
 /** Provider kinds that name a vendor or a protocol. */
 export const PROVIDER_KINDS = ["openai", "anthropic", "openrouter", "ollama", "openai_compatible", "offline"] as const;
 
+/** Reserved name: a model `plain/<id>` is the model `<id>` in plain mode. No table may have it. */
+export const PLAIN_PROVIDER = "plain";
+
 /** `[provider]`: the default model (DESIGN.md section 6). `auto` looks for a key, then a local server, then takes `offline`; `none`: no agent. */
 export const providerSchema = v.strictObject({
   kind: choice(["auto", ...PROVIDER_KINDS, "none"], "auto"),

@@ -1,0 +1,142 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import OpenAI from "openai";
+import { type OpenAiUpstream, startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
+import { validateConfig } from "../../lib/config/validate_config.ts";
+import { readRefusal } from "../support/refusal.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+interface Sent {
+  readonly model: string;
+  readonly messages: readonly { readonly role: string }[];
+  readonly tools?: readonly { readonly function: { readonly name: string } }[];
+  readonly top_k?: number;
+}
+
+async function withUpstream(use: (gateway: RunningGateway, upstream: OpenAiUpstream) => Promise<void>): Promise<void> {
+  const upstream = await startOpenAiUpstream();
+  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model", max_retries: 0 };
+  try {
+    await withRunningGateway(
+      { config: { provider, gateway: { rate_limit_max: 0 } } },
+      (gateway) => use(gateway, upstream),
+    );
+  } finally {
+    await upstream.close();
+  }
+}
+
+const TOOLS: OpenAI.ChatCompletionTool[] = [{ type: "function", function: { name: "edit_file", parameters: {} } }];
+
+async function tokenOf(gateway: RunningGateway, body: Readonly<Record<string, unknown>>): Promise<string> {
+  const made = await gateway.call("/v1/tokens", { body });
+  assert.equal(made.status, 201);
+  return (await made.json() as { token: string }).token;
+}
+
+/** Asks as a coding agent does that has an address, a key and a model, and no headers. */
+async function ask(gateway: RunningGateway, { apiKey = gateway.token, model = "upstream-model" } = {}) {
+  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey, maxRetries: 0 });
+  const body = { model, messages: [{ role: "user" as const, content: "Hi" }], tools: TOOLS, top_k: 4 };
+  return await client.chat.completions.create(body);
+}
+
+function isPlain({ messages, tools, top_k }: Sent): boolean {
+  const names = tools?.map(({ function: { name } }) => name) ?? [];
+  return messages.length === 1 && names.join() === "edit_file" && top_k === 4;
+}
+
+const lastOf = (upstream: OpenAiUpstream) => upstream.requests.at(-1)?.json as Sent;
+
+test("a plain token makes completions plain, and no other token does", async () => {
+  await withUpstream(async (gateway, upstream) => {
+    for (const [plain, terms] of [[true, { plain: true }], [false, { plain: false }], [false, {}]] as const) {
+      await ask(gateway, { apiKey: await tokenOf(gateway, terms) });
+      assert.equal(isPlain(lastOf(upstream)), plain, JSON.stringify(terms));
+    }
+    const { data } = await (await gateway.call("/v1/tokens")).json() as { data: { plain: boolean }[] };
+    assert.deepEqual(data.map(({ plain }) => plain).sort(), [false, false, true]);
+  });
+});
+
+test("a plain token stays plain over a restart", async () => {
+  const upstream = await startOpenAiUpstream();
+  const provider = { kind: "openai_compatible", base_url: upstream.baseUrl, model: "upstream-model" };
+  let apiKey = "";
+  try {
+    await withRunningGateway({ config: { provider } }, async (first) => {
+      apiKey = await tokenOf(first, { plain: true });
+      await first.drain(0);
+      await first.services.close();
+      await withRunningGateway({ config: { provider }, dataDir: first.dataDir }, async (second) => {
+        await ask(second, { apiKey });
+        assert.ok(isPlain(lastOf(upstream)));
+      });
+    });
+  } finally {
+    await upstream.close();
+  }
+});
+
+test("what is no boolean is refused for plain, and so is the word in another form", async () => {
+  await withUpstream(async (gateway) => {
+    for (const body of [{ plain: "yes" }, { plain: 1 }, { is_plain: true }]) {
+      assert.equal((await gateway.call("/v1/tokens", { body })).status, 400, JSON.stringify(body));
+    }
+  });
+});
+
+test("the model plain/<id> is <id> in plain mode, and the prefix is taken off once", async () => {
+  const NAMES = {
+    "plain/upstream-small": "upstream-small",
+    "plain/openai_compatible/upstream-small": "upstream-small",
+    "plain/default": "upstream-model",
+    "plain/": "upstream-model",
+    "plain/plain/x": "plain/x",
+    "plain/vendor/x": "vendor/x",
+  };
+  await withUpstream(async (gateway, upstream) => {
+    for (const [model, expected] of Object.entries(NAMES)) {
+      const reply = await ask(gateway, { model });
+      assert.ok(isPlain(lastOf(upstream)), model);
+      assert.equal(lastOf(upstream).model, expected, model);
+      assert.ok(!reply.model.startsWith("plain/") || model === "plain/plain/x", reply.model);
+    }
+    for (const model of ["plain", "upstream-small", "plainly/x"]) {
+      await ask(gateway, { model });
+      assert.ok(!isPlain(lastOf(upstream)), model);
+    }
+  });
+});
+
+test("plain/<id> means the same at every door that takes a model", async () => {
+  await withUpstream(async (gateway, upstream) => {
+    const chat = await gateway.call("/api/chat", { body: { message: "Hi", model: "plain/upstream-small" } });
+    assert.equal(chat.status, 200);
+    assert.equal(lastOf(upstream).model, "upstream-small");
+    assert.equal(lastOf(upstream).tools, undefined);
+    const started = await gateway.call("/v1/runs", { body: { message: "Hi", model: "plain/upstream-small" } });
+    const { id } = await started.json() as { id: string };
+    await (await gateway.call(`/v1/runs/${id}/events`)).text();
+    assert.equal(lastOf(upstream).model, "upstream-small");
+    assert.equal(lastOf(upstream).tools, undefined);
+    // Durable: what it was asked for is pinned
+    const headers = { "idempotency-key": "k" };
+    const body = { model: "plain/upstream-small", messages: [{ role: "user", content: "Hi" }] };
+    await gateway.call("/v1/chat/completions", { headers, body });
+    assert.equal(lastOf(upstream).tools, undefined);
+  });
+});
+
+test("no plain model is listed, and no provider may have the name", async () => {
+  await withUpstream(async (gateway) => {
+    const { data } = await (await gateway.call("/v1/models")).json() as { data: { id: string }[] };
+    assert.ok(data.length > 0 && data.every(({ id }) => !id.startsWith("plain/")));
+    const refused = await readRefusal(await gateway.call("/v1/models/plain/upstream-model"));
+    assert.equal(refused.code, "model_not_found");
+  });
+  const result = validateConfig([{
+    providers: { plain: { kind: "openai_compatible", base_url: "http://127.0.0.1:1" } },
+  }]);
+  assert.ok("findings" in result && JSON.stringify(result.findings).includes("reserved"));
+});
