@@ -17,7 +17,8 @@ export function processIo(): CliIo {
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
-    canAsk: process.stdin.isTTY === true,
+    // The question is shown on stderr
+    canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
     openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
     onInterrupt(listener) {

@@ -80,6 +80,12 @@ export function approve(approvalId: string): ApprovalAnswer {
 
 /** How a settled question is shown. */
 export function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
-  const decision = status === "approved" ? "approve" : status === "denied" ? "deny" : "expired";
+  const decision = status === "approved"
+    ? "approve"
+    : status === "denied"
+    ? "deny"
+    : status === "cancelled"
+    ? "cancelled"
+    : "expired";
   return { type: "approval_answered", approval_id: id, decision, by: answered_by };
 }

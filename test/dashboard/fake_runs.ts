@@ -117,6 +117,7 @@ function toWire({ id, status, result }: FakeRun) {
     started_at: TIME,
     ended_at: null,
     model: "offline/assistant",
+    message: `Begin ${id}`,
     conversation_id: null,
     parent_id: null,
     result,

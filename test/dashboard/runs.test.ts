@@ -49,7 +49,10 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     await openRuns();
     await page.locator("#runs-list li").nth(1).waitFor();
     assert.match(await page.locator("#runs-list li").nth(0).innerText(), /Needs your decision[\s\S]*run_2/);
-    assert.match(await page.locator("#runs-list li").nth(1).innerText(), /Done[\s\S]*run_1[\s\S]*The <b>beans<\/b>/);
+    assert.match(
+      await page.locator("#runs-list li").nth(1).innerText(),
+      /Done[\s\S]*run_1[\s\S]*Begin run_1 → The <b>beans<\/b>/,
+    );
     await page.selectOption("#runs-filter", "completed");
     await page.locator("#runs-list").getByText("run_2").waitFor({ state: "detached" });
     assert.equal(await page.locator("#runs-list li").count(), 1);

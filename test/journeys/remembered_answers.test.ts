@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
 import { test } from "node:test";
+import { git, gitTest, initRepository } from "../support/git_fixture.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 
@@ -91,3 +92,33 @@ test("a secret in a command is in no rule: only the exact call is offered", () =
       assert.deepEqual(approval.offers.map(({ match }: { match: string }) => match), ["call", "call"]);
     },
   ));
+
+gitTest(
+  "git: one operation in one repository, and none that reaches a remote",
+  () =>
+    withRunningGateway(
+      { config: { security: { enable_git: true, shell: { sandbox: "off" } } }, files: FILES },
+      async (gateway) => {
+        const { root } = gateway.workspace;
+        initRepository(root);
+        const add = (path: string): Call => {
+          gateway.workspace.write(path, "new\n");
+          return ["git_operations", { op: "add", paths: [path] }];
+        };
+        const text = await remember(gateway, add("src/a.txt"), "folder");
+        assert.match(text, /^Allow "git_operations" in ".*" with op "add" on whatever it changes in the folder /);
+        assert.equal(await runs(gateway, add("other/b.txt")), true);
+        assert.equal(
+          await runs(gateway, ["git_operations", { op: "commit", message: "m" }]),
+          false,
+          "another operation",
+        );
+        git(root, "remote", "add", "origin", "https://one.test/r.git");
+        const { approval_id: id } = await jsonOf(
+          gateway.call("/v1/tools/git_operations/call", { body: { input: { op: "push" } } }),
+        );
+        const { offers } = await jsonOf(gateway.call(`/v1/approvals/${id}`));
+        assert.deepEqual(offers.map(({ match }: { match: string }) => match), ["call", "call"]);
+      },
+    ),
+);

@@ -131,7 +131,9 @@ describe("an attached run", () => {
     const reading = readAll(await runs.start(ask("write", FOLLOWED)));
     await clock.advance(1);
     await approvals.cancel((await pending())[0]?.id ?? "");
-    const { output } = only(await reading, "tool_end");
+    const events = await reading;
+    assert.equal(only(events, "approval_answered").decision, "cancelled");
+    const { output } = only(events, "tool_end");
     assert.match(output, /the question was taken back, so nobody answered/);
     assert.deepEqual(ran, []);
   });

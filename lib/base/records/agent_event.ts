@@ -79,7 +79,8 @@ export const agentEventSchema = v.variant("type", [
   }),
   event("approval_answered", {
     approval_id: v.string(),
-    decision: v.picklist(["approve", "deny", "expired"]),
+    /** `cancelled`: nobody needs the answer any more, or the question was taken back */
+    decision: v.picklist(["approve", "deny", "expired", "cancelled"]),
     by: v.nullable(v.string()),
   }),
   /** A person said of a run with status needs_review what became of the calls whose end nobody saw: it goes on */

@@ -1,4 +1,5 @@
 import { element } from "./dom.js";
+import { exactLine, exactText } from "./exact_text.js";
 
 /** @typedef {{ action: "resume" | "close", outcome: "done" | "not_done" | "unknown", note?: string }} Decision */
 /** @typedef {{ tool: string, input: unknown }} Call */
@@ -62,11 +63,11 @@ export function createReviewCard({ calls, onDecide }) {
       } at work. Whether it took effect is not known, so it is neither made again nor taken for done. Look for yourself: is the file there, was the message sent? When the run goes on, the agent is told what you say.`,
     ),
     ...calls.flatMap(({ tool, input }) => [
-      element("p", { class: "tool-label" }, tool),
+      element("p", { class: "tool-label" }, exactLine(tool)),
       element(
         "pre",
-        { tabIndex: 0, "aria-label": `Input of ${tool}` },
-        typeof input === "string" ? input : JSON.stringify(input, null, 2) ?? "",
+        { tabIndex: 0, "aria-label": `Input of ${exactLine(tool)}` },
+        exactText(JSON.stringify(input, null, 2) ?? "null"),
       ),
     ]),
     element(

@@ -8,6 +8,7 @@ import { element } from "./dom.js";
  *   created_at: string,
  *   ended_at: string | null,
  *   model: string,
+ *   message?: string | null,
  *   conversation_id: string | null,
  *   result: string | null,
  *   error: { code: string, message: string } | null,

@@ -89,6 +89,7 @@ export function createRunView({ session, id, announce }) {
   function showRun(run) {
     facts.replaceChildren(
       fact("Status", statusBadge(run.status)),
+      ...(typeof run.message === "string" ? [fact("Message", run.message)] : []),
       fact("Kind", run.kind),
       fact("Model", run.model),
       fact("Accepted", formatTime(run.created_at)),

@@ -125,7 +125,8 @@ function createRow({ id }) {
     root: element("li", {}, badge, link, about, time),
     /** @param {Run} run */
     update(run) {
-      const text = run.error === null ? run.result ?? "" : run.error.message;
+      const outcome = run.error === null ? run.result ?? "" : run.error.message;
+      const text = [run.message ?? "", outcome].filter((part) => part !== "").join(" → ");
       const next = JSON.stringify([run.status, text, run.created_at]);
       if (next === shown) return;
       shown = next;

@@ -3,6 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { BoundParts } from "../runtime/tool.ts";
+import { OPERATIONS } from "./git_input.ts";
 import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";
 
 /** Of the list of the index; a repository of a million files has more */
@@ -62,7 +63,9 @@ export async function boundState(call: GitCall): Promise<BoundParts> {
   }
 }
 
-function bound({ repository }: GitCall, shown: readonly BoundState[]): BoundParts {
+function bound({ input, repository }: GitCall, shown: readonly BoundState[]): BoundParts {
+  // What an operation with a remote does is not said by a folder
+  if (OPERATIONS[input.op].access !== "write") return { shown };
   return { shown, folder: repository.folder === "" ? "." : repository.folder };
 }
 
