@@ -19,6 +19,7 @@ import {
   parseRule,
 } from "../../lib/guard/approval_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
+import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
 import { MAILBOXES } from "../../lib/memory/mailbox.ts";
 import { parseMailbox } from "../../lib/memory/mailbox_record.ts";
 import { MEMORY } from "../../lib/memory/memory.ts";
@@ -70,6 +71,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [PLANS]: parsePlan,
   [PROCESSES]: parseMarker,
   [PROVIDERS]: parseProviders,
+  [RECORDED_TRUST]: parseRecordedTrust,
   [RUNS]: parseRunRecord,
   [RUN_INPUTS]: parseRunInput,
   [SCHEDULES]: parseSchedule,

@@ -37,6 +37,7 @@ const BY_KEY = [
   "pairing_codes",
   "pairing_guard",
   "plans",
+  "recorded_trust",
   "run_inputs",
   "sop_plans",
   "sop_results",

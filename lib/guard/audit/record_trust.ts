@@ -1,11 +1,20 @@
+import * as v from "valibot";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { acceptedFiles } from "../../config/trust_store.ts";
+import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import type { AuditAppend } from "./audit.ts";
 
 /** By the digest of the path: the acceptance of a file that the audit has already. */
-const RECORDED = "recorded_trust";
+export const RECORDED_TRUST = "recorded_trust";
+
+const recordSchema = v.object({ v: v.literal(1), sha256: v.string(), accepted_at: v.string() });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseRecordedTrust(body: unknown): v.InferOutput<typeof recordSchema> {
+  return v.parse(recordSchema, body);
+}
 
 export interface RecordTrustOptions {
   readonly store: Store;
@@ -36,12 +45,14 @@ async function recordFile(
   { store, audit }: RecordTrustOptions,
 ): Promise<void> {
   const key = canonicalDigest(path);
-  const found = await store.get(RECORDED, key);
+  const found = await store.get(RECORDED_TRUST, key);
   const body = { v: 1, sha256, accepted_at };
-  if (found !== undefined && canonicalDigest(found.body) === canonicalDigest(body)) return;
+  // One that cannot be read is recorded once more
+  const [known] = readable(store, RECORDED_TRUST, found === undefined ? [] : [found], parseRecordedTrust);
+  if (known !== undefined && canonicalDigest(known.value) === canonicalDigest(body)) return;
   const write: Write = found === undefined
-    ? { op: "insert", collection: RECORDED, key, body }
-    : { op: "putIf", collection: RECORDED, key, version: found.version, body };
+    ? { op: "insert", collection: RECORDED_TRUST, key, body }
+    : { op: "putIf", collection: RECORDED_TRUST, key, version: found.version, body };
   await audit({
     type: "trust",
     subject: "config_file",
