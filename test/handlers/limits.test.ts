@@ -173,6 +173,8 @@ test("rate_limit_per_identity counts by token, else by peer address", async () =
   assert.equal((await send("POST", "/v1/ping", { token: "token_chat" })).status, 200);
   assert.equal((await send("POST", "/v1/ping", { token: "token_chat" })).status, 429);
   assert.equal((await send("POST", "/v1/ping", { token: "token_admin" })).status, 200);
+  const wrong = { token: "pst_wrong", remoteAddress: "10.0.0.1" };
+  assert.equal((await send("GET", "/v1/models", wrong)).status, 401, "a wrong token spends nobody's window");
   const anonymous = (remoteAddress: string) => send("GET", "/openapi.json", { token: null, remoteAddress });
   assert.deepEqual([
     (await anonymous("10.0.0.1")).status,

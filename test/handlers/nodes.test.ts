@@ -53,7 +53,8 @@ test("pairing off opens the bearer routes and not the nodes'", async () => {
 });
 
 test("too many wrong tokens of one address are 429 with Retry-After, and keep no node out", async () => {
-  const { shake } = createDoor(createNodeBench().nodes);
+  const { shake, services } = createDoor(createNodeBench().nodes);
+  services.configure({ rate_limit_max: 3 });
   for (let tries = 0; tries < 30; tries++) await shake("/ws/node?id=pi", bearer("guess"));
   assert.equal((await shake("/ws/node?id=pi", bearer(TOKEN))).refusal, undefined);
   const { refusal } = await shake("/ws/node?id=pi", bearer("guess"));

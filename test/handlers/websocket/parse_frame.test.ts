@@ -36,3 +36,14 @@ test("a frame of 2 MiB of braces is no trouble", () => {
   const closed = `${text}1${"}".repeat(400_000)}`;
   assert.equal(parseFrame(closed).ok, true);
 });
+
+test("an answer to a question refuses fields it does not know, by name; other frames pass over them", () => {
+  for (const type of ["approve", "deny"]) {
+    const parsed = parseFrame(JSON.stringify({ type, approval_id: "apr_1", remeber: "sk-secret" }));
+    assert.deepEqual(parsed, {
+      ok: false,
+      reason: `Cannot read the "${type}" frame: it has no field "remeber"`,
+    });
+  }
+  assert.equal(parseFrame('{"type":"ping","x":1}').ok, true);
+});
