@@ -203,7 +203,10 @@ function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
     services: {
       files: { inspect: (path: string) => Promise.resolve({ path, file: undefined }) },
       commands: { identify: () => Promise.resolve(undefined) },
-      processes: { screen: () => Promise.resolve() },
+      processes: {
+        screen: () => Promise.resolve(),
+        containment: () => Promise.resolve({ kind: "contained", text: "Commands are contained: this is a test" }),
+      },
     } as unknown as ToolServices,
     config: () => config,
     workspaceRoot: "/home/me/work",
