@@ -32,12 +32,14 @@ export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
     const configured = agents();
     const agent = Object.hasOwn(configured, name) ? configured[name] : undefined;
     if (agent === undefined) throw unknownAgent(name, Object.keys(configured));
-    const resolved = await providers.of(name, agent);
+    const named = isDefaultModel(asked) ? "" : asked;
+    const hasOwn = agent.provider !== "";
+    // Without a provider of its own a model is found as for any other request: by its name
+    const resolved = await providers.of(name, hasOwn || named === "" ? agent : { ...agent, model: named });
     const { provider } = resolved;
     const prefix = `${provider.name}/`;
-    const named = isDefaultModel(asked) ? "" : asked;
     const wanted = named.startsWith(prefix) ? named.slice(prefix.length) : named;
-    const providerModel = wanted === "" ? resolved.model : wanted;
+    const providerModel = hasOwn && wanted !== "" ? wanted : resolved.model;
     return {
       provider,
       providerModel,

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { type FakeServer, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
 import { startOpenAiUpstream, toDelta, toSse, USAGE_CHUNK } from "../../fixtures/upstream/openai_upstream.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
+import { openChat } from "../support/chat_client.ts";
 import { freePort } from "../support/free_port.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -67,6 +68,32 @@ function startLocal(models: readonly string[], port = 0): Promise<FakeServer> {
   }, port);
 }
 
+/** Every door that takes a model's name: the code that it refuses one with, undefined where it is answered. */
+const DOORS: readonly (readonly [door: string, open: (gateway: RunningGateway, model: string) => Promise<unknown>])[] =
+  [
+    ...["/api/chat", "/webhook"].map((path) => [path, byHttp(path, { message: "Hello" })] as const),
+    ["/v1/chat/completions", byHttp("/v1/chat/completions", { messages: HELLO })],
+    ["/v1/chat/completions, a stream", byHttp("/v1/chat/completions", { messages: HELLO, stream: true })],
+    ["/v1/runs", byHttp("/v1/runs", { message: "Hello" })],
+    ["/v1/runs of an agent", byHttp("/v1/runs", { message: "Hello", agent: "helper" })],
+    ["/ws/chat", async ({ url, token }, model) => {
+      const headers = { authorization: `Bearer ${token}` };
+      const chat = await openChat(`${url.replace("http", "ws")}/ws/chat`, { headers });
+      chat.send({ type: "message", text: "Hello", model });
+      const last = (await chat.readReply()).at(-1);
+      chat.socket.close();
+      return last?.["code"];
+    }],
+  ];
+
+function byHttp(path: string, body: Readonly<Record<string, unknown>>) {
+  return async (gateway: RunningGateway, model: string) => {
+    const reply = await gateway.call(path, { body: { ...body, model } });
+    if (reply.ok) return void await reply.text();
+    return (await reply.json() as { error: { code: string } }).error.code;
+  };
+}
+
 const AUTO = { provider: { kind: "auto", max_retries: 0 } };
 const DEFAULTS = [undefined, null, "", "default", "assistant"];
 
@@ -122,7 +149,8 @@ test("a dead local server's model is 502 and never the offline assistant; the de
   const origin = `http://127.0.0.1:${port}`;
   const local = await startLocal(["local-model"], port);
   await withTemporaryFolder(async (folder) => {
-    const options = { config: AUTO, dataDir: join(folder, "data"), localServers: [origin] };
+    const config = { ...AUTO, agents: { helper: { system_prompt: "You help." } } };
+    const options = { config, dataDir: join(folder, "data"), localServers: [origin] };
     await withRunningGateway(options, async (gateway) => {
       assert.equal((await ask(gateway, "local-model")).text, "local words");
       assert.equal((await ask(gateway, "default")).model, "openai_compatible/local-model");
@@ -140,8 +168,11 @@ test("a dead local server's model is 502 and never the offline assistant; the de
       }
       const chat = await gateway.call("/api/chat", { body: { message: "Hello", model: null } });
       assert.equal(chat.headers.get("x-postern-fallback"), "offline/assistant");
-      const run = await gateway.call("/v1/runs", { body: { message: "Hello", model: "local-model" } });
-      assert.equal(run.status, 502);
+      for (const [door, open] of DOORS) {
+        assert.equal(await open(gateway, "local-model"), "provider_error", door);
+        assert.equal(await open(gateway, "other-model"), "model_not_found", door);
+        assert.equal(await open(gateway, "default"), undefined, door);
+      }
     });
     await withRunningGateway(options, async (gateway) => {
       assert.equal((await ask(gateway, "local-model")).status, 502, "remembered over a restart");

@@ -25,7 +25,9 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "done") {
   const agentOf = createAgentOf({
     agents: () => configOf({ agents: AGENTS }).agents,
     providers: {
-      of: (_name, { model }) => Promise.resolve({ provider: own, model: model || "own-default" }),
+      // As the providers do, by a name with or without the provider
+      of: (_name, { model }) =>
+        Promise.resolve({ provider: own, model: model.replace(/^agents\.own\//, "") || "own-default" }),
     },
   });
   return { own, ...supervised([], { agentOf, tools: TOOLS, agent: { systemPrompt: "You are the gateway's." } }) };
