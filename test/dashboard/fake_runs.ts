@@ -117,7 +117,7 @@ function toWire({ id, status, result }: FakeRun) {
     started_at: TIME,
     ended_at: null,
     model: "offline/assistant",
-    message: `Begin ${id}`,
+    message: "Look after the garden",
     conversation_id: null,
     parent_id: null,
     result,

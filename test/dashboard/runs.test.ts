@@ -51,7 +51,7 @@ describe("the dashboard's runs in Chromium", { skip: NO_CHROMIUM }, () => {
     assert.match(await page.locator("#runs-list li").nth(0).innerText(), /Needs your decision[\s\S]*run_2/);
     assert.match(
       await page.locator("#runs-list li").nth(1).innerText(),
-      /Done[\s\S]*run_1[\s\S]*Begin run_1 → The <b>beans<\/b>/,
+      /Done[\s\S]*run_1[\s\S]*Look after the garden → The <b>beans<\/b>/,
     );
     await page.selectOption("#runs-filter", "completed");
     await page.locator("#runs-list").getByText("run_2").waitFor({ state: "detached" });
