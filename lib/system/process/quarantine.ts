@@ -1,10 +1,11 @@
 import { constants } from "node:fs";
-import { cp, type FileHandle, lstat, mkdir, open, readdir, readlink, realpath, rename, rm } from "node:fs/promises";
+import { cp, type FileHandle, mkdir, open, readdir, readlink, realpath, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, relative } from "node:path";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
+import { nameIdentity } from "./name_identity.ts";
 import type { Guarded } from "./survey.ts";
 
 /** Items that may lie there: what a person has not looked at is never thrown away, so commands stop in its place */
@@ -39,8 +40,7 @@ export function createQuarantine({ folder, clock, random }: QuarantineOptions): 
     const parent = await holdFolder(dirname(path), workspace);
     try {
       const from = join(parent.place, basename(path));
-      const found = await lstat(from, { bigint: true });
-      if (`${found.dev}:${found.ino}:${found.birthtimeNs}` !== identity) return undefined;
+      if (nameIdentity(from) !== identity) return undefined;
       const stamp = new Date(clock.now()).toISOString().replaceAll(":", "-");
       const item = join(folder, `${stamp}-${random.id("").slice(0, 12)}`);
       await mkdir(item, { recursive: true, mode: 0o700 });

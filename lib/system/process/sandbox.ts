@@ -158,16 +158,39 @@ export function holdsSystem(workspace: string): boolean {
 
 /** Options that make a path of the workspace read-only, where it leads; none for what lies outside or does not exist. */
 async function guardOf(path: string, workspace: string): Promise<readonly string[]> {
-  const real = await realpath(path).catch(() => undefined);
-  if (real === undefined || real === workspace || !isWithin(real, workspace)) return [];
-  return ["--ro-bind", real, real];
+  const real = await realPathOf(path, workspace);
+  return real === undefined ? [] : ["--ro-bind", real, real];
 }
 
 /** Options that put something empty over a path of the workspace; none for what lies outside or does not exist. */
 async function coverOf(path: string, workspace: string): Promise<readonly string[]> {
-  const real = await realpath(path).catch(() => undefined);
-  if (real === undefined || real === workspace || !isWithin(real, workspace)) return [];
+  const real = await realPathOf(path, workspace);
+  if (real === undefined) return [];
   const folder = await stat(real).then((found) => found.isDirectory(), () => undefined);
   if (folder === undefined) return [];
   return folder ? ["--tmpfs", real] : ["--ro-bind", "/dev/null", real];
+}
+
+/** Errors that say that there is nothing to be read at a path. */
+const NOTHING: ReadonlySet<unknown> = new Set(["ENOENT", "ENOTDIR", "ELOOP"]);
+
+/**
+ * Where a path leads; undefined outside the workspace, for the workspace itself, and where nothing lies.
+ * @throws {ToolError} `sandbox_unavailable` for a place inside that no mount can reach, as one whose path is too long
+ */
+async function realPathOf(path: string, workspace: string): Promise<string | undefined> {
+  try {
+    const real = await realpath(path);
+    return real === workspace || !isWithin(real, workspace) ? undefined : real;
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    if (NOTHING.has(code) || !isWithin(path, workspace)) return undefined;
+    const end = path.length > 200 ? `...${path.slice(-100)}` : path;
+    throw new ToolError(
+      "sandbox_unavailable",
+      `Cannot run the command in the sandbox: ${
+        JSON.stringify(end)
+      } cannot be hidden or guarded there (${code}); move it, or change its permissions`,
+    );
+  }
 }

@@ -16,7 +16,7 @@ export interface SurveyRequest {
 export interface Guarded {
   /** Absolute */
   readonly path: string;
-  /** Device, inode and time of birth: another file of the same name has another */
+  /** See nameIdentity: another file of the same name has another */
   readonly identity: string;
 }
 

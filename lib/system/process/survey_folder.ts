@@ -8,12 +8,14 @@ import {
   readFileSync,
   readSync,
   realpathSync,
+  type Stats,
 } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { holdsPrivateKey, KEY_HEAD_BYTES } from "../files/private_key.ts";
 import { isProtectedFromCommands } from "../files/protected_names.ts";
 import { isSensitive, isSensitiveByParent } from "../files/sensitive_names.ts";
+import { nameIdentity } from "./name_identity.ts";
 import type { Guarded, Survey, SurveyRequest } from "./survey.ts";
 
 /** Files and folders that are remembered; a tree with more is looked at anew each time */
@@ -113,8 +115,13 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
       for (const file of linkedFilesIn(real, late)) secrets.add(file);
     };
     const lookAtFile = (path: string, entry: Entry): void => {
-      const found = unlessGone(() => lstatSync(path));
-      if (found === undefined) return;
+      let found: Stats;
+      try {
+        found = lstatSync(path);
+      } catch (error) {
+        if (!isGone(error)) sensitive.push(path);
+        return;
+      }
       if (!found.isFile()) return;
       if (found.nlink > 1) linked.push({ path, file: `${found.dev}:${found.ino}` });
       const { ino, size, ctimeMs } = found;
@@ -197,10 +204,8 @@ function isKeyFile(path: string, size: number): boolean {
 const HEAD = new Uint8Array(KEY_HEAD_BYTES);
 
 function guardedAt(path: string, root: string): readonly Guarded[] {
-  const found = unlessGone(() => lstatSync(path, { bigint: true }));
-  if (found === undefined || !isWithin(path, root)) return [];
-  const { dev, ino, birthtimeNs } = found;
-  return [{ path, identity: `${dev}:${ino}:${birthtimeNs}` }];
+  const identity = unlessGone(() => nameIdentity(path));
+  return identity === undefined || !isWithin(path, root) ? [] : [{ path, identity }];
 }
 
 /** The folder that a `.git` file points to, where it lies in the workspace: it is one of git as well. */

@@ -1,5 +1,19 @@
 import assert from "node:assert/strict";
-import { existsSync, linkSync, readdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -9,7 +23,7 @@ import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const KEY = `-----BEGIN OPENSSH PRIVATE KEY-----\n${"QUFB".repeat(16)}\n-----END OPENSSH PRIVATE KEY-----\n`;
-const SHELL = { forbidden_chars: [], max_arg_length: 1000 } as const;
+const SHELL = { forbidden_chars: [], max_arg_length: 100_000 } as const;
 const FULL: ConfigChanges = {
   autonomy: { level: "full" },
   allowed_commands: ["sh", "cat", "mv", "cp", "ls", "mkdir", "head"],
@@ -178,7 +192,6 @@ test("a folder that a link takes the place of is not emptied of what lies elsewh
     const { createQuarantine } = await import("../../../lib/system/process/quarantine.ts");
     const { systemClock } = await import("../../../lib/base/clock.ts");
     const { createSystemRandom } = await import("../../../lib/base/random.ts");
-    const { lstatSync, renameSync } = await import("node:fs");
     workspace.write("../outside/.git/config", "theirs");
     const { dev, ino, birthtimeNs } = lstatSync(join(workspace.outside, ".git"), { bigint: true });
     renameSync(workspace.path("sub"), workspace.path("away"));
@@ -229,7 +242,6 @@ test(
         const { createProcesses } = await import("../../../lib/system/process/create_processes.ts");
         const { createCommandLookup } = await import("../../../lib/system/process/create_command_lookup.ts");
         const { systemClock } = await import("../../../lib/base/clock.ts");
-        const { mkdirSync } = await import("node:fs");
         mkdirSync(join(home, ".ssh/deep"), { recursive: true });
         mkdirSync(join(home, "data"));
         writeFileSync(join(home, ".ssh/deep/key"), "secret of the user\n");
@@ -260,6 +272,44 @@ test(
         await processes.close();
       })
     ),
+);
+
+test(
+  "a link under a protected name cannot be led to another place",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, workspace) => {
+      symlinkSync("conf/agents", workspace.path(".agents"));
+      symlinkSync("nowhere", workspace.path(".plugins"));
+      assert.match(await shell(bench, "sh -c 'echo evil > .agents/a.md'"), /Read-only file system|cannot create/);
+      const led = await shell(bench, "sh -c 'mv conf c; mkdir -p conf/agents nowhere; echo evil > conf/agents/a.md'");
+      assert.match(led, /"\.agents" appeared during the call/);
+      assert.match(led, /"\.plugins" appeared during the call/);
+      assert.equal(existsSync(workspace.path(".agents")), false);
+      assert.equal(readFileSync(workspace.path("c/agents/a.md"), "utf8"), "agent");
+    }, { "conf/agents/a.md": "agent" }),
+);
+
+test(
+  "what no mount can reach refuses the command: a path that grew too long",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, { root }) => {
+      // Step by step, as a program that holds its folder open can, taken along to where no path reaches
+      const name = "n".repeat(220);
+      const opened = [openSync(root, "r")];
+      for (let i = 0; i < 20; i++) {
+        const at = `/proc/self/fd/${opened.at(-1)}`;
+        mkdirSync(`${at}/${name}`);
+        renameSync(`${at}/far`, `${at}/${name}/far`);
+        opened.push(openSync(`${at}/${name}`, "r"));
+      }
+      for (const each of opened) closeSync(each);
+      const output = await shell(bench, "sh -c 'echo ran'");
+      // The test's own clean-up does not reach it either
+      execFileSync("rm", ["-rf", join(root, name)]);
+      assert.match(output, /^Cannot run the command in the sandbox: .*ENAMETOOLONG/);
+    }, { "far/.env": "secret\n" }),
 );
 
 test("without a sandbox no argument names a folder that holds sensitive files, save the workspace itself", () =>
