@@ -51,7 +51,8 @@ export function createObserver(
       inFlight.add(-1);
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
-      const level = isProbe(route) ? "debug" : "info";
+      // Reading the log must not fill it
+      const level = isProbe(route) || route === "/v1/logs" ? "debug" : "info";
       if (!log.shows(level)) return;
       log[level]("Request", {
         request_id: context.requestId,

@@ -356,8 +356,9 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await inTurns("That is all");
     await page.reload();
     await page.waitForSelector("#message");
+    await page.click("#new-chat");
     const seen: string[] = [];
-    for (let i = 0; i < 16; i++) {
+    for (let i = 0; i < 24; i++) {
       await page.keyboard.press("Tab");
       const focused = await page.evaluate(
         "(({ activeElement: e }) => [e.id || e.textContent.trim(), e.matches(':focus-visible')])(document)",
@@ -366,7 +367,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     }
     for (
       const stop of [
-        ...["model", "new-chat", "send", "skip", "Chat", "Approvals", "Tools", "Status", "sign-out"],
+        ...["model", "new-chat", "send", "skip", "Chat", "Approvals", "Tools", "Memory", "Status", "Logs", "sign-out"],
         "What files are here?",
       ]
     ) {
@@ -388,7 +389,7 @@ describe("the dashboard in Chromium", { skip: NO_CHROMIUM }, () => {
     await ask(`beans ${"x".repeat(200)}`);
     await inTurns("That is all");
     const grounds = new Set<unknown>();
-    for (const view of ["chat", "runs", "schedules", "approvals", "tools", "status"]) {
+    for (const view of ["chat", "runs", "schedules", "approvals", "memory", "tools", "status", "logs"]) {
       await page.click(`nav a[href='#${view}']`);
       for (const colorScheme of ["light", "dark"] as const) {
         await page.emulateMedia({ colorScheme });

@@ -7,7 +7,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 const load = (file: string) => import(new URL(`../../lib/dashboard/page/${file}`, import.meta.url).href);
 const { parseMetrics, sumOf, quantileBetween } = await load("metrics.js");
 const { browserName } = await load("browser_name.js");
-const { toBlocks } = await load("markdown.js");
+const { toBlocks } = await load("markdown_blocks.js");
 const { formatNumber, formatDuration, formatMs, formatBytes } = await load("format.js");
 
 describe("browser_name.js", () => {
@@ -68,16 +68,52 @@ describe("metrics.js", () => {
   });
 });
 
-describe("markdown.js", () => {
+describe("markdown_blocks.js", () => {
   const kinds = (text: string) => toBlocks(text).map(({ kind }: { kind: string }) => kind);
 
   test("tells paragraphs, headings, lists and code apart", () => {
     const text =
       "Intro\nmore\n\n# Title\n- a\n  b\n- c\n\n1. x\n\n```js\n# not a title\n```\n\n    indented\n\n    still\n\nend";
     assert.deepEqual(kinds(text), ["paragraph", "heading", "list", "list", "code", "code", "paragraph"]);
-    assert.deepEqual(toBlocks(text)[2].items, ["a\nb", "c"]);
+    assert.deepEqual(textsOf(toBlocks(text)[2]), [["a\nb"], ["c"]]);
     assert.equal(toBlocks(text)[4].text, "# not a title");
     assert.equal(toBlocks(text)[5].text, "indented\n\nstill");
+  });
+
+  // deno-lint-ignore no-explicit-any -- the page's modules come in untyped
+  const textsOf = ({ items }: any) => items.map((blocks: any[]) => blocks.map((block) => block.text ?? textsOf(block)));
+
+  test("reads lists within lists, their numbers, and what belongs to an item", () => {
+    const [list, end] = toBlocks(
+      "3. one\n   - a\n     - deep\n   - b\n\n   more of one\n4. two\n\n   ```sh\n   ls\n   ```\nlazy\n\nend",
+    );
+    assert.deepEqual([list.ordered, list.start, end.text], [true, 3, "end"]);
+    assert.deepEqual(textsOf(list), [["one", [["a", [["deep"]]], ["b"]], "more of one"], ["two", "ls", "lazy"]]);
+    assert.deepEqual(kinds("- a\n\n- b\n\n1. c\n* * *\n-"), ["list", "list", "rule", "list"]);
+  });
+
+  test("reads quotes, and tables with their alignment and cells that hold a bar", () => {
+    const [quote] = toBlocks("> # Title\n> said\n>\n> > deeper");
+    assert.deepEqual(quote.blocks.map(({ kind }: { kind: string }) => kind), ["heading", "paragraph", "quote"]);
+    const [before, table, after] = toBlocks(
+      "Look:\n| a | b |c|\n|:--|:-:|--:|\n| 1 | x \\| y |\n| `z` | | 3 | 4 |\n\nend",
+    );
+    assert.deepEqual([before.text, table.align, after.text], ["Look:", ["left", "center", "right"], "end"]);
+    assert.deepEqual(table.rows, [["a", "b", "c"], ["1", "x | y", ""], ["`z`", "", "3"]]);
+    assert.deepEqual(kinds("a | b\nno line"), ["paragraph"]);
+    assert.deepEqual(kinds("a | b\n--- | --- | ---"), ["paragraph"]);
+  });
+
+  test("keeps the language of code", () => {
+    assert.deepEqual(toBlocks("~~~ts title=x\nlet a\n~~~")[0].language, "ts");
+    assert.deepEqual(toBlocks("```\nx\n```")[0].language, "");
+  });
+
+  test("is done soon with lists and quotes that go on for ever", () => {
+    const started = performance.now();
+    for (const mark of ["- ", "> ", "1. ", "* > ", "| a |\n|---|\n"]) toBlocks(mark.repeat(20_000));
+    toBlocks(Array.from({ length: 5000 }, (_, i) => `${" ".repeat(i % 60)}- x`).join("\n\n"));
+    assert.ok(performance.now() - started < 5000, `${performance.now() - started} ms`);
   });
 
   test("shows a fence that is still open as code", () => {
@@ -86,7 +122,23 @@ describe("markdown.js", () => {
 
   test("loses no word of any text", () => {
     const line = fc.oneof(
-      fc.constantFrom("# h", "- item", "```", "    code", "", "~~~", "2) two", "   ", "> quote", "* * *"),
+      fc.constantFrom(
+        "# h",
+        "- item",
+        "```",
+        "    code",
+        "",
+        "~~~",
+        "2) two",
+        "   ",
+        "> quote",
+        "* * *",
+        "| a | b |",
+        "|---|---|",
+        "  - x",
+        "   y",
+        ">",
+      ),
       fc.string({ maxLength: 20 }).map((text) => text.replaceAll(/\s/g, "x")),
     );
     fc.assert(

@@ -1,14 +1,20 @@
 import { createChatSocket } from "./chat_socket.js";
 import { byId, element } from "./dom.js";
+import { pastTurns, question } from "./past_messages.js";
+import { createPastView } from "./past_view.js";
 import { createReply } from "./reply.js";
 
 const MAX_ANNOUNCED = 30;
+/** Stored messages that are shown at once */
+const PAGE = 100;
+const NOTHING_STORED = "Nothing is stored under this address. Its first reply may be at work still: see Runs.";
 /** What a person may begin with. The commands are the offline assistant's: a model knows none of them */
 const STARTERS = ["What files are here?"];
 const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
 
 /**
- * The chat: one conversation over one socket, one reply at a time.
+ * The chat: one conversation over one socket, one reply at a time. The address names the conversation, so that it is there again when
+ * the page is loaded anew.
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createChatView({ session }) {
@@ -26,6 +32,14 @@ export function createChatView({ session }) {
   let atEnd = true;
   /** @type {string | undefined} */
   let conversationId;
+  /** Place of the oldest message that is shown: those before it are there to be asked for */
+  let firstShown = 0;
+  const earlier = byId("earlier", HTMLElement);
+  const note = byId("chat-note", HTMLElement);
+  const past = createPastView({
+    session,
+    onDeleted: () => beginNew(),
+  });
 
   const socket = createChatSocket({
     session,
@@ -52,7 +66,7 @@ export function createChatView({ session }) {
 
   /** @param {any} frame */
   function onFrame(frame) {
-    if (frame.type === "run_start" && typeof frame.conversation_id === "string") conversationId = frame.conversation_id;
+    if (frame.type === "run_start" && typeof frame.conversation_id === "string") isIn(frame.conversation_id);
     if (reply === undefined) return;
     const shown = reply;
     if (frame.type === "error") {
@@ -68,6 +82,14 @@ export function createChatView({ session }) {
     reply = undefined;
     stopping = false;
     showRunning();
+    void past.load();
+  }
+
+  /** The address says which conversation this is. @param {string} id */
+  function isIn(id) {
+    conversationId = id;
+    history.replaceState(null, "", `#chat/${encodeURIComponent(id)}`);
+    past.mark(id);
   }
 
   /** @param {string} reason */
@@ -97,7 +119,8 @@ export function createChatView({ session }) {
       onAnswer: (id, answer) =>
         session.json(`v1/approvals/${encodeURIComponent(id)}`, { method: "POST", body: answer }),
     });
-    turns.append(element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text)), reply.root);
+    showNote("");
+    turns.append(question(text), reply.root);
     atEnd = true;
     scrollToEnd();
     showRunning();
@@ -125,10 +148,58 @@ export function createChatView({ session }) {
     reply = undefined;
     stopping = false;
     conversationId = undefined;
+    firstShown = 0;
+    earlier.hidden = true;
+    showNote("");
+    past.mark("");
     turns.replaceChildren();
     announcer.replaceChildren();
     byId("welcome", HTMLElement).hidden = false;
     showRunning();
+  }
+
+  function beginNew() {
+    startAnew();
+    history.replaceState(null, "", "#chat");
+    message.focus();
+  }
+
+  /** @param {string} text */
+  function showNote(text) {
+    note.textContent = text;
+    note.hidden = text === "";
+  }
+
+  /** @param {string} id of a stored conversation */
+  async function open(id) {
+    startAnew();
+    isIn(id);
+    byId("welcome", HTMLElement).hidden = true;
+    message.focus();
+    try {
+      const { message_count: count } = await session.json(`${pathOf(id)}?limit=1`);
+      if (conversationId !== id) return;
+      firstShown = count + 1;
+      await showEarlier();
+      atEnd = true;
+      scrollToEnd();
+    } catch (error) {
+      if (conversationId !== id) return;
+      const isUnknown = /** @type {{ status?: number }} */ (error).status === 404;
+      showNote(isUnknown ? NOTHING_STORED : `It cannot be shown: ${error instanceof Error ? error.message : error}`);
+    }
+  }
+
+  async function showEarlier() {
+    const id = conversationId ?? "";
+    const after = Math.max(0, firstShown - 1 - PAGE);
+    const limit = firstShown - 1 - after;
+    if (limit < 1) return;
+    const { messages } = await session.json(`${pathOf(id)}?limit=${limit}&after=${after}`);
+    if (conversationId !== id) return;
+    firstShown = after + 1;
+    earlier.hidden = after === 0;
+    turns.prepend(...pastTurns(messages.data));
   }
 
   function submit() {
@@ -163,8 +234,14 @@ export function createChatView({ session }) {
   });
   stopButton.addEventListener("click", stop);
   byId("new-chat", HTMLButtonElement).addEventListener("click", () => {
-    startAnew();
-    message.focus();
+    beginNew();
+  });
+  byId("earlier-show", HTMLButtonElement).addEventListener("click", () => {
+    const height = conversation.scrollHeight;
+    showEarlier().then(
+      () => void (conversation.scrollTop += conversation.scrollHeight - height),
+      (error) => showNote(error instanceof Error ? error.message : String(error)),
+    );
   });
   /** @param {readonly string[]} texts */
   function offerStarters(texts) {
@@ -191,8 +268,22 @@ export function createChatView({ session }) {
         : `The agent works in ${workspace}.`;
       byId("welcome-text", HTMLElement).textContent = problem ?? place;
     },
-    focus: () => message.focus(),
+    /** @param {string} id of the conversation to show; empty: the one that is shown already, or a new one */
+    open(id) {
+      void past.load();
+      if (id !== "" && id !== conversationId) return void open(id);
+      if (id === "" && conversationId !== undefined) isIn(conversationId);
+      message.focus();
+    },
     /** Ends the conversation and the connection, as on signing out. */
-    reset: startAnew,
+    reset() {
+      startAnew();
+      past.reset();
+    },
   };
+}
+
+/** @param {string} id */
+function pathOf(id) {
+  return `v1/conversations/${encodeURIComponent(id)}`;
 }

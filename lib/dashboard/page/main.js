@@ -1,6 +1,8 @@
 import { createApprovalsView } from "./approvals_view.js";
 import { createChatView } from "./chat_view.js";
 import { byId, element } from "./dom.js";
+import { createLogsView } from "./logs_view.js";
+import { createMemoryView } from "./memory_view.js";
 import { createPairView } from "./pair_view.js";
 import { createRunsView } from "./runs_view.js";
 import { createSchedulesView } from "./schedules_view.js";
@@ -8,7 +10,7 @@ import { addressOf, createSession } from "./session.js";
 import { createStatusView } from "./status_view.js";
 import { createToolsView } from "./tools_view.js";
 
-const VIEWS = ["chat", "runs", "schedules", "approvals", "tools", "status"];
+const VIEWS = ["chat", "runs", "schedules", "approvals", "memory", "tools", "status", "logs"];
 const POLL_MS = 3000;
 const HEALTH_WORDS = new Map([["ok", "Ready"], ["degraded", "Degraded"], ["draining", "Shutting down"]]);
 
@@ -26,6 +28,8 @@ export function start() {
   const runs = createRunsView({ session });
   const schedules = createSchedulesView({ session });
   const tools = createToolsView({ session });
+  const memory = createMemoryView({ session });
+  const logs = createLogsView({ session });
   const status = createStatusView();
   let entered = false;
   let reachable = true;
@@ -37,6 +41,8 @@ export function start() {
     approvals.reset();
     runs.reset();
     schedules.reset();
+    memory.reset();
+    logs.reset();
     showView("pair", "Pair");
     pairing.open(reason);
   }
@@ -53,13 +59,15 @@ export function start() {
     const [wanted = "", detail = ""] = location.hash.slice(1).split("/");
     const view = VIEWS.includes(wanted) ? wanted : "chat";
     showView(view, view.charAt(0).toUpperCase() + view.slice(1));
-    if (view === "chat") chat.focus();
+    if (view === "chat") chat.open(decoded(detail));
     else byId(`${view}-title`, HTMLElement).focus();
-    runs.open(view === "runs" ? decodeURIComponent(detail) : "");
+    runs.open(view === "runs" ? decoded(detail) : "");
     if (view === "runs" && detail === "") void runs.load();
     if (view === "schedules") void schedules.load();
     if (view === "approvals") void approvals.load();
     if (view === "tools") void tools.load();
+    if (view === "memory") void memory.load();
+    if (view === "logs") void logs.load();
     if (view === "status") void poll();
   }
 
@@ -127,6 +135,7 @@ export function start() {
       approvals.poll(),
       ...(isStatus ? [showMetrics()] : []),
       ...(isShown("runs") ? [runs.poll()] : []),
+      ...(isShown("logs") ? [logs.poll()] : []),
     ]);
   }
 
@@ -174,6 +183,15 @@ export function start() {
     if (session.hasToken() || document.body.dataset["pairing"] === "off") enter();
     else openPairing();
     void keepPolling();
+  }
+}
+
+/** @param {string} text a part of an address, as somebody may have typed it */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

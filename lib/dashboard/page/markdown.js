@@ -1,20 +1,34 @@
 import { element } from "./dom.js";
+import { toBlocks } from "./markdown_blocks.js";
+
+/** @typedef {import("./markdown_blocks.js").Block} Block */
 
 /**
- * @typedef {{ kind: "code", text: string, source: string }
- *   | { kind: "heading", text: string, source: string }
- *   | { kind: "list", ordered: boolean, items: string[], source: string }
- *   | { kind: "paragraph", text: string, source: string }} Block
+ * What stands within a line: code, a character that is only itself, bold, struck, italic, a link, an address. Each looks at most 1,000
+ * characters ahead, so that marks without an end cost no more.
  */
-
-const FENCE = /^ {0,3}(```+|~~~+)/;
-const ITEM = /^ {0,3}(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
-const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
-const INLINE = /(`+)([\s\S]+?)\1|\*\*([\s\S]+?)\*\*|\[([^\]\n]+)\]\((https?:\/\/[^\s)]+)\)/g;
+const INLINE = new RegExp(
+  [
+    /(?<tick>`+)(?<code>[\s\S]{1,1000}?)\k<tick>(?!`)/,
+    /\\(?<plain>[!-/:-@[-`{-~])/,
+    /\*\*(?=\S)(?<bold>[\s\S]{0,1000}?\S)\*\*/,
+    /(?<!\w)__(?=\S)(?<bold2>[\s\S]{0,1000}?\S)__(?!\w)/,
+    /~~(?=\S)(?<struck>[\s\S]{0,1000}?\S)~~/,
+    /(?<![\w*])\*(?=[^\s*])(?<italic>[^*]{0,1000}?[^\s*])\*(?![\w*])/,
+    /(?<!\w)_(?=[^\s_])(?<italic2>[^_]{0,1000}?[^\s_])_(?!\w)/,
+    /\[(?<label>[^\]\n]{1,1000})\]\((?<href>https?:\/\/[^\s)]{1,2000})\)/,
+    /(?<!\w)(?<address>https?:\/\/[^\s<>"`]{0,2000}[^\s<>"`.,;:!?'")\]*_~])/,
+  ].map(({ source }) => source).join("|"),
+  "g",
+);
+/** Marks within marks */
+const MAX_DEPTH = 4;
+const COPIED_MS = 2000;
 
 /**
  * A place that shows the Markdown of a growing reply. Blocks that did not change keep their nodes, so that a selection
- * survives. Known: paragraphs, headings, lists, code, bold, links to http(s). Everything else is shown as it is written.
+ * survives. Known: paragraphs, headings, lists within lists, quotes, tables, code, rules; bold, italic, struck, links to http(s).
+ * Everything else, HTML above all, is shown as it is written.
  */
 export function createMarkdown() {
   const root = element("div", { class: "prose" });
@@ -35,131 +49,130 @@ export function createMarkdown() {
 }
 
 /**
- * @param {string} text
- * @returns {Block[]}
- */
-export function toBlocks(text) {
-  const lines = text.split("\n");
-  /** @type {Block[]} */
-  const blocks = [];
-  for (let at = 0; at < lines.length;) {
-    if ((lines[at] ?? "").trim() === "") {
-      at++;
-      continue;
-    }
-    const [block, next] = readBlock(lines, at);
-    blocks.push(block);
-    at = next;
-  }
-  return blocks;
-}
-
-/**
- * @param {readonly string[]} lines
- * @param {number} start a line that is not empty
- * @returns {[Block, number]} the block and the line after it
- */
-function readBlock(lines, start) {
-  const first = lines[start] ?? "";
-  const source = (/** @type {number} */ end) => lines.slice(start, end).join("\n");
-  const fence = FENCE.exec(first)?.[1];
-  if (fence !== undefined) {
-    let end = start + 1;
-    while (end < lines.length && !(lines[end] ?? "").trimStart().startsWith(fence)) end++;
-    return [{ kind: "code", text: lines.slice(start + 1, end).join("\n"), source: source(end + 1) }, end + 1];
-  }
-  if (first.startsWith("    ")) {
-    let end = start + 1;
-    while (end < lines.length && ((lines[end] ?? "").startsWith("    ") || isGapInCode(lines, end))) end++;
-    const text = lines.slice(start, end).map((line) => line.slice(4)).join("\n").trimEnd();
-    return [{ kind: "code", text, source: source(end) }, end];
-  }
-  const heading = HEADING.exec(first);
-  if (heading !== null) return [{ kind: "heading", text: heading[1] ?? "", source: first }, start + 1];
-  return ITEM.test(first) ? readList(lines, start) : readParagraph(lines, start);
-}
-
-/**
- * @param {readonly string[]} lines
- * @param {number} at
- */
-function isGapInCode(lines, at) {
-  return (lines[at] ?? "").trim() === "" && (lines[at + 1] ?? "").startsWith("    ");
-}
-
-/**
- * @param {readonly string[]} lines
- * @param {number} start
- * @returns {[Block, number]}
- */
-function readList(lines, start) {
-  /** @type {string[]} */
-  const items = [];
-  let end = start;
-  for (; end < lines.length && (lines[end] ?? "").trim() !== ""; end++) {
-    const item = ITEM.exec(lines[end] ?? "");
-    if (item !== null) items.push(item[2] ?? "");
-    else if (/^\s/.test(lines[end] ?? "")) items.push(`${items.pop() ?? ""}\n${(lines[end] ?? "").trim()}`);
-    else break;
-  }
-  const ordered = ITEM.exec(lines[start] ?? "")?.[1] !== undefined;
-  return [{ kind: "list", ordered, items, source: lines.slice(start, end).join("\n") }, end];
-}
-
-/**
- * @param {readonly string[]} lines
- * @param {number} start
- * @returns {[Block, number]}
- */
-function readParagraph(lines, start) {
-  let end = start + 1;
-  while (end < lines.length && isContinued(lines[end] ?? "")) end++;
-  const text = lines.slice(start, end).join("\n");
-  return [{ kind: "paragraph", text, source: text }, end];
-}
-
-/** @param {string} line */
-function isContinued(line) {
-  return line.trim() !== "" && !FENCE.test(line) && !HEADING.test(line) && !ITEM.test(line);
-}
-
-/**
  * @param {Block} block
  * @returns {HTMLElement}
  */
 function toNode(block) {
   switch (block.kind) {
     case "code":
-      return element("pre", { tabIndex: 0 }, element("code", {}, block.text));
+      return toCode(block);
     case "heading":
-      return element("p", { class: "prose-heading" }, ...toInline(block.text));
+      // Under the headings of the page itself
+      return element(
+        /** @type {"h3"} */ (`h${Math.min(6, block.level + 2)}`),
+        { class: "prose-heading", "data-level": block.level },
+        ...toInline(block.text),
+      );
     case "list":
       return element(
         block.ordered ? "ol" : "ul",
-        {},
-        ...block.items.map((item) => element("li", {}, ...toInline(item))),
+        block.ordered ? { start: block.start } : {},
+        ...block.items.map((item) => element("li", {}, ...toItem(item))),
       );
+    case "quote":
+      return element("blockquote", {}, ...block.blocks.map(toNode));
+    case "table":
+      return toTable(block);
+    case "rule":
+      return element("hr");
     case "paragraph":
       return element("p", {}, ...toInline(block.text));
   }
 }
 
+/** @param {Block[]} blocks of an item: one that is text alone needs no paragraph */
+function toItem(blocks) {
+  const [first, ...rest] = blocks;
+  if (first?.kind !== "paragraph") return blocks.map(toNode);
+  return [element("span", {}, ...toInline(first.text)), ...rest.map(toNode)];
+}
+
+/** @param {{ text: string, language: string }} block */
+function toCode({ text, language }) {
+  const copy = element("button", { type: "button", class: "quiet copy" }, "Copy");
+  const code = element("code", {}, text);
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      copy.textContent = "Copied";
+    } catch {
+      // Without the clipboard, as over plain HTTP from another machine, the person copies what is selected
+      getSelection()?.selectAllChildren(code);
+      copy.textContent = "Selected";
+    }
+    setTimeout(() => (copy.textContent = "Copy"), COPIED_MS);
+  });
+  return element(
+    "div",
+    { class: "code-block" },
+    element("div", { class: "code-head" }, element("span", {}, language === "" ? "Code" : language), copy),
+    element("pre", { tabIndex: 0 }, code),
+  );
+}
+
+/** @param {{ align: string[], rows: string[][] }} block */
+function toTable({ align, rows: [head = [], ...rows] }) {
+  /** @param {"th" | "td"} tag @param {string[]} cells */
+  const row = (tag, cells) =>
+    element(
+      "tr",
+      {},
+      ...cells.map((cell, column) =>
+        element(
+          tag,
+          { "data-align": align[column] ?? "", ...(tag === "th" ? { scope: "col" } : {}) },
+          ...toInline(cell),
+        )
+      ),
+    );
+  return element(
+    "div",
+    { class: "prose-table", tabIndex: 0, role: "region", "aria-label": "Table" },
+    element(
+      "table",
+      {},
+      element("thead", {}, row("th", head)),
+      element("tbody", {}, ...rows.map((cells) => row("td", cells))),
+    ),
+  );
+}
+
 /**
  * @param {string} text
+ * @param {number} [depth]
  * @returns {(Node | string)[]}
  */
-function toInline(text) {
+function toInline(text, depth = 0) {
   /** @type {(Node | string)[]} */
   const nodes = [];
   let from = 0;
   for (const match of text.matchAll(INLINE)) {
-    const [whole, , code, bold, label, href] = match;
-    nodes.push(text.slice(from, match.index));
-    if (code !== undefined) nodes.push(element("code", {}, code));
-    else if (bold !== undefined) nodes.push(element("strong", {}, bold));
-    else nodes.push(element("a", { href, target: "_blank", rel: "noopener noreferrer" }, label ?? ""));
-    from = match.index + whole.length;
+    nodes.push(text.slice(from, match.index), toMark(match.groups ?? {}, depth));
+    from = match.index + match[0].length;
   }
   nodes.push(text.slice(from));
   return nodes;
+}
+
+/**
+ * @param {Record<string, string | undefined>} found
+ * @param {number} depth
+ * @returns {Node | string}
+ */
+function toMark({ code, plain, bold, bold2, struck, italic, italic2, label, href, address }, depth) {
+  /** @param {string} inner */
+  const within = (inner) => depth < MAX_DEPTH ? toInline(inner, depth + 1) : [inner];
+  if (code !== undefined) return element("code", {}, code);
+  if (plain !== undefined) return plain;
+  const strong = bold ?? bold2;
+  if (strong !== undefined) return element("strong", {}, ...within(strong));
+  if (struck !== undefined) return element("del", {}, ...within(struck));
+  const slanted = italic ?? italic2;
+  if (slanted !== undefined) return element("em", {}, ...within(slanted));
+  const url = href ?? address ?? "";
+  return element(
+    "a",
+    { href: url, target: "_blank", rel: "noopener noreferrer" },
+    ...label === undefined ? [url] : within(label),
+  );
 }

@@ -34,11 +34,14 @@ export function createToolCard({ tool, input }) {
     root,
     /** @param {string} message */
     progress: (message) => setState("running", message),
-    /** @param {{ output: string, is_error: boolean, duration_ms: number }} result */
+    /** @param {{ output: string, is_error: boolean, duration_ms?: number }} result */
     end(result) {
       setState(
         result.is_error ? "failed" : "done",
-        `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,
+        // Of a stored call nobody knows how long it took
+        result.duration_ms === undefined
+          ? result.is_error ? "failed" : "done"
+          : `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,
       );
       output.replaceChildren(...labelled(result.is_error ? "Error" : "Output", result.output || "(empty)"));
     },

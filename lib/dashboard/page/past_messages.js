@@ -1,0 +1,82 @@
+import { element } from "./dom.js";
+import { createReply } from "./reply.js";
+
+/**
+ * @typedef {{
+ *   seq: number,
+ *   role: string,
+ *   content: string | { type: string, text?: string }[] | null,
+ *   refusal?: string | null,
+ *   tool_calls?: { id: string, function: { name: string, arguments: string } }[],
+ *   tool_call_id?: string,
+ *   is_error?: boolean,
+ * }} Message
+ */
+
+/**
+ * Stored messages as turns of the chat: questions, and replies with their tool calls.
+ * @param {readonly Message[]} messages in their order
+ * @returns {HTMLElement[]}
+ */
+export function pastTurns(messages) {
+  /** @type {HTMLElement[]} */
+  const turns = [];
+  /** @type {ReturnType<typeof createReply> | undefined} */
+  let reply;
+  const close = () => {
+    reply?.ended("");
+    reply = undefined;
+  };
+  for (const message of messages) {
+    const text = textOf(message);
+    if (message.role === "user") {
+      close();
+      turns.push(question(text));
+      continue;
+    }
+    if (message.role !== "assistant" && message.role !== "tool") continue;
+    if (reply === undefined) {
+      // Nobody is told of what was said long ago, and nothing of it waits for an answer
+      reply = createReply({ announce: () => {}, onAnswer: () => Promise.resolve() });
+      turns.push(reply.root);
+    }
+    const shown = reply;
+    if (message.role === "tool") {
+      shown.show({
+        type: "tool_end",
+        call_id: message.tool_call_id,
+        tool: "tool",
+        output: text,
+        is_error: message.is_error === true,
+      });
+      continue;
+    }
+    if (text !== "") shown.show({ type: "text_delta", delta: text });
+    for (const { id, function: called } of message.tool_calls ?? []) {
+      shown.show({ type: "tool_start", call_id: id, tool: called.name, input: parsed(called.arguments) });
+    }
+  }
+  close();
+  return turns;
+}
+
+/** @param {string} text what the person said */
+export function question(text) {
+  return element("li", { class: "turn question", "aria-label": "You" }, element("p", {}, text));
+}
+
+/** @param {Message} message */
+function textOf({ content, refusal }) {
+  if (typeof content === "string") return content;
+  const parts = (content ?? []).map((part) => part.type === "text" ? part.text ?? "" : `[${part.type}]`);
+  return parts.length > 0 ? parts.join("\n") : refusal ?? "";
+}
+
+/** @param {string} input a model may have written no JSON */
+function parsed(input) {
+  try {
+    return JSON.parse(input);
+  } catch {
+    return input;
+  }
+}

@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { Browser, Page } from "playwright-core";
+import { launchChromium, NO_CHROMIUM, PATIENCE_MS } from "../support/chromium.ts";
+import { jsonOf } from "../support/json_of.ts";
+import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
+
+const MARKDOWN = [
+  "## Beans",
+  "Water *all* of the **beans and _peas_**, not ~~corn~~; 2*3*4 and snake_case_name stay. See https://example.com/a_b.",
+  "> Said the <b>gardener</b>\n> > and his wife",
+  "1. dig\n   - deep\n   - wide\n2. sow",
+  "| plant | day |\n|:--|--:|\n| bean \\| pea | `Tue` |",
+  '```ts\nconst bean = "<i>1</i>";\n```',
+  "\\*plain\\* <img src=x onerror=alert(1)>",
+].join("\n\n");
+
+describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
+  let browser: Browser;
+  before(async () => {
+    browser = await launchChromium();
+  });
+  after(() => browser.close());
+
+  async function openPaired(gateway: RunningGateway, problems: string[] = []): Promise<Page> {
+    const context = await browser.newContext({ permissions: ["clipboard-read", "clipboard-write"] });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE_MS);
+    page.on("pageerror", (error) => problems.push(String(error)));
+    page.on("dialog", (dialog) => problems.push(dialog.message()));
+    await page.goto(gateway.url);
+    await page.fill("#pair-code", (await gateway.services.pairing.createCode()).code);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#nav:not([hidden])");
+    return page;
+  }
+  const ask = async (page: Page, text: string) => {
+    await page.fill("#message", text);
+    await page.keyboard.press("Enter");
+    await page.locator("#stop").waitFor({ state: "visible" });
+    await page.locator("#stop").waitFor({ state: "hidden" });
+  };
+
+  test("a conversation outlives the page: it is listed, opened, gone on with, named and deleted", () =>
+    withRunningGateway({
+      files: { "beans.md": "Tuesday" },
+      script: (_request, turn) =>
+        turn === 0
+          ? { toolCalls: [{ name: "read_file", arguments: { path: "beans.md" } }] }
+          : { text: `Answer ${turn}` },
+    }, async (gateway) => {
+      const problems: string[] = [];
+      const page = await openPaired(gateway, problems);
+      await ask(page, "When are the beans watered?");
+      await page.locator("#turns").getByText("Answer 1").waitFor();
+      const address = page.url();
+      assert.match(address, /#chat\/conv_/);
+      await page.locator("#past-list").getByText("When are the beans watered?").waitFor();
+
+      await page.reload();
+      await page.locator("#turns .question").getByText("When are the beans watered?").waitFor();
+      await page.locator("#turns .reply").getByText("Answer 1").waitFor();
+      assert.equal(await page.locator(".tool .tool-name").innerText(), "read_file");
+      assert.equal(await page.locator(".tool").getAttribute("data-state"), "done");
+      await ask(page, "And the peas?");
+      await page.locator("#turns").getByText("Answer 2").waitFor();
+      assert.equal(page.url(), address);
+      const asked = gateway.provider.requests.at(-1)?.messages.map(({ content }) => content);
+      assert.ok(asked?.includes("When are the beans watered?"), "the model is told what was said before");
+
+      await page.getByRole("button", { name: "Rename" }).click();
+      await page.fill("#talk-name", "The <b>beans</b>");
+      await page.keyboard.press("Enter");
+      await page.locator("#past-list").getByText("The <b>beans</b>").waitFor();
+      assert.equal(await page.locator("#talk-title").innerText(), "The <b>beans</b>");
+
+      await page.click("#new-chat");
+      assert.match(page.url(), /#chat$/);
+      await ask(page, "Something else");
+      assert.equal(await page.locator("#turns .question").count(), 1);
+      await page.locator("#past-list a").nth(1).waitFor();
+      assert.equal(await page.locator("#past-list a").count(), 2);
+      await page.getByRole("link", { name: "The <b>beans</b>" }).click();
+      await page.locator("#turns").getByText("Answer 2").waitFor();
+      assert.equal(page.url(), address);
+      // Another view and back shows the same conversation
+      await page.click("nav a[href='#tools']");
+      await page.click("nav a[href='#chat']");
+      await page.locator("#turns").getByText("Answer 2").waitFor();
+
+      await page.getByRole("button", { name: "Delete" }).click();
+      await page.getByRole("button", { name: "Delete for good" }).click();
+      await page.locator("#past-list").getByText("The <b>beans</b>").waitFor({ state: "detached" });
+      assert.equal(await page.locator("#turns li").count(), 0);
+      assert.deepEqual(
+        (await jsonOf(gateway.call("/v1/conversations"))).data.map(({ title }: { title: string }) => title),
+        [
+          "Something else",
+        ],
+      );
+      await page.goto(address);
+      await page.reload();
+      await page.getByText("Nothing is stored under this address").waitFor();
+      assert.deepEqual(problems, []);
+      await page.context().close();
+    }));
+
+  test("of a long conversation the newest messages are shown, and earlier ones on request", () =>
+    withRunningGateway({ script: (_request, turn) => `Answer ${turn}.` }, async (gateway) => {
+      for (let i = 0; i < 60; i++) {
+        await (await gateway.call("/api/chat", { body: { message: `Question ${i}.`, conversation_id: "long" } }))
+          .text();
+      }
+      const page = await openPaired(gateway);
+      await page.goto(`${gateway.url}/#chat/long`);
+      await page.locator("#turns").getByText("Question 59.").waitFor();
+      assert.equal(await page.locator("#turns").getByText("Question 9.", { exact: true }).count(), 0);
+      await page.getByRole("button", { name: "Show earlier messages" }).click();
+      await page.locator("#turns").getByText("Question 0.", { exact: true }).waitFor();
+      assert.equal(await page.locator("#turns .question").count(), 60);
+      assert.equal(await page.locator("#earlier").isVisible(), false);
+      await page.context().close();
+    }));
+
+  test("a reply's Markdown is shown as what it means, and its HTML as it is written", () =>
+    withRunningGateway({ script: [MARKDOWN] }, async (gateway) => {
+      const problems: string[] = [];
+      const page = await openPaired(gateway, problems);
+      await ask(page, "Tell me");
+      const prose = page.locator(".prose");
+      const texts = (selector: string) => prose.locator(selector).allInnerTexts();
+      assert.deepEqual(await texts("h4"), ["Beans"]);
+      assert.deepEqual([await texts("em"), await texts("strong"), await texts("del")], [
+        ["all", "peas"],
+        ["beans and peas"],
+        ["corn"],
+      ]);
+      assert.match((await texts("p")).join("\n"), /2\*3\*4 and snake_case_name stay/);
+      assert.equal(await prose.locator("a").getAttribute("href"), "https://example.com/a_b");
+      assert.deepEqual(await texts("blockquote blockquote"), ["and his wife"]);
+      assert.deepEqual(await texts("ol > li > ul > li"), ["deep", "wide"]);
+      assert.deepEqual(await texts("td"), ["bean | pea", "Tue"]);
+      assert.equal(
+        await page.evaluate("getComputedStyle(document.querySelectorAll('.prose td')[1]).textAlign"),
+        "right",
+      );
+      assert.deepEqual(await texts(".code-head span"), ["ts"]);
+      await prose.getByRole("button", { name: "Copy" }).click();
+      await prose.getByRole("button", { name: "Copied" }).waitFor();
+      assert.equal(await page.evaluate("navigator.clipboard.readText()"), 'const bean = "<i>1</i>";');
+      assert.match((await texts("p")).at(-1) ?? "", /^\*plain\* <img src=x onerror=alert\(1\)>$/);
+      assert.equal(await prose.locator("img, b, i").count(), 0);
+      assert.deepEqual(problems, []);
+      await page.context().close();
+    }));
+
+  test("the memory is shown, searched and forgotten", () =>
+    withRunningGateway({ script: [] }, async (gateway) => {
+      const { memory } = gateway.services;
+      await memory.store({ key: "beans", value: "Water on <b>Tuesday</b>", tags: ["garden"] });
+      await memory.store({ key: "peas", value: "They climb", namespace: "notes" });
+      const page = await openPaired(gateway);
+      await page.click("nav a[href='#memory']");
+      await page.locator("#memory-list summary").getByText("notes/peas").waitFor();
+      await page.fill("#memory-search", "tuesday");
+      await page.keyboard.press("Enter");
+      await page.locator("#memory-list").getByText("notes/peas").waitFor({ state: "detached" });
+      await page.locator("#memory-list summary").getByText("beans").click();
+      await page.locator("#memory-list").getByText("Water on <b>Tuesday</b>").waitFor();
+      await page.getByRole("button", { name: "Forget beans" }).click();
+      assert.equal((await memory.recall({ key: "beans" })).length, 1, "one press forgets nothing");
+      await page.getByText("Forget for good").click();
+      await page.locator("#memory-list li").waitFor({ state: "detached" });
+      assert.equal((await memory.recall({ key: "beans" })).length, 0);
+      await page.context().close();
+    }));
+
+  test("the log's lines come in by themselves, by level, and not to everybody", () =>
+    withRunningGateway({ script: [] }, async (gateway) => {
+      const page = await openPaired(gateway);
+      gateway.services.log.warn("The beans are dry", { plant: "<b>bean</b>" });
+      await page.click("nav a[href='#logs']");
+      await page.locator("#logs-list").getByText("The beans are dry").waitFor();
+      await page.locator("#logs-list").getByText("plant=<b>bean</b>").waitFor();
+      gateway.services.log.error("The pump failed");
+      await page.locator("#logs-list").getByText("The pump failed").waitFor();
+      assert.equal(await page.locator("#logs-list").getByText("Request", { exact: true }).count(), 0);
+      await page.check("#logs-requests");
+      await page.locator("#logs-list").getByText("Request", { exact: true }).first().waitFor();
+      assert.equal(
+        await page.locator("#logs-list").getByText("/v1/logs").count(),
+        0,
+        "reading the log does not fill it",
+      );
+      await page.selectOption("#logs-level", "error");
+      await page.locator("#logs-list").getByText("The beans are dry").waitFor({ state: "detached" });
+      await page.context().close();
+    }));
+});
