@@ -205,6 +205,7 @@ function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
       commands: { identify: () => Promise.resolve(undefined) },
       processes: {
         screen: () => Promise.resolve(),
+        named: () => Promise.resolve([]),
         containment: () => Promise.resolve({ kind: "contained", text: "Commands are contained: this is a test" }),
       },
     } as unknown as ToolServices,
