@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ConfigError, ToolError } from "../base/errors.ts";
 import { lazily } from "../base/lazily.ts";
 import type { Random } from "../base/random.ts";
-import { type RecordCipher, SealError } from "../storage/record_cipher.ts";
+import { OtherKeyError, type RecordCipher, SealError } from "../storage/record_cipher.ts";
 import { readable } from "../storage/read_records.ts";
 import { scanAll } from "../storage/scan_all.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
@@ -142,6 +142,8 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       if (filter.from !== undefined) checkName("from", filter.from);
       const opened = await openCipher();
       const messages: MailboxMessage[] = [];
+      const closed: string[] = [];
+      let otherKey: ToolError | undefined;
       let bytes = 0;
       for await (const stored of mailboxes(filter)) {
         const found = entriesOf(store, stored).filter((entry) => matches(entry, filter)).slice(
@@ -153,9 +155,15 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
           messages.push(...openAll(stored.key, { entries, cipher: opened }));
         } catch (error) {
           if (filter.to !== undefined || !(error instanceof ToolError)) throw error;
-          store.unreadable.add({ collection: MAILBOXES, key: stored.key, reason: "a message in it was altered" });
+          if (error.cause instanceof OtherKeyError) otherKey ??= error;
+          closed.push(stored.key);
         }
         if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
+      }
+      // Where nothing opens, the key is the wrong one and the mailboxes are whole: nobody may remove them as damaged
+      if (messages.length === 0 && otherKey !== undefined) throw otherKey;
+      for (const key of closed) {
+        store.unreadable.add({ collection: MAILBOXES, key, reason: "a message in it was altered" });
       }
       return messages;
     },

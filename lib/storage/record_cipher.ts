@@ -21,7 +21,12 @@ export interface RecordCipher {
 
 /** A sealed text does not open. */
 export class SealError extends Error {
-  override readonly name = "SealError";
+  override readonly name: string = "SealError";
+}
+
+/** A sealed text says that it was sealed with another key: the key may be the wrong one, and the text whole. */
+export class OtherKeyError extends SealError {
+  override readonly name = "OtherKeyError";
 }
 
 const ALGORITHM = "aes-256-gcm";
@@ -42,7 +47,7 @@ export function createRecordCipher(key: Uint8Array, random: Random): RecordCiphe
       return { key: keyId, nonce: Buffer.from(nonce).toString("base64"), data: data.toString("base64") };
     },
     open(sealed, bound) {
-      if (sealed.key !== keyId) throw new SealError("it was sealed with another key");
+      if (sealed.key !== keyId) throw new OtherKeyError("it was sealed with another key");
       const nonce = decode(sealed.nonce);
       const data = decode(sealed.data);
       if (nonce.length !== NONCE_BYTES || data.length < TAG_BYTES) throw new SealError("a part of it is missing");
