@@ -2,15 +2,20 @@ import { mkdir, open, readdir, realpath, rename, rm, stat } from "node:fs/promis
 import { dirname, join } from "node:path";
 import { systemClock } from "./clock.ts";
 import { createSystemRandom } from "./random.ts";
+import { syncFolder } from "./sync_folder.ts";
 import { createTemporaryNames, isTemporary, type TemporaryNames } from "./temporary_names.ts";
 
 const NEW_FILE_MODE = 0o600;
 
 /**
  * Writes a file so that a reader, or the next start after a power loss, sees the old text or the new one, never a part.
- * A symbolic link keeps pointing at the file; the file keeps its mode, a new one gets 0600, its folder 0700.
+ * Once it resolves, the new text survives a loss of power. A symbolic link keeps pointing at the file; the file keeps its mode, a new one gets 0600, its folder 0700.
  */
-export async function writeAtomically(path: string, text: string): Promise<void> {
+export async function writeAtomically(
+  path: string,
+  text: string,
+  options: { readonly syncFolder: typeof syncFolder } = { syncFolder },
+): Promise<void> {
   const target = await realpath(path).catch(() => path);
   const mode = await stat(target).then((info) => info.mode & 0o7777, () => NEW_FILE_MODE);
   const folder = dirname(target);
@@ -26,6 +31,7 @@ export async function writeAtomically(path: string, text: string): Promise<void>
       await file.close();
     }
     await rename(temporary, target);
+    await options.syncFolder(folder);
   } catch (cause) {
     await rm(temporary, { force: true });
     throw cause;

@@ -4,6 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { systemClock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
+import { syncFolder } from "../base/sync_folder.ts";
 import { createTemporaryNames } from "../base/temporary_names.ts";
 
 /** Of an AES-256 key. */
@@ -14,10 +15,16 @@ export const KEY_BYTES = 32;
  * where several try.
  * @throws {ConfigError} `key_file` for one that is a link or no file, that others may read, or that has another length
  */
-export async function loadKeyFile(path: string, random: Random): Promise<Uint8Array> {
+export async function loadKeyFile(
+  path: string,
+  random: Random,
+  options: { readonly syncFolder: typeof syncFolder } = { syncFolder },
+): Promise<Uint8Array> {
   const found = await readKey(path);
   if (found !== undefined) return found;
   await makeKey(path, random);
+  // What is encrypted with it must not outlive it
+  await options.syncFolder(dirname(path));
   const made = await readKey(path);
   if (made === undefined) throw unusable(path, "it was removed while it was made");
   return made;

@@ -36,3 +36,12 @@ test("what a killed process left is removed; what one still writes, and everythi
     assert.deepEqual(readdirSync(root).sort(), [ours, theirs, "postern.toml", ".postern.tmp"].sort());
     await removeUnfinished(path("none"));
   }));
+
+test("the folder is synced after the new name is in it", () =>
+  withWorkspace({}, async ({ root, path }) => {
+    const synced: string[] = [];
+    await writeAtomically(path("a.txt"), "new", {
+      syncFolder: async (folder) => void synced.push(`${folder} ${readdirSync(folder).join()}`),
+    });
+    assert.deepEqual(synced, [`${root} a.txt`]);
+  }));

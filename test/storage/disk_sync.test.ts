@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
-import { createDiskSync } from "../../lib/storage/sqlite/disk_sync.ts";
+import { createDiskSync, LogCopyError } from "../../lib/storage/sqlite/disk_sync.ts";
 import { BUSY_TIMEOUT_MS } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -107,6 +107,48 @@ test("when power is lost as the log starts over, every mix of its old and new be
         await found.close();
       }
     }
+    database.close();
+    disk.close();
+    await store.close();
+  }));
+
+test("the folder, which holds the names of database and log, is synced once with the first sync", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const store = await open(path);
+    const database = new DatabaseSync(path);
+    const synced: string[] = [];
+    const disk = createDiskSync(database, path, { syncFolder: async (name) => void synced.push(name) });
+    await disk.sync();
+    await disk.sync();
+    assert.deepEqual(synced, [folder]);
+    database.close();
+    disk.close();
+    await store.close();
+  }));
+
+test("a copy of the log that finds no room is told apart from a sync that failed, and leaves the log whole", () =>
+  withTemporaryFolder(async (folder) => {
+    const path = join(folder, "x.db");
+    const store = await open(path);
+    await fill(store, 0, 50);
+    const database = new DatabaseSync(path);
+    const full = {
+      exec: (sql: string) => database.exec(sql),
+      prepare: (sql: string) => {
+        const statement = database.prepare(sql);
+        if (!sql.includes("wal_checkpoint")) return statement;
+        return {
+          get() {
+            throw new Error("database or disk is full");
+          },
+        };
+      },
+    };
+    // Only these two are used of it
+    const disk = createDiskSync(full as unknown as DatabaseSync, path);
+    await assert.rejects(disk.emptyLog(), LogCopyError);
+    assert.equal(await countInCopy(path), 50);
     database.close();
     disk.close();
     await store.close();

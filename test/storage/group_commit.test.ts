@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import type { DiskSync } from "../../lib/storage/sqlite/disk_sync.ts";
+import { HttpError } from "../../lib/base/errors.ts";
+import { type DiskSync, LogCopyError } from "../../lib/storage/sqlite/disk_sync.ts";
 import { createGroupCommit, ROLL_BACK } from "../../lib/storage/sqlite/group_commit.ts";
 import { until } from "../support/until.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
@@ -199,5 +200,62 @@ test("a write during the copy of the log is committed when the copy has ended, n
     held[0]?.resolve();
     await Promise.all(writes);
     assert.deepEqual([rows(), held.length], [66, 1]);
+  });
+});
+
+test("a disk that is full refuses with 503 and the reason, and the next write after there is room succeeds", async () => {
+  await withDatabase(async (database) => {
+    const commits = createGroupCommit(database, fakeDisk());
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    const pages = Number(database.prepare("PRAGMA page_count").get()?.["page_count"]);
+    database.exec(`PRAGMA max_page_count = ${pages}`);
+    await assert.rejects(commits.write(() => insert.run("x".repeat(100_000))), (error) => {
+      assert.ok(error instanceof HttpError);
+      assert.deepEqual([error.status, error.code], [503, "storage_unavailable"]);
+      assert.match(error.message, /disk is full.*make room/);
+      return true;
+    });
+    assert.equal(commits.healthy(), false);
+    database.exec(`PRAGMA max_page_count = ${pages + 100}`);
+    assert.notEqual(await commits.write(() => insert.run("x".repeat(100_000))), ROLL_BACK);
+    assert.equal(commits.healthy(), true);
+  });
+});
+
+test("a log that cannot be copied for want of room loses no write, and is copied once there is room", async () => {
+  await withDatabase(async (database) => {
+    let [isFull, copies] = [true, 0];
+    const disk = fakeDisk({
+      isLogLong: () => copies === 0,
+      emptyLog: () => {
+        if (isFull) return Promise.reject(new LogCopyError("database or disk is full"));
+        copies++;
+        return Promise.resolve();
+      },
+    });
+    const commits = createGroupCommit(database, disk);
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    await commits.write(() => insert.run(1));
+    await commits.flush();
+    assert.equal(commits.healthy(), false);
+    await commits.write(() => insert.run(2));
+    isFull = false;
+    await until(() => commits.healthy());
+    assert.equal(copies, 1);
+    assert.equal(Number(database.prepare("SELECT count(*) AS n FROM t").get()?.["n"]), 2);
+  });
+});
+
+test("a log that could not be synced while it was copied refuses every write from then on", async () => {
+  await withDatabase(async (database) => {
+    const commits = createGroupCommit(
+      database,
+      fakeDisk({ isLogLong: () => true, emptyLog: () => Promise.reject(new Error("EIO")) }),
+    );
+    const insert = database.prepare("INSERT INTO t VALUES (?)");
+    await commits.write(() => insert.run(1));
+    await commits.flush();
+    await assert.rejects(commits.write(() => insert.run(2)), { code: "storage_unavailable" });
+    assert.equal(commits.healthy(), false);
   });
 });

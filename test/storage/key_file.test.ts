@@ -23,6 +23,15 @@ test("a missing key is made, mode 0600, and is the same one from then on", () =>
     assert.deepEqual(readdirSync(folder), ["a.key"]);
   }));
 
+test("the folder is synced once a key is made, and not for one that is there", () =>
+  withTemporaryFolder(async (folder) => {
+    const synced: string[] = [];
+    const syncFolder = async (path: string) => void synced.push(`${path} ${readdirSync(path).join()}`);
+    await loadKeyFile(join(folder, "a.key"), random, { syncFolder });
+    await loadKeyFile(join(folder, "a.key"), random, { syncFolder });
+    assert.deepEqual(synced, [`${folder} a.key`]);
+  }));
+
 test("of many who make it at once all get the same key", () =>
   withTemporaryFolder(async (folder) => {
     const path = join(folder, "a.key");

@@ -91,6 +91,24 @@ test("a damaged database is refused, by name", async () => {
   });
 });
 
+for (const lost of ["missing", "empty"]) {
+  test(`a database that is ${lost} beside a full log is refused, and the log stays`, async () => {
+    await withTemporaryFolder(async (folder) => {
+      const path = join(folder, "postern.db");
+      const store = await openSqliteStore({ path, clock });
+      await store.insertOnce("a", "b", { text: "kept" });
+      const copy = join(folder, "copy.db");
+      copyFileSync(`${path}-wal`, `${copy}-wal`);
+      await store.close();
+      if (lost === "empty") writeFileSync(copy, "");
+      const log = readFileSync(`${copy}-wal`);
+      await assert.rejects(openSqliteStore({ path: copy, clock }), isConfigError("database_corrupt", copy));
+      assert.deepEqual(readFileSync(`${copy}-wal`), log);
+      assert.equal(existsSync(copy), lost === "empty");
+    });
+  });
+}
+
 test("another program's database is refused and not changed", async () => {
   await withTemporaryFolder(async (folder) => {
     const path = join(folder, "postern.db");

@@ -149,7 +149,7 @@ function isShutdown(error: unknown): boolean {
 /** Whether the same may work in a moment: the queue is full, or the store could not be written. */
 function canWait(error: unknown): boolean {
   // A conflict: the schedule was changed in this very moment
-  if (error instanceof HttpError) return error.code === "overloaded" || error.code === "conflict";
+  if (error instanceof HttpError) return ["overloaded", "conflict", "storage_unavailable"].includes(error.code);
   return !(error instanceof ProviderError);
 }
 

@@ -1,5 +1,7 @@
 import { closeSync, fdatasync, openSync, readSync } from "node:fs";
+import { dirname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
+import { syncFolder } from "../../base/sync_folder.ts";
 
 /** Brings what a connection has committed to the disk, off the event loop. */
 export interface DiskSync {
@@ -7,12 +9,21 @@ export interface DiskSync {
   sync(): Promise<void>;
   /** Whether the log has grown so long that it should be copied into the database */
   isLogLong(): boolean;
-  /** Copies the log into the database and starts it over. Nothing may be committed meanwhile. @throws the file system's error */
+  /**
+   * Copies the log into the database and starts it over. Nothing may be committed meanwhile.
+   * @throws {LogCopyError} when the disk has no room for the copy: the log still has everything, and a later call may succeed
+   * @throws the file system's error when something could not be synced
+   */
   emptyLog(): Promise<void>;
   /** Leaves the rest to SQLite, which syncs when the connection is closed; call before that */
   handBack(): void;
   /** Call after the connection was closed */
   close(): void;
+}
+
+/** The log could not be copied into the database, as on a full disk. Nothing is lost: the log has everything. */
+export class LogCopyError extends Error {
+  override readonly name = "LogCopyError";
 }
 
 /** 2,048 pages: copying them takes the event loop about a millisecond. */
@@ -31,9 +42,16 @@ const FRAMES_AT = 16;
  * hold up every write. The new beginning is one frame with the header before it. Whichever of the two is on the disk after a loss of
  * power, no older frame follows one that the header fits, or all of them do.
  * @param path of the database, which is open in WAL mode
+ * @param options.syncFolder called once, with the first sync
  * @throws the file system's errors
  */
-export function createDiskSync(database: DatabaseSync, path: string): DiskSync {
+export function createDiskSync(
+  database: DatabaseSync,
+  path: string,
+  options: { readonly syncFolder: typeof syncFolder } = { syncFolder },
+): DiskSync {
+  /** Whether the folder, which holds the names of the files, was synced */
+  let isNamed = false;
   // Closing one of these files would drop the locks that SQLite holds on it (POSIX fcntl): they are closed after the connection
   const file = openSync(path, "r");
   const log = openSync(`${path}-wal`, "r");
@@ -48,18 +66,23 @@ export function createDiskSync(database: DatabaseSync, path: string): DiskSync {
   const frameBytes = Number(database.prepare("PRAGMA page_size").get()?.["page_size"]) + FRAME_HEADER_BYTES;
   const frames = new Uint32Array(1);
   return {
-    sync: () => syncFile(log),
+    async sync() {
+      const name = isNamed ? undefined : options.syncFolder(dirname(path));
+      // The log's name was made with this connection, and the database's perhaps too
+      await Promise.all([syncFile(log), name]);
+      isNamed = true;
+    },
     isLogLong() {
       readSync(index, frames, 0, frames.byteLength, FRAMES_AT);
       return (frames[0] ?? 0) * frameBytes > LONG_LOG_BYTES;
     },
     async emptyLog() {
       await syncFile(log);
-      const copied = copy.get();
+      const copied = orLogCopyError(() => copy.get());
       await syncFile(file);
       // Another connection reads what would have to be copied over: later. What is not copied and synced must stay in the log
       if (copied?.["busy"] !== 0 || copied["log"] !== copied["checkpointed"]) return;
-      writeFirstPage(database);
+      orLogCopyError(() => writeFirstPage(database));
       await syncFile(log);
     },
     handBack: () => database.exec("PRAGMA synchronous = FULL"),
@@ -76,6 +99,15 @@ export function createDiskSync(database: DatabaseSync, path: string): DiskSync {
 export function writeFirstPage(database: DatabaseSync): void {
   const version = "PRAGMA user_version";
   database.exec(`${version} = ${database.prepare(version).get()?.["user_version"]}`);
+}
+
+function orLogCopyError<T>(step: () => T): T {
+  try {
+    return step();
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    throw new LogCopyError(`Cannot copy the log into the database: ${reason}`, { cause });
+  }
 }
 
 function syncFile(descriptor: number): Promise<void> {

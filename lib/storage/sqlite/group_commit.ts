@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
-import { type DiskSync, writeFirstPage } from "./disk_sync.ts";
+import { HttpError } from "../../base/errors.ts";
+import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 
 /** Returned by a write whose precondition did not hold: what it did so far is taken back. */
 export const ROLL_BACK = Symbol("roll back");
@@ -20,6 +21,8 @@ export interface GroupCommit {
 }
 
 const MAX_GROUP = 64;
+/** Each attempt syncs and copies what it can, which takes the disk's time. */
+const GROUPS_BEFORE_RETRY = 8;
 
 interface Pending {
   readonly apply: () => unknown;
@@ -36,7 +39,8 @@ interface Pending {
  * opened, filled and committed without a pause, so no read sees a part of it. The event loop never waits for the disk. A write can
  * only build on others that come before it in the log, so it is never durable without them.
  *
- * When a sync fails, nobody knows what of the log is on the disk, and a later success says nothing about it: every write from then
+ * A disk that is full refuses writes until there is room: each is tried by itself. A log that could not be copied for want of room is
+ * copied later. When a sync fails, nobody knows what of the log is on the disk, and a later success says nothing about it: every write from then
  * on is refused.
  */
 export function createGroupCommit(
@@ -60,6 +64,10 @@ export function createGroupCommit(
   /** The log is being emptied: what comes is queued */
   let paused = false;
   let trying = false;
+  /** The last copy of the log succeeded */
+  let isCopied = true;
+  /** Groups until a copy that failed is tried again */
+  let groupsToWait = 0;
 
   /** @throws when the transaction itself is lost, as some errors of the disk do */
   function applyOne(pending: Pending): void {
@@ -70,7 +78,12 @@ export function createGroupCommit(
       pending.outcome = { result };
     } catch (error) {
       pending.outcome = { error };
-      rollBackTo.run();
+      try {
+        rollBackTo.run();
+      } catch {
+        // SQLite has ended the transaction by itself, as it does when the disk is full: the first error says why
+        throw error;
+      }
     }
     release.run();
   }
@@ -83,7 +96,7 @@ export function createGroupCommit(
     } catch (error) {
       healthy = false;
       rollBack(database);
-      const failure = new Error("Cannot write to the database: the transaction failed", { cause: error });
+      const failure = unavailable("the transaction failed", error);
       for (const pending of group) pending.reject(failure);
       return;
     }
@@ -97,13 +110,26 @@ export function createGroupCommit(
       current = syncGroup(group);
       await current;
       current = undefined;
-      if (failed !== undefined || !disk.isLogLong()) continue;
+      if (failed !== undefined || !disk.isLogLong() || groupsToWait-- > 0) continue;
       paused = true;
-      await attempt(disk.emptyLog);
+      await attempt(copyLog);
       paused = false;
       commitQueued();
     }
     syncing = undefined;
+  }
+
+  /** A log that cannot be copied stays whole, and grows while there is room: the copy is tried again after some groups. */
+  async function copyLog(): Promise<void> {
+    try {
+      await disk.emptyLog();
+      isCopied = true;
+      groupsToWait = 0;
+    } catch (error) {
+      if (!(error instanceof LogCopyError)) throw error;
+      isCopied = false;
+      groupsToWait = GROUPS_BEFORE_RETRY;
+    }
   }
 
   async function syncGroup(group: readonly Pending[]): Promise<void> {
@@ -116,10 +142,7 @@ export function createGroupCommit(
     try {
       await step();
     } catch (error) {
-      failed ??= new Error(
-        "Cannot write to the database: the disk did not take what was written; see what it says, and restart",
-        { cause: error },
-      );
+      failed ??= unavailable("the disk did not take what was written; see what it says, and restart", error);
     }
   }
 
@@ -180,10 +203,22 @@ export function createGroupCommit(
       });
     },
     healthy() {
-      if (!healthy && failed === undefined) tryAgain();
-      return healthy && failed === undefined;
+      if (!(healthy && isCopied) && failed === undefined) tryAgain();
+      return healthy && isCopied && failed === undefined;
     },
   };
+}
+
+/** What a client is told: 503, with the reason. */
+function unavailable(what: string, cause: unknown): HttpError {
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  const way = /is full|ENOSPC/i.test(reason) ? "; make room on the disk, and it goes on by itself" : "";
+  return new HttpError("storage_unavailable", `Cannot write to the database: ${what} (${reason})${way}`, {
+    status: 503,
+    type: "api_error",
+    headers: { "retry-after": "5" },
+    cause,
+  });
 }
 
 function rollBack(database: DatabaseSync): void {

@@ -1,3 +1,4 @@
+import { statSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
 import type { Migration } from "../migrations/migration.ts";
@@ -17,6 +18,7 @@ const APPLICATION_ID = 0x506f7374;
 export function openDatabase(path: string, migrations: readonly Migration[]): DatabaseSync {
   let database: DatabaseSync | undefined;
   try {
+    refuseLostDatabase(path);
     ensurePrivateFile(path);
     database = new DatabaseSync(path);
     database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
@@ -38,6 +40,21 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
   }
 }
 
+/**
+ * A log that holds records belongs to a database that was there. SQLite would start a new one, and throw the log away.
+ * @throws {ConfigError} `database_corrupt`
+ */
+function refuseLostDatabase(path: string): void {
+  const log = statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  if (log === 0 || (statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  throw new ConfigError(
+    "database_corrupt",
+    `Cannot open "${path}": the database is missing or empty, and its log "${path}-wal" holds ${log} bytes of records; ` +
+      "put the database back beside its log, or restore a backup: postern restore <file>",
+    { file: path },
+  );
+}
+
 /** @returns whether it is empty and nobody's yet. @throws {ConfigError} `database_corrupt` for another program's */
 function checkOwner(database: DatabaseSync, path: string): boolean {
   const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
@@ -56,7 +73,7 @@ function toConfigError(path: string, error: unknown): ConfigError {
   const options = { file: path, cause: error };
   // The code of SQLite's error is missing on Deno, so its sentence decides
   if (/not a database|malformed|corrupt/i.test(reason)) {
-    const way = "move it away, or restore a backup beside it";
+    const way = "restore a backup with postern restore <file>, or move it away with its log";
     return new ConfigError(
       "database_corrupt",
       `Cannot open "${path}": it is damaged or no database (${reason}); ${way}`,

@@ -1,3 +1,4 @@
+import { syncFoldersSync } from "../../base/sync_folder.ts";
 import { chmodSync, closeSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
@@ -8,7 +9,8 @@ import { dirname } from "node:path";
  * @throws the file system's errors, and Error when something else than a file has the name
  */
 export function ensurePrivateFile(path: string): void {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const made = mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  if (made !== undefined) syncFoldersSync(dirname(dirname(path)), dirname(made));
   try {
     closeSync(openSync(path, "wx", 0o600));
   } catch (error) {
