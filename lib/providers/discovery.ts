@@ -82,7 +82,7 @@ export async function discoverLocalServers(options: DiscoveryOptions): Promise<F
       // Mostly nothing is there, and then the HTTP client need not be loaded
       if (isLocal && !await isListening(origin, signal)) return undefined;
       const found = await ownerOf(origin);
-      if (!found.accepted) return { origin, reason: found.reason };
+      if (!found.accepted) return found.isGone === true ? undefined : { origin, reason: found.reason };
       return await probe(net({ provider: "discovery", origin, admit: admission(ownerOf, origin) }), {
         signal,
         owner: found.owner,
@@ -102,9 +102,13 @@ export function admission(ownerOf: OwnerOf, origin: string): () => Promise<strin
   return async () => {
     const found = await ownerOf(origin);
     if (found.accepted) return found.identity;
+    // The connection itself says so better, and one that is taken all the same finds another identity afterwards
+    if (found.isGone === true) return NOBODY;
     throw new ForeignServerError(found.reason);
   };
 }
+
+const NOBODY = "nobody listens";
 
 /** `localhost` may mean either of two addresses, and owners are looked up by one. */
 function localOrigin(address: string): string {

@@ -38,8 +38,10 @@ export function namesThatWork(names: Iterable<string>): string {
   const shown = all.slice(0, MAX_NAMES).map(quoted);
   const others = all.length - shown.length;
   const more = others === 0 ? "; GET /v1/models lists them" : ` and ${others} others of GET /v1/models`;
-  return `the models are ${shown.join(", ")}${more}`;
+  return `${INTRODUCTION} ${shown.join(", ")}${more}`;
 }
+
+const INTRODUCTION = "the models are";
 
 /** The error of a model name that no provider in use has. */
 export function unknownModel(wanted: string, names: Iterable<string>, provider = "none"): ProviderError {
@@ -47,8 +49,9 @@ export function unknownModel(wanted: string, names: Iterable<string>, provider =
   return new ProviderError("model_not_found", message, { provider, status: 404, param: "model" });
 }
 
-/** The same error of an upstream, with the names that would work. */
+/** The same error of an upstream, with the names that would work; one that names them already as it is. */
 export function withNames(error: ProviderError, names: Iterable<string>): ProviderError {
+  if (error.message.includes(INTRODUCTION)) return error;
   const { provider, status, upstreamCode, param } = error;
   return new ProviderError("model_not_found", `${error.message}; ${namesThatWork(names)}`, {
     provider,

@@ -99,7 +99,8 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
       const model = named === undefined ? wanted : wanted.slice(slash + 1);
       if (model === entry.model || model === "") return { provider: entry.provider, model: entry.model };
       if (entry.isOffline) return ofOffline(entry, wanted);
-      if (gone(wanted) !== undefined && !server?.models.includes(model)) throw missing(wanted);
+      // What is in use is asked first: the others are many names
+      if (isFound && !server?.models.includes(model) && gone(wanted) !== undefined) throw missing(wanted);
       return { provider: entry.alone, model };
     },
   };

@@ -13,7 +13,13 @@ export type ServerOwner =
     /** The same as long as the same sockets listen */
     readonly identity: string;
   }
-  | { readonly accepted: false; /** As `it is run by mallory (uid 1001)` */ readonly reason: string };
+  | {
+    readonly accepted: false;
+    /** As `it is run by mallory (uid 1001)` */
+    readonly reason: string;
+    /** Whether there is no server at all. */
+    readonly isGone?: boolean;
+  };
 
 /** Looks whose the server at an origin is now. Never throws */
 export type OwnerOf = (origin: string) => Promise<ServerOwner>;
@@ -51,7 +57,7 @@ export function createServerOwners(options: ServerOwnersOptions): OwnerOf {
       if (trusted?.uid === null) return { accepted: true, owner: "trusted by you", identity: "unseen" };
       return { accepted: false, reason: "its owner cannot be seen on this system" };
     }
-    if (found.length === 0) return { accepted: false, reason: "nothing listens there" };
+    if (found.length === 0) return { accepted: false, reason: "nothing listens there", isGone: true };
     const names = await users();
     const isKnown = (uid: number) =>
       uid === 0 || (uid === ownUid && uid !== UNKNOWN_UID) || uid === trusted?.uid ||

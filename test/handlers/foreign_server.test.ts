@@ -116,7 +116,7 @@ test("another user who takes the port of a server in use gets no request", async
     if (server === undefined) return;
     const reply = await complete(gateway, "upstream-small");
     assert.equal(reply.status, 502);
-    assert.match(await reply.text(), new RegExp(`uid ${STRANGER}`));
+    assert.match(await reply.text(), new RegExp(`Cannot use the server at .*uid ${STRANGER}`));
     await until(() => gateway.services.agent?.providers.inUse.name === "offline", "the server is given up");
     assert.deepEqual(asked(server), []);
   });

@@ -190,6 +190,7 @@ test("a server that answers whatever a request names is asked for the models it 
         const refused = await ask(gateway, "gpt-4o", stream);
         assert.deepEqual([refused.status, refused.code], [404, "model_not_found"]);
         assert.match(refused.message, /"local-model"/);
+        assert.equal(refused.message.split("the models are").length, 2, "the names are said once");
       }
       models.push("loaded-later");
       const answer = await ask(gateway, "loaded-later");

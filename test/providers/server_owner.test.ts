@@ -1,9 +1,14 @@
 import assert from "node:assert/strict";
+import { createServer } from "node:net";
+import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { systemClock } from "../../lib/base/clock.ts";
+import { admission } from "../../lib/providers/discovery.ts";
 import type { TrustedServer } from "../../lib/providers/provider_memory.ts";
-import { createServerOwners } from "../../lib/providers/server_owner.ts";
+import { createServerOwners, type ServerOwner } from "../../lib/providers/server_owner.ts";
 import { trustServer } from "../../lib/providers/trust_server.ts";
 import type { ListeningSocket } from "../../lib/system/net/listening_sockets.ts";
+import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { parseUserNames } from "../../lib/system/user_names.ts";
 
 const ORIGIN = "http://127.0.0.1:11434";
@@ -116,4 +121,60 @@ test("an address is trusted with the user who runs its server now", async () => 
   await assert.rejects(trust("127.0.0.1:11434", []), { code: "conflict" });
   await assert.rejects(trust("127.0.0.1:11434", sockets(1001, 1002)), { code: "conflict" });
   assert.equal(trusted.length, 3);
+});
+
+test("a new connection needs an accepted owner before, and the same sockets after it", async () => {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo; // a listening TCP server has an address object
+  const origin = `http://127.0.0.1:${port}`;
+  let connections = 0;
+  let bytes = 0;
+  server.on("connection", (socket) => {
+    connections++;
+    socket.on("data", (chunk) => (bytes += chunk.length));
+    socket.on("error", () => {});
+  });
+  const ask = async (...identities: readonly (ServerOwner | undefined)[]) => {
+    let looked = 0;
+    const owners = () => Promise.resolve(identities[looked++] ?? assert.fail("looked once too often"));
+    const client = createProviderClients({ clock: systemClock })({
+      provider: "found",
+      origin,
+      admit: admission(owners, origin),
+    });
+    const request = {
+      method: "GET",
+      path: "/",
+      headers: {},
+      signal: new AbortController().signal,
+      timeoutMs: 5_000,
+    } as const;
+    const error = await client.send(request).then(() => undefined, (error: Error) => error);
+    await client.close();
+    return [error?.message ?? "", looked] as const;
+  };
+  const mine: ServerOwner = { accepted: true, owner: "run by you", identity: "1000:1" };
+  const other: ServerOwner = { accepted: true, owner: "run by you", identity: "1000:2" };
+  const foreign: ServerOwner = { accepted: false, reason: "it is run by mallory (uid 1001)" };
+  const gone: ServerOwner = { accepted: false, reason: "nothing listens there", isGone: true };
+  try {
+    const [refused] = await ask(foreign);
+    assert.match(refused, /Cannot use the server at .*mallory/);
+    assert.equal(connections, 0);
+    for (
+      const [before, after, reason] of [[mine, other, /took its place/], [mine, foreign, /mallory/], [
+        gone,
+        mine,
+        /took its place/,
+      ]] as const
+    ) {
+      const [message, looked] = await ask(before, after);
+      assert.match(message, reason);
+      assert.equal(looked, 2);
+    }
+    assert.equal(bytes, 0, "nothing was sent to any of them");
+  } finally {
+    server.close();
+  }
 });

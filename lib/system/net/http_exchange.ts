@@ -3,7 +3,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { inTurns } from "../../base/in_turns.ts";
-import { describeNetworkError } from "./network_error.ts";
+import { describeNetworkError, ForeignServerError } from "./network_error.ts";
 import type { ProviderHttpRequest } from "./provider_client.ts";
 
 /** A reply whose head has arrived; its body is read in the pieces the network delivers. */
@@ -249,13 +249,11 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     if (this.status !== 0 && this.#maxWhole < 0) this.give();
     const { provider, origin } = this.#context;
     const place = this.status === 0 ? "before its reply" : "in the middle of its reply";
-    this.#fail(
-      new ProviderError("provider_error", `Cannot read from "${origin}": ${describeNetworkError(error)} ${place}`, {
-        provider,
-        retryable: true,
-        cause: error,
-      }),
-    );
+    const isForeign = error instanceof ForeignServerError;
+    const said = isForeign
+      ? `Cannot use the server at "${origin}": ${error.message}`
+      : `Cannot read from "${origin}": ${describeNetworkError(error)} ${place}`;
+    this.#fail(new ProviderError("provider_error", said, { provider, retryable: !isForeign, cause: error }));
   }
 
   /** @returns undefined when it is longer than was asked for */
