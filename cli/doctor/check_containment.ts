@@ -1,3 +1,5 @@
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { launchersIn } from "../../lib/guard/launchers.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
@@ -24,7 +26,11 @@ export const filesCheck: Check = {
 /** Whether the commands that tools run are contained, and whether one of them can run any other. */
 export const sandboxCheck: Check = {
   name: "sandbox",
-  look: async (patient) => [await checkSandbox(patient), ...checkLaunchers(patient)],
+  look: async (patient) => [
+    await checkSandbox(patient),
+    ...checkLaunchers(patient),
+    ...await checkQuarantine(patient),
+  ],
 };
 
 const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gateway";
@@ -40,6 +46,16 @@ async function checkSandbox({ loaded: { config } }: Patient): Promise<Finding> {
     case "uncontained":
       return warning("sandbox", text, sandbox === "off" ? "postern config set security.shell.sandbox auto" : INSTALL);
   }
+}
+
+/** What a command made under a protected name waits for a person. */
+async function checkQuarantine({ loaded: { dataDir } }: Patient): Promise<readonly Finding[]> {
+  const folder = join(dataDir, "quarantine");
+  const { length } = await readdir(folder).catch(() => []);
+  if (length === 0) return [];
+  const message =
+    `Items in "${folder}": ${length}; each was made by a command, or by you while one ran, under a protected name`;
+  return [warning("quarantine", message, "look at each, move back what is yours, and remove the rest")];
 }
 
 function checkLaunchers({ loaded: { config: { security } } }: Patient): readonly Finding[] {

@@ -431,6 +431,14 @@ test("what is off, required and too widely allowed about commands is said", () =
     assert.equal(off.code, 0);
   }));
 
+test("what lies in quarantine is said, and nothing where nothing does", () =>
+  onMachine(async (machine) => {
+    assert.deepEqual((await examine(machine)).of("quarantine"), []);
+    mkdirSync(join(machine.dataDir, "quarantine/2026-01-01/.git"), { recursive: true });
+    const found = await examine(machine);
+    assert.match(found.of("quarantine").join("\n"), /^warning: Items in ".*quarantine": 1; each was made by a command/);
+  }));
+
 test("a check that throws or hangs is a failure of that check alone", () =>
   onMachine(async ({ home, cwd }) => {
     const { examine: examineBy } = await import("../../cli/doctor/examine.ts");
