@@ -44,3 +44,38 @@ test("a .git that is no folder of git's is none", () =>
       rmSync(path("e"), { recursive: true });
     },
   ));
+
+test("object stores that are borrowed from lie in the workspace, and so does what they borrow from", () =>
+  withWorkspace({ ...FILES, "shared/objects/x": "", "far/objects/x": "" }, async ({ root, outside, path, write }) => {
+    const check = (list: string, farther = "") => {
+      write(".git/objects/info/alternates", list);
+      write("shared/objects/info/alternates", farther);
+      return checkGitFolder(path(".git"), root);
+    };
+    const inside = ["../../shared/objects\n", `# theirs\n\n${path("shared/objects")}`, "../../far/objects/.\n"];
+    for (const list of inside) await check(list);
+    await check(inside[0] ?? "", `${path("far/objects")}\n`);
+    // In a circle
+    await check(inside[0] ?? "", `${path(".git/objects")}\n${path("shared/objects")}\n`);
+    const leading = [
+      `${outside}\n`,
+      "../../../outside\n",
+      "nowhere\n",
+      '"../../shared/objects"\n',
+      `${inside[0]}${outside}`,
+    ];
+    for (const list of leading) await assert.rejects(check(list), { code: "git_outside" }, list);
+    await assert.rejects(check(inside[0] ?? "", outside), { code: "git_outside" });
+    await assert.rejects(check(`${"#".repeat(65_535)}\n${outside}\n`), { code: "git_outside" });
+  }));
+
+test("at most 15 object stores may follow each other", () =>
+  withWorkspace(FILES, async ({ root, path, write }) => {
+    const lineOf = (count: number) => {
+      for (let i = 0; i < count; i++) write(`s${i}/info/alternates`, i + 1 < count ? `${path(`s${i + 1}`)}\n` : "");
+      write(".git/objects/info/alternates", `${path("s0")}\n`);
+      return checkGitFolder(path(".git"), root);
+    };
+    await lineOf(15);
+    await assert.rejects(lineOf(16), { code: "git_outside" });
+  }));
