@@ -50,6 +50,18 @@ describe("conversations", () => {
     assert.equal(messages.at(-1)?.content, "last");
   });
 
+  test("give as many of the newest messages as 16 MiB hold, from a user message on", async () => {
+    const { conversations, add } = setUp();
+    // Five of these are more than 16 MiB, four are not
+    const content = "x".repeat(4 * 1024 * 1024 - 100);
+    for (let turn = 0; turn < 3; turn++) {
+      await add("talk", [{ role: "user", content }, { role: "assistant", content: `${turn}${content}` }]);
+    }
+    const { messages, firstSeq } = await conversations.history("talk", caller);
+    assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "user", "assistant"]);
+    assert.equal(firstSeq, 3);
+  });
+
   test("keep a summary in place of the messages it covers, which stay stored", async () => {
     const { store, conversations, add } = setUp();
     const say = (...texts: string[]) => texts.map((content): Message => ({ role: "user", content }));

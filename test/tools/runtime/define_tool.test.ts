@@ -28,6 +28,15 @@ test("a definition that breaks the rules is refused when the program starts", ()
   assert.throws(() => defineTool({ ...base, input: converted }));
 });
 
+test("a tool whose definition does not say so is not repeatable, has no effects, and its access is that of the tool", () => {
+  const input = v.strictObject({ text });
+  const { repeatable, effects, access } = defineTool({ ...base, input }).prepare('{"text":"x"}');
+  assert.deepEqual([repeatable, effects, access], [false, {}, "read"]);
+  const said = { repeatable: true, accessOf: () => "write" as const, effects: () => ({ paths: ["a"] }) } as const;
+  const other = defineTool({ ...base, ...said, input }).prepare('{"text":"x"}');
+  assert.deepEqual([other.repeatable, other.effects, other.access], [true, { paths: ["a"] }, "write"]);
+});
+
 test("the first property takes a plain text, and only a JSON object is an object", () => {
   const tool = defineTool({ ...base, input: v.strictObject({ text, more: v.optional(text) }), textField: "text" });
   for (const input of ["plain", "[1]", '"quoted"', "{broken", "1", "null", " ", "{a,b}"]) {
