@@ -5,7 +5,7 @@ import { attachRun } from "./wire/attach_run.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { readJson } from "./wire/read_json.ts";
-import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
+import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "./wire/reply.ts";
 import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
 import { conversationIdSchema, toChatRequest } from "./wire/to_chat_request.ts";
 
@@ -33,7 +33,7 @@ export const chatRoute: Route = {
   continues: "conversation",
   summary: "Chat with the agent, answered as JSON",
   body: chatSchema,
-  reply: { status: 200, type: "application/json", schema: chatReplySchema },
+  reply: { status: 200, type: "application/json", schema: chatReplySchema, headers: CHANGE_HEADERS },
   errors: REPLY_ERRORS,
   idempotency: "by_run",
   repeat: chat,
@@ -69,7 +69,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
     ));
   try {
     const reply = await collectReply(handle);
-    if (reply.fallback !== undefined) nameFallback(context, reply.fallback);
+    nameChanges(context, reply);
     return jsonReply(context, 200, {
       message: spokenText(reply),
       tokens_used_estimate: reply.usage.total_tokens,

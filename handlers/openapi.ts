@@ -183,12 +183,13 @@ function successesOf(route: Route): Record<number, Described> {
   return described;
 }
 
-function headersOf(route: Route, { status }: RouteReply): Record<string, unknown> {
+function headersOf(route: Route, { status, headers }: RouteReply): Record<string, unknown> {
   if (status === 101) return {};
   return {
     "x-request-id": headerOf("RequestId"),
     ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
     ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
+    ...headers,
   };
 }
 

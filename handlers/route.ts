@@ -69,9 +69,11 @@ export interface RouteReply {
   readonly schema?: GenericSchema;
   /** Default: "Success" */
   readonly description?: string;
+  /** Headers of its own, by lower-case name. Default: none */
+  readonly headers?: Readonly<Record<string, RouteParameter>>;
 }
 
-/** A parameter of the query or a header, as /openapi.json describes it. */
+/** A parameter of the query, or a header of a request or a reply, as /openapi.json describes it. */
 export interface RouteParameter {
   readonly description: string;
   readonly schema: JsonSchema;

@@ -12,7 +12,7 @@ import { collectReply, spokenText } from "./wire/collect_reply.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { readJson } from "./wire/read_json.ts";
 import { choiceOf, choiceQuery } from "./wire/list_query.ts";
-import { errorReply, jsonReply, nameFallback } from "./wire/reply.ts";
+import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "./wire/reply.ts";
 import { REPLY_ERRORS, requireAgent } from "./wire/require_agent.ts";
 import { runFailure } from "./wire/run_failure.ts";
 import { toChatRequest } from "./wire/to_chat_request.ts";
@@ -61,6 +61,7 @@ export const webhookRoute: Route = {
     type: "application/json",
     schema: webhookReplySchema,
     description: "The reply, with wait=1",
+    headers: CHANGE_HEADERS,
   }],
   errors: REPLY_ERRORS,
   idempotency: "by_run",
@@ -169,7 +170,7 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
   if (!isWaiting(context)) return jsonReply(context, 202, accepted);
   try {
     const reply = await waitFor(collectReply(handle), context.signal);
-    if (reply?.fallback !== undefined) nameFallback(context, reply.fallback);
+    if (reply !== undefined) nameChanges(context, reply);
     return reply === undefined
       ? jsonReply(context, 202, accepted)
       : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });

@@ -17,6 +17,8 @@ export interface CollectedReply {
   readonly ignored: readonly string[];
   /** The `provider/model` that answered in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
+  /** Messages of the history that did not reach the model as they were; 0: all did */
+  readonly trimmed: number;
   readonly usage: Usage;
   /** What the gateway does not know of the reply, of its choice and of its message; undefined: nothing */
   readonly fields: ReplyFields | undefined;
@@ -58,6 +60,9 @@ class Collector {
   #fields: ReplyFields | undefined = undefined;
   #ignored: readonly string[] = NONE;
   #fallback: string | undefined = undefined;
+  /** Said before the first turn, once, and in the turn that lacked the most: each turn counts them anew */
+  #trimmed = { before: 0, inTurn: 0 };
+  #hasTurn = false;
   /** Lengths before the running turn: an interrupted turn is asked again from there */
   #turnStart = NOTHING_SAID;
 
@@ -84,11 +89,13 @@ class Collector {
         break;
       case "notice":
         this.#fallback = event.model ?? this.#fallback;
+        if (event.count !== undefined) this.#countTrimmed(event.count);
         if (event.param !== undefined && !this.#ignored.includes(event.param)) {
           this.#ignored = [...this.#ignored, event.param];
         }
         break;
       case "turn_start":
+        this.#hasTurn = true;
         if (event.turn > 1) this.#turnStart = this.#lengths();
         break;
       case "turn_restart":
@@ -118,9 +125,15 @@ class Collector {
       finishReason: done.finish_reason,
       ignored: this.#ignored,
       fallback: this.#fallback,
+      trimmed: this.#trimmed.before + this.#trimmed.inTurn,
       usage: done.usage,
       fields: this.#fields,
     };
+  }
+
+  #countTrimmed(count: number): void {
+    if (this.#hasTurn) this.#trimmed.inTurn = Math.max(this.#trimmed.inTurn, count);
+    else this.#trimmed.before += count;
   }
 
   #lengths() {

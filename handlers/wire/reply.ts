@@ -1,5 +1,6 @@
 import type { RequestContext } from "../route.ts";
 import { HttpError } from "../../lib/base/errors.ts";
+import type { CollectedReply } from "./collect_reply.ts";
 import { errorBody, isProviderFailure, toHttpError } from "./to_http_error.ts";
 
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
@@ -75,6 +76,24 @@ export function nameFallback(context: RequestContext, model: string): void {
 }
 
 const MAX_MODEL_NAME = 256;
+
+/** Headers of a reply that `nameChanges` may set, as /openapi.json describes them. */
+export const CHANGE_HEADERS = {
+  "x-postern-fallback": {
+    description: "The provider/model that answers in place of the default one",
+    schema: { type: "string" },
+  },
+  "x-postern-trimmed": {
+    description: "Messages of the conversation that were left out, shortened or condensed to fit the model's window",
+    schema: { type: "integer", minimum: 1 },
+  },
+} as const;
+
+/** Sets the headers of a reply of the agent: what answered in place of the default, and how much of the history was left out. */
+export function nameChanges(context: RequestContext, reply: Pick<CollectedReply, "fallback" | "trimmed">): void {
+  if (reply.fallback !== undefined) nameFallback(context, reply.fallback);
+  if (reply.trimmed > 0) context.replyHeaders["x-postern-trimmed"] = String(reply.trimmed);
+}
 
 function build(
   context: RequestContext,

@@ -86,10 +86,17 @@ export interface AgentRun {
   readonly resume: RunResume | undefined;
   /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
   readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
+  /**
+   * How many of the first messages are never cut, known once `begin` gave them: all that it gives where the client keeps its own
+   * history, 0 where a conversation is kept here
+   */
+  readonly fixedMessages: () => number;
   /** Set by `begin` where it took more than reading: told to the reader, and counted in the run's usage */
   opening?: { readonly notices: readonly AgentEventBody[]; readonly usage: Usage };
   /** Tokens the model takes, where `limits` do not say; 0 where nobody does. Default: nobody does */
   readonly findWindow?: (() => Promise<number>) | undefined;
+  /** The same as far as the provider's list of models names it; 0 where it does not. Default: nobody does */
+  readonly findListedWindow?: (() => Promise<number>) | undefined;
   /** The agent's own tools the model is told of; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
   /** One call asked for by no model: its input may be in the tool's plain-text form, and its output goes on as it is */

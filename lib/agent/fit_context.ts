@@ -23,8 +23,9 @@ const RESULT_CHARACTERS = [4000, 1000, 200] as const;
  * as they are; what still does not fit is left to the model to refuse.
  * Source: DESIGN.md section 7 "Conversations"
  * @param maxTokens tokens the messages may take
+ * @param fixed how many of the first messages stay as they are, whatever they take. Default 0
  */
-export function fitContext(messages: readonly Message[], maxTokens: number): FittedContext {
+export function fitContext(messages: readonly Message[], maxTokens: number, fixed = 0): FittedContext {
   const sizes = new Map<Message, number>();
   const size = (message: Message) => {
     const known = sizes.get(message) ?? toTokens(messageBytes(message));
@@ -37,7 +38,7 @@ export function fitContext(messages: readonly Message[], maxTokens: number): Fit
   const kept = [...messages];
   const shortened = new Set<number>();
   for (const limit of RESULT_CHARACTERS) {
-    for (let i = 0; i < kept.length && total > maxTokens; i++) {
+    for (let i = fixed; i < kept.length && total > maxTokens; i++) {
       const message = kept[i];
       if (message?.role !== "tool") continue;
       const text = textOf(message.content);
@@ -50,7 +51,7 @@ export function fitContext(messages: readonly Message[], maxTokens: number): Fit
   }
   let dropped = 0;
   let marked = -1;
-  for (const group of droppable(kept)) {
+  for (const group of droppable(kept, fixed)) {
     if (total <= maxTokens) break;
     for (const i of group) {
       total -= size(kept[i] as Message); // group indexes `kept`
@@ -71,12 +72,12 @@ export function fitContext(messages: readonly Message[], maxTokens: number): Fit
 }
 
 /** Groups of indexes that may go, in the order in which they go: whole turns, or a call together with its results. */
-function droppable(messages: readonly Message[]): readonly (readonly number[])[] {
+function droppable(messages: readonly Message[], fixed: number): readonly (readonly number[])[] {
   const lastUser = messages.findLastIndex((message) => message.role === "user");
   const turns: number[][] = [];
   const steps: number[][] = [];
   messages.forEach((message, i) => {
-    if (message.role === "system" || message.role === "developer" || i === lastUser) return;
+    if (i < fixed || message.role === "system" || message.role === "developer" || i === lastUser) return;
     const into = i < lastUser ? turns : steps;
     const starts = i < lastUser ? message.role === "user" : message.role === "assistant";
     if (starts || into.length === 0) into.push([i]);

@@ -13,11 +13,18 @@ export type WindowLesson = (error: ProviderError, tokens: number) => number;
  * A provider that is asked once more, with a request that fits, when it refuses one as too long for its window: where nobody names
  * the window, the refusal is the provider's word on it. A second refusal is the reader's to see.
  */
-export function createFittingProvider(provider: Provider, learn: WindowLesson): Provider {
+export function createFittingProvider(
+  provider: Provider,
+  { learn, fixed }: {
+    readonly learn: WindowLesson;
+    /** How many of a request's first messages are never cut, asked when a request was refused */
+    readonly fixed: () => number;
+  },
+): Provider {
   return {
     name: provider.name,
     stream: (request, call) => ({
-      [Symbol.asyncIterator]: () => new FittingIterator(provider, { request, call, learn }),
+      [Symbol.asyncIterator]: () => new FittingIterator(provider, { request, call, learn, fixed }),
     }),
     listModels: (signal) => provider.listModels(signal),
     close: () => provider.close(),
@@ -30,6 +37,7 @@ interface FittingCall {
   readonly request: ProviderRequest;
   readonly call: ProviderCallOptions;
   readonly learn: WindowLesson;
+  readonly fixed: () => number;
 }
 
 /** Stands in the way of the first array alone: all others are handed on as they come. */
@@ -65,10 +73,10 @@ class FittingIterator implements AsyncIterator<readonly ProviderEvent[], undefin
     try {
       return await this.#inner.next() as Result;
     } catch (error) {
-      const { request, learn } = this.#call;
+      const { request, learn, fixed } = this.#call;
       const window = error instanceof ProviderError ? learn(error, requestTokens(request)) : 0;
       if (window === 0) throw error;
-      const fitted = fitRequest(request, window);
+      const fitted = fitRequest(request, window, fixed());
       if (fitted.shortened + fitted.dropped === 0) throw error;
       this.#inner = this.#ask(fitted.request);
       const result = await this.#inner.next() as Result;

@@ -4,7 +4,7 @@ import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts"
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
 import { estimateUsage, isReported } from "./estimate_usage.ts";
-import { fitRequest, type FittedRequest } from "./fit_request.ts";
+import { checkLength, fitRequest, type FittedRequest } from "./fit_request.ts";
 import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
 import { createTokenAccount, type TokenAccount } from "./token_account.ts";
 
@@ -51,7 +51,10 @@ export class ModelRequests implements CallNaming {
     return this.#own.length === 0 || this.#isClients(name) ? "client" : "agent";
   }
 
-  /** A promise only where a budget is set, or the provider is asked for its window. @throws {CancelError} `budget` when it does not allow the call */
+  /**
+   * A promise only where a budget is set, or the provider is asked for its window.
+   * @throws {CancelError} `budget` when it does not allow the call; {ProviderError} as checkLength
+   */
   next(
     { messages, first, last }: {
       readonly messages: readonly Message[];
@@ -60,7 +63,8 @@ export class ModelRequests implements CallNaming {
     },
   ): FittedRequest | Promise<FittedRequest> {
     const { account } = this;
-    const { providerModel, toolChoice, parallelToolCalls, parameters, limits, findWindow } = this.#run;
+    const { providerModel, toolChoice, parallelToolCalls, parameters, limits, findWindow, findListedWindow } =
+      this.#run;
     // A forced tool is forced once, or the loop could not end; "none" holds throughout
     const choice = first || toolChoice === "none" ? toolChoice : undefined;
     const request: ProviderRequest = {
@@ -73,9 +77,11 @@ export class ModelRequests implements CallNaming {
     };
     const { contextWindowTokens } = limits;
     if (contextWindowTokens === 0 && findWindow !== undefined && isLong(messages)) {
-      return fitLater(request, { findWindow, account });
+      return fitLater(request, { findWindow, findListedWindow, account, fixed: this.#run.fixedMessages() });
     }
-    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens) : asItIs(request);
+    const fixed = this.#run.fixedMessages();
+    const fitted = contextWindowTokens > 0 ? fitRequest(request, contextWindowTokens, fixed) : asItIs(request);
+    if (fixed > 0 && contextWindowTokens > 0) checkLength(fitted.request.messages, contextWindowTokens);
     return account === undefined ? fitted : openFitted(fitted, account);
   }
 
@@ -117,13 +123,18 @@ function isLong(messages: readonly Message[]): boolean {
 
 async function fitLater(
   request: ProviderRequest,
-  { findWindow, account }: {
+  { findWindow, findListedWindow, account, fixed }: {
+    readonly fixed: number;
+    readonly findListedWindow: (() => Promise<number>) | undefined;
     readonly findWindow: () => Promise<number>;
     readonly account: TokenAccount | undefined;
   },
 ): Promise<FittedRequest> {
   const window = await findWindow();
-  const fitted = window > 0 ? fitRequest(request, window) : asItIs(request);
+  const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
+  // What was only learnt from a refusal may be a guess: then the provider decides
+  const listed = fixed > 0 && window > 0 ? await findListedWindow?.() ?? 0 : 0;
+  if (listed > 0) checkLength(fitted.request.messages, listed);
   return account === undefined ? fitted : await openFitted(fitted, account);
 }
 

@@ -130,6 +130,7 @@ export class LiveTurn implements ModelTurn {
             message: event.message,
             ...(event.param === undefined ? {} : { param: event.param }),
             ...(event.model === undefined ? {} : { model: event.model }),
+            ...(event.count === undefined ? {} : { count: event.count }),
           });
           break;
         case "finish":

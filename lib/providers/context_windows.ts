@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { ProviderError } from "../base/errors.ts";
 import type { Provider } from "./provider.ts";
+import { TOO_LONG } from "./upstream_error.ts";
 
 /** How many tokens models take, as their providers say. */
 export interface ContextWindows {
@@ -9,6 +10,8 @@ export interface ContextWindows {
    * less; 0 where neither is known. Never throws
    */
   of(provider: Provider, model: string): Promise<number>;
+  /** As the list of models has it; 0 where it does not say. Never throws */
+  listed(provider: Provider, model: string): Promise<number>;
   /**
    * Takes the provider's word when it refuses a request as too long.
    * @param tokens of that request as we measure them: where it should have fitted, the measure is that much off for this model
@@ -30,9 +33,6 @@ const TIMEOUT_MS = 3_000;
 const MAX_LEARNT = 100;
 /** Of a refused request's tokens: tried next, where the window is not named, or by its name the request had fitted. */
 const NEXT_TRY = 0.6;
-
-const TOO_LONG =
-  /context[ _](length|window|size)|too many (input )?tokens|prompt is too long|maximum number of tokens|too large for model with/i;
 
 /** What OpenAI and vLLM, Anthropic, Mistral, llama.cpp and Google say. */
 const REFUSALS = [
@@ -57,16 +57,20 @@ export function createContextWindows(clock: Clock): ContextWindows {
       timeout.clear();
     }
   };
+  const listed = async (provider: Provider, model: string) => {
+    let found = known.get(provider);
+    if (found === undefined || clock.monotonic() >= found.until) {
+      found = { windows: read(provider), until: clock.monotonic() + KEPT_MS };
+      known.set(provider, found);
+    }
+    return (await found.windows).get(model) ?? 0;
+  };
   return {
+    listed,
     async of(provider, model) {
-      let found = known.get(provider);
-      if (found === undefined || clock.monotonic() >= found.until) {
-        found = { windows: read(provider), until: clock.monotonic() + KEPT_MS };
-        known.set(provider, found);
-      }
-      const listed = (await found.windows).get(model) ?? 0;
+      const named = await listed(provider, model);
       const lesson = learnt.get(provider)?.get(model) ?? 0;
-      return listed > 0 && lesson > 0 ? Math.min(listed, lesson) : Math.max(listed, lesson);
+      return named > 0 && lesson > 0 ? Math.min(named, lesson) : Math.max(named, lesson);
     },
     learn(provider, model, { error, tokens }) {
       const { code, message, upstreamCode = "" } = error;

@@ -24,12 +24,17 @@ export interface UpstreamRefusal {
 }
 
 const MAX_MESSAGE_LENGTH = 500;
+/** The code by which OpenAI's clients know that a history is too long. */
+const CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded";
+/** How vendors and local servers say it. */
+export const TOO_LONG =
+  /context[ _](length|window|size)|too many (input )?tokens|prompt is too long|maximum number of tokens|too large for model with/i;
 const NO_MODEL =
   /^model: |model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid) model/is;
 
 /**
  * The error of a refusal, by the table of DESIGN.md section 2: 400, 404, 413 and 422 are the caller's (`provider_rejected`,
- * `model_not_found`), 429 is `provider_rate_limited` with its Retry-After, 408 and 504 are `provider_timeout`, all others
+ * `model_not_found`), a history that is too long is 400 `context_length_exceeded` whatever the vendor calls it, 429 is `provider_rate_limited` with its Retry-After, 408 and 504 are `provider_timeout`, all others
  * `provider_error`. The key never stands in the message.
  */
 export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): ProviderError {
@@ -53,6 +58,13 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
       "provider_error",
       `The gateway's key for provider "${provider}" was refused (${status}): ${source}`,
       { provider, status },
+    );
+  }
+  if (isTooLong(status, told)) {
+    return new ProviderError(
+      "provider_rejected",
+      `Provider "${provider}" refused the request (${status ?? "in its reply"}): ${says}`,
+      { provider, status: 400, upstreamCode: CONTEXT_LENGTH_EXCEEDED, param: "messages" },
     );
   }
   if (status === 400 || status === 404 || status === 413 || status === 422) {
@@ -135,6 +147,12 @@ function readError(body: string): ToldError {
       ? numeric
       : STATUS_OF_TYPE.get(stringOf(code) ?? "") ?? STATUS_OF_TYPE.get(type ?? ""),
   };
+}
+
+/** Servers of local models say it as a failure of their own, too. */
+function isTooLong(status: number | undefined, { code, message }: ToldError): boolean {
+  const mayBe = status === undefined || status === 400 || status === 413 || status === 422 || status === 500;
+  return mayBe && TOO_LONG.test(`${code ?? ""} ${message}`);
 }
 
 function isUnknownModel(status: number | undefined, told: ToldError): boolean {

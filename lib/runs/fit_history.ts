@@ -38,7 +38,8 @@ export interface FittedHistory {
 export async function fitHistory(history: History, options: FitHistoryOptions): Promise<FittedHistory> {
   const { windowTokens, reservedTokens, summarize } = options;
   const { summary, messages } = history;
-  const whole = { messages: [...said(summary), ...messages], summary: undefined, notices: [], usage: NO_USAGE };
+  const cut = cutNotices(history);
+  const whole = { messages: [...said(summary), ...messages], summary: undefined, notices: cut, usage: NO_USAGE };
   if (windowTokens < MIN_SUMMARY_WINDOW || summarize === undefined) return whole;
   const room = windowTokens - reservedTokens;
   if (messageTokens(said(summary)) + shortenedTokens(messages) <= room) return whole;
@@ -54,8 +55,9 @@ export async function fitHistory(history: History, options: FitHistoryOptions): 
       code: "context_summarized",
       message: `To fit the context window, ${old.length} older messages were condensed into a summary, which took ` +
         `${usage.total_tokens} tokens`,
+      count: old.length,
     };
-    return { messages: [...said(made), ...kept], summary: made, notices: [notice], usage };
+    return { messages: [...said(made), ...kept], summary: made, notices: [...cut, notice], usage };
   } catch (error) {
     if (!(error instanceof SummaryError)) throw error;
     const notice: AgentEventBody = {
@@ -63,8 +65,16 @@ export async function fitHistory(history: History, options: FitHistoryOptions): 
       code: "context_summary_failed",
       message: `The older messages could not be condensed, so some may be left out: ${error.message}`,
     };
-    return { ...whole, notices: [notice], usage: error.usage };
+    return { ...whole, notices: [...cut, notice], usage: error.usage };
   }
+}
+
+/** Says how many messages are too old to be read for the model, and stand in no summary. */
+function cutNotices({ summary, firstSeq }: History): readonly AgentEventBody[] {
+  const count = firstSeq - 1 - (summary?.covers ?? 0);
+  if (count <= 0) return [];
+  const message = `The conversation is longer than what is read of it: its first ${count} messages were left out`;
+  return [{ type: "notice", code: "history_trimmed", message, count }];
 }
 
 /** A pair, since templates of local models want user and assistant in turn. */

@@ -155,17 +155,24 @@ export function createLaunch(
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
+    let fixedMessages = 0;
+    /** Without a conversation the client keeps its own history: the gateway cuts nothing of it */
+    const ofClient = () => {
+      const messages = assembleMessages({ prompt, history: [], messages: given() });
+      fixedMessages = messages.length;
+      return messages;
+    };
     const begin = () => {
       if (controller.signal.aborted) throw cancelError(controller.signal);
       if (place.ready() && conversationId === null) {
         entry.startedAt = time();
-        return assembleMessages({ prompt, history: [], messages: given() });
+        return ofClient();
       }
       return (async () => {
         await place.wait(controller.signal);
         entry.startedAt = time();
+        if (conversationId === null) return ofClient();
         const messages = given();
-        if (conversationId === null) return assembleMessages({ prompt, history: [], messages });
         const recalled = await recallHistory(conversationId, {
           conversations,
           caller: request.caller,
@@ -196,7 +203,10 @@ export function createLaunch(
       model,
       provider: findWindow === undefined || limits.contextWindowTokens > 0
         ? provider
-        : createFittingProvider(provider, (error, tokens) => windows.learn(provider, providerModel, { error, tokens })),
+        : createFittingProvider(provider, {
+          learn: (error, tokens) => windows.learn(provider, providerModel, { error, tokens }),
+          fixed: () => fixedMessages,
+        }),
       providerModel,
       conversationId,
       parentId,
@@ -209,7 +219,9 @@ export function createLaunch(
       suspends: request.durable,
       resume,
       begin,
+      fixedMessages: () => fixedMessages,
       findWindow,
+      findListedWindow: () => windows.listed(provider, providerModel),
       agentTools,
       isCall: request.call !== undefined,
       clientTools: request.clientTools,

@@ -353,7 +353,7 @@ describe("limits", () => {
       agent: { contextWindowTokens: 4000 },
     });
     const events = await readAll(await runs.start(ask("Go")));
-    assert.ok(events.some((event) => event.type === "notice" && event.code === "context_trimmed"));
+    assert.ok(events.some((event) => event.type === "notice" && event.code === "history_trimmed"));
     assert.ok((resultsIn(provider.requests[1]?.messages)[0] ?? "").length < 5000);
     assert.equal(only(events, "tool_end").output.length, 50_000);
   });

@@ -78,6 +78,17 @@ describe("fitHistory()", () => {
       assert.deepEqual(fitted.messages, messages);
     }
     const offline = { windowTokens: 2000, reservedTokens: 0, summarize: undefined };
+    const notices = async (firstSeq: number, covers: number) => {
+      const summary = covers === 0 ? undefined : { text: "All of it", covers };
+      return (await fitHistory({ summary, messages, firstSeq }, offline)).notices;
+    };
+    assert.deepEqual([await notices(1, 0), await notices(11, 10)], [[], []]);
+    // Messages that are too old to be read, and that no summary tells of
+    for (const [firstSeq, covers, count] of [[501, 0, 500], [501, 10, 490]] as const) {
+      const [notice] = await notices(firstSeq, covers);
+      assert.ok(notice?.type === "notice");
+      assert.deepEqual([notice.code, notice.count], ["history_trimmed", count]);
+    }
     assert.deepEqual((await fitHistory({ summary: undefined, messages, firstSeq: 1 }, offline)).messages, messages);
   });
 });

@@ -80,7 +80,7 @@ describe("a conversation of 500 turns", () => {
     );
     for (const { messages } of summaries) assert.ok(messageTokens(messages) + WINDOW / 4 <= WINDOW);
     assert.equal(notices.filter((code) => code === "context_summarized").length, summaries.length);
-    assert.ok(!notices.includes("context_trimmed"));
+    assert.ok(!notices.includes("history_trimmed"));
     // What the summaries took is the runs' usage too
     assert.equal(totalTokens, 15 * provider.requests.length);
   });
@@ -106,7 +106,7 @@ describe("a conversation of 500 turns", () => {
       assert.deepEqual(numbersIn(messages, "Question")[0], 1);
     }
     assert.match(textOf(sent.at(-1)?.messages[3]?.content ?? ""), /earlier messages were left out here/);
-    assert.ok(notices.includes("context_summary_failed") && notices.includes("context_trimmed"));
+    assert.ok(notices.includes("context_summary_failed") && notices.includes("history_trimmed"));
   });
 
   test("takes an empty or endless summary for what it is", async () => {
@@ -204,7 +204,7 @@ test("a window that only the provider knows is kept too, in conversations and in
       ),
   });
   const events = await readAll(await runs.start(ask("Look", { model: "small" })));
-  assert.ok(events.some((event) => event.type === "notice" && event.code === "context_trimmed"));
+  assert.ok(events.some((event) => event.type === "notice" && event.code === "history_trimmed"));
   assert.ok(messageTokens(provider.requests[1]?.messages ?? []) < 3000);
   for (let turn = 0; turn < 40; turn++) {
     await readAll(await runs.start(ask(question(turn), { model: "small", conversationId: "talk", tools: [] })));
@@ -233,7 +233,7 @@ describe("a window that nobody names", () => {
     const before = provider.requests.length;
     const events = await readAll(await runs.start(ask("And now?", { conversationId: "talk" })));
     assert.equal(only(events, "done").finish_reason, "stop");
-    assert.equal(only(events, "notice").code, "context_trimmed");
+    assert.equal(only(events, "notice").code, "history_trimmed");
     const [refused, asked] = provider.requests.slice(before);
     assert.ok(messageTokens(refused?.messages ?? []) > 3000 && messageTokens(asked?.messages ?? []) <= 2250);
     assert.equal(textOf(asked?.messages.at(-1)?.content ?? ""), "And now?");
@@ -249,7 +249,7 @@ describe("a window that nobody names", () => {
     }, { tools: [{ name: "look", run: ({ turn }) => `${turn}`.repeat(4000) }] });
     const events = await readAll(await runs.start(ask("Look at all of it")));
     assert.equal(only(events, "done").finish_reason, "stop");
-    assert.ok(events.some((event) => event.type === "notice" && event.code === "context_trimmed"));
+    assert.ok(events.some((event) => event.type === "notice" && event.code === "history_trimmed"));
     assert.equal(provider.requests.filter(({ messages }) => messageTokens(messages) > 2500).length, 1);
     const long = await runs.start(ask("x".repeat(20_000)));
     await assert.rejects(readAll(long), refusal);

@@ -97,6 +97,8 @@ export const agentEventSchema = v.variant("type", [
     param: v.optional(v.string()),
     /** With code `provider_fallback`: the `provider/model` that answers in place of the one that was asked for */
     model: v.optional(v.string()),
+    /** With codes `history_trimmed` and `context_summarized`: messages that do not reach the model as they were */
+    count: v.optional(v.number()),
   }),
   event("turn_end", { turn: v.number(), usage: usageSchema }),
   event("done", { finish_reason: finishReasonSchema, usage: usageSchema }),

@@ -38,6 +38,8 @@ export type ProviderEvent =
     readonly message: string;
     /** With code `parameter_ignored`: the request's parameter that is not honoured */
     readonly param?: string | undefined;
+    /** With code `history_trimmed`: messages that were left out or shortened */
+    readonly count?: number | undefined;
     /** With code `provider_fallback`: the `provider/model` that answers in place of the one that was asked for */
     readonly model?: string | undefined;
   }
