@@ -130,7 +130,7 @@ test(
 
 test(
   "Ctrl-C empties a line, ends reading on an empty one, and interrupts what is at work",
-  withReader(async ({ reader, type }) => {
+  withReader(async ({ reader, type, shown }) => {
     const line = reader.read("> ");
     await type("oops\x03");
     await type("fine\r");
@@ -139,6 +139,7 @@ test(
     const stop = reader.onInterrupt(() => interrupts++);
     await type("waits\r\x03");
     assert.equal(interrupts, 1);
+    assert.match(shown(), /\n1 waiting lines are left out\n/);
     stop();
     const next = reader.read("> ");
     await type("\x03");

@@ -217,6 +217,7 @@ test("a stored rule that says something else than its id decides nothing, and th
       { match: "call" },
       { access: null },
       { run_id: "run_1" },
+      { id: `rule_${"0".repeat(32)}` },
     ]
   ) {
     const { approvals, store, logged, ask } = setUp();

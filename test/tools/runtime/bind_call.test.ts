@@ -93,6 +93,19 @@ test("a file that changes while it is read is read again, and one that never sto
     await assert.rejects(bind(root, input, { files: restless(100) }), { code: "path_changed" });
   }));
 
+test("a file that lies elsewhere at the second look is looked at again", () =>
+  withWorkspace({ "a.txt": "0" }, async ({ root }) => {
+    let looks = 0;
+    const files: Files = {
+      ...FILES,
+      async inspect(...look) {
+        const found = await FILES.inspect(...look);
+        return looks++ === 0 ? { ...found, path: "elsewhere/a.txt" } : found;
+      },
+    };
+    assert.equal((await bind(root, { path: "a.txt", content: "" }, { files })).folder, root);
+  }));
+
 test("a tool that reaches its paths by other means is bound to what they are: a folder, or nothing", () =>
   withWorkspace({ "src/a.ts": "" }, async ({ root }) => {
     const tool: Tool = { ...writeFile, needs: [] };

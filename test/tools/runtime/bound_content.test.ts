@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { namedFiles } from "../../../lib/system/process/named_files.ts";
 import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_door.ts";
 import { git, gitTest, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
@@ -72,6 +73,20 @@ test("a process that is started is bound to the files its command names too", ()
     const call = ["process_tool", { op: "start", command: "sh build.sh" }] as const;
     const { ran, output } = await approved(root, call, () => appendFileSync(join(root, "build.sh"), "x"));
     assert.equal(ran, false, output);
+  }));
+
+test("a file that is written anew with the same content is the same", () =>
+  withWorkspace(SCRIPT, async ({ root }) => {
+    const again = () => writeFileSync(join(root, "build.sh"), SCRIPT["build.sh"]);
+    assert.ok((await approved(root, ["shell", { command: "sh build.sh" }], again)).ran);
+  }));
+
+test("namedFiles() looks at nothing outside the workspace, whatever leads there", () =>
+  withWorkspace(SCRIPT, async ({ root, outside }) => {
+    symlinkSync(join(outside, "secret.txt"), join(root, "link"));
+    const args = [join(outside, "secret.txt"), "../outside/secret.txt", "link", "--file=link", "build.sh"];
+    const named = await namedFiles(args, { workspaceRoot: root, signal: new AbortController().signal });
+    assert.deepEqual(named.filter(({ kind }) => kind !== "none").map(({ path }) => path), ["build.sh"]);
   }));
 
 test("a command whose files stay as they are runs, and the person is shown what it is bound to", () =>
