@@ -120,6 +120,10 @@ const REPLY_HEADERS = {
     description: "Names of body fields that were not honoured, with commas between them",
     schema: { type: "string" },
   },
+  Fallback: {
+    description: "The provider/model that answered in place of the default model; absent: no other did",
+    schema: { type: "string" },
+  },
   Replayed: { description: "true: the stored reply of an earlier request", schema: { enum: ["true"] } },
 } as const;
 
@@ -188,9 +192,15 @@ function headersOf(route: Route, { status, headers }: RouteReply): Record<string
   return {
     "x-request-id": headerOf("RequestId"),
     ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
+    ...(status === 200 && answersByModel(route) ? { "x-postern-fallback": headerOf("Fallback") } : {}),
     ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
     ...headers,
   };
+}
+
+/** Whether a reply is what a model said. */
+function answersByModel({ method, errors = [] }: Route): boolean {
+  return method === "POST" && errors.includes("model_not_found");
 }
 
 function contentOf({ type, schema }: RouteReply) {

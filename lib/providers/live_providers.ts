@@ -197,6 +197,8 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
 
   let current = await open(options.config);
   use(current);
+  // Without a banner, as of a daemon, the log alone says whose server it is
+  if (current.chosen?.server !== undefined) tell({ gone: undefined, servers: [current.chosen.server] });
   return {
     get inUse() {
       return current.providers.inUse;

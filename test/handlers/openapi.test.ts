@@ -88,3 +88,13 @@ test("a path parameter outside its pattern is refused", async () => {
     }
   }
 });
+
+test("the replies of a model are the ones that may name a fallback", async () => {
+  const { paths } = await description();
+  const named = Object.entries(paths).filter(([, methods]) =>
+    Object.values(methods).some(({ responses }) =>
+      Object.values(responses).some((reply) => "x-postern-fallback" in ((reply as { headers?: object }).headers ?? {}))
+    )
+  ).map(([path]) => path);
+  assert.deepEqual(named.sort(), ["/api/chat", "/v1/chat/completions", "/v1/webhook/{channel}", "/webhook"]);
+});

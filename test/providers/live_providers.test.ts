@@ -126,6 +126,7 @@ test("a server that goes is noticed, and the next one used, then the offline pro
   await clock.advance(30_000);
   await until(() => providers.inUse.name === "offline");
   assert.deepEqual(logged.map(({ level, message }) => [level, message]), [
+    ["info", `Ollama answers at ${new URL(ollama.origin).host}, run by you: new runs use ollama/llama3.2:latest`],
     [
       "warn",
       `No model server answers at ${ollama.origin}/v1 any more: new runs use openai_compatible/meta-llama/Llama-3.1-8B`,
