@@ -62,13 +62,15 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
     await page.waitForSelector("#nav");
   }
 
-  /** Presses Tab until the element of this id or text has the focus. */
+  /** Presses Tab until the element of this id, text or label has the focus. */
   async function tabTo(page: Page, wanted: string): Promise<void> {
     for (let presses = 0; presses < 150; presses++) {
       await page.keyboard.press("Tab");
       if (
         await page.evaluate(
-          `[document.activeElement.id, document.activeElement.textContent].includes(${JSON.stringify(wanted)})`,
+          `(({ id, textContent, ariaLabel }) => [id, textContent, ariaLabel].includes(${
+            JSON.stringify(wanted)
+          }))(document.activeElement)`,
         )
       ) return;
     }
@@ -151,9 +153,9 @@ describe("the dashboard of a running gateway", { skip: NO_CHROMIUM }, () => {
       await page.focus("nav a[href='#approvals']");
       await page.keyboard.press("Enter");
       await page.getByText("1 call waits for your answer.").waitFor();
-      await tabTo(page, "Always allow this call");
+      await tabTo(page, "Approve and remember");
       await page.keyboard.press("Enter");
-      await tabTo(page, "Store the rule and approve");
+      await tabTo(page, "Store the rule and approve: This exact call, from now on");
       await page.keyboard.press("Enter");
       await page.getByText("No call waits for an answer.").waitFor();
       assert.equal((await jsonOf(call())).is_error, false);
