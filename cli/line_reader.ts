@@ -118,7 +118,7 @@ export function createLineReader(terminal: ReaderTerminal, { history }: LineRead
       terminal.write("\n");
       return settle(undefined);
     }
-    if (queue.length > 0) terminal.write(`\n${queue.length} waiting lines are left out\n`);
+    if (queue.length > 0) terminal.write(`\nLines that waited are left out: ${queue.length}\n`);
     queue.length = 0;
     takeTyped();
     for (const listener of [...interrupted]) listener();

@@ -139,7 +139,7 @@ test(
     const stop = reader.onInterrupt(() => interrupts++);
     await type("waits\r\x03");
     assert.equal(interrupts, 1);
-    assert.match(shown(), /\n1 waiting lines are left out\n/);
+    assert.match(shown(), /\nLines that waited are left out: 1\n/);
     stop();
     const next = reader.read("> ");
     await type("\x03");
