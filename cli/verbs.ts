@@ -164,5 +164,9 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Write a commented postern.toml, after three questions or none",
     async () => (await import("./commands/init.ts")).initCommand,
   ),
+  backup: verb(
+    "Write all records and keys to one file",
+    async () => (await import("./commands/backup.ts")).backupCommand,
+  ),
   trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/trust.ts")).trustCommand),
 };

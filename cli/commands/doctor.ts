@@ -1,4 +1,4 @@
-import { defineCliCommand } from "../command.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
 import { dataDirectoryCheck } from "../doctor/check_data_directory.ts";
@@ -13,6 +13,7 @@ import { serviceCheck } from "../doctor/check_service.ts";
 import { examine } from "../doctor/examine.ts";
 import { findingsText } from "../doctor/findings_text.ts";
 import { EXIT } from "../exit_codes.ts";
+import { findDataDir } from "../find_data_dir.ts";
 
 /** In the order they are shown. */
 const CHECKS = [
@@ -30,11 +31,15 @@ const CHECKS = [
   logCheck,
 ];
 
-/** `postern doctor`: looks at everything the gateway needs and changes nothing; exit 1 where something does not work. */
+/** `postern doctor`: looks at everything the gateway needs and changes nothing without --repair; exit 1 where something does not work. */
 export const doctorCommand = defineCliCommand({
-  args: { strict: { type: "boolean", description: "Exit 1 also where there are warnings" } },
+  args: {
+    strict: { type: "boolean", description: "Exit 1 also where there are warnings" },
+    repair: { type: "boolean", description: "Remove damaged records, after a backup; the gateway must not run" },
+  },
   example: "postern doctor --strict",
-  async run(context, { strict }) {
+  async run(context, { strict, repair }) {
+    if (repair === true) return await repairRecords(context);
     const findings = await examine(context, CHECKS);
     const { io } = context;
     const isTerminal = io.isTerminal.stdout;
@@ -47,3 +52,19 @@ export const doctorCommand = defineCliCommand({
     return bad.length === 0 ? EXIT.ok : EXIT.failed;
   },
 });
+
+async function repairRecords(context: CommandContext): Promise<number> {
+  const { repair } = await import("../doctor/repair.ts");
+  const { backup, removed } = await repair(await findDataDir(context));
+  const lines = removed.map(({ collection, key, reason }) => `${collection} ${key}: ${reason}`);
+  context.print(
+    { backup, removed },
+    backup === null
+      ? "Every record can be read: nothing was changed"
+      : [`Removed ${removed.length} damaged records; as they were, all are in ${backup}:`, ...lines].join("\n"),
+  );
+  if (removed.some(({ collection }) => collection.startsWith("audit"))) {
+    context.say("A record of the audit was among them: postern audit verify names its place as missing");
+  }
+  return EXIT.ok;
+}

@@ -2,9 +2,17 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { systemClock } from "../../lib/base/clock.ts";
+import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
+import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
+import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "database";
+/** Of damaged records, these many are named. */
+const SHOWN = 5;
+/** Time for looking through the records. */
+const LOOK_MS = 3_000;
 
 /** Whether the records can be used. Those that a gateway holds are asked of it: their file is never opened. */
 export const databaseCheck: Check = {
@@ -19,6 +27,8 @@ export const databaseCheck: Check = {
       const message = 'storage.driver "postgres" is not there in this version';
       return Promise.resolve(failure(NAME, message, "postern config set storage.driver sqlite"));
     }
+    const damaged = running?.status?.unreadable_records ?? [];
+    if (damaged.length > 0) return Promise.resolve(damagedRecords(damaged, "the running gateway set aside"));
     if (running?.health === "degraded") {
       const message = "The running gateway cannot write its records or its log";
       return Promise.resolve(failure(NAME, message, `df -h "${dataDir}", then postern audit verify`));
@@ -61,10 +71,28 @@ function judge(path: string): Finding {
   }
   if (damage === undefined) return fine(NAME, `Version ${version}, ${size}: too large to be checked in passing`);
   if (damage !== null) return failure(NAME, `${path} is damaged: ${damage}`, toRestore(path));
+  const deadline = systemClock.monotonic() + LOOK_MS;
+  const parsers = { collections: COLLECTIONS, streams: STREAMS };
+  const found = version < knownVersion
+    ? { unreadable: [], finished: true }
+    : findUnreadable(path, parsers, () => systemClock.monotonic() > deadline);
+  if (found.unreadable.length > 0) return damagedRecords(found.unreadable, "cannot be read");
   const due = version < knownVersion ? `; the next start brings it to version ${knownVersion}` : "";
-  return fine(NAME, `Version ${version}, ${size}, undamaged${due}`);
+  return fine(
+    NAME,
+    `Version ${version}, ${size}, undamaged${due}${found.finished ? "" : "; not every record was looked at"}`,
+  );
+}
+
+function damagedRecords(records: readonly UnreadableRecord[], what: string): Finding {
+  const shown = records.slice(0, SHOWN).map(({ collection, key, reason }) => `${collection} ${key} (${reason})`).join(
+    ", ",
+  );
+  const more = records.length > SHOWN ? `, and ${records.length - SHOWN} more` : "";
+  const message = `${records.length} damaged records that ${what}: ${shown}${more}`;
+  return failure(NAME, message, "stop the gateway, then postern doctor --repair, which backs up first");
 }
 
 function toRestore(path: string): string {
-  return `mv "${path}" "${path}.damaged", then restore a backup in its place`;
+  return `postern restore <file>, or mv "${path}" "${path}.damaged" to begin anew`;
 }

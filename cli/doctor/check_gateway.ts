@@ -32,9 +32,12 @@ function judge({ running }: Patient, who: string, restart: string): readonly Fin
   return [judgeHealth(running, who, restart), ...judgeReload(running, restart)];
 }
 
-function judgeHealth({ record, health }: RunningFacts, who: string, restart: string): Finding {
+function judgeHealth({ record, health, status }: RunningFacts, who: string, restart: string): Finding {
   const what = `${who} runs at ${record.address} (process ${record.pid})`;
   if (health === "silent") return failure(NAME, `${what} and does not answer`, restart);
+  if (health === "degraded" && (status?.unreadable_records ?? []).length > 0) {
+    return failure(NAME, `${what} and has set damaged records aside`, "see the line on the database");
+  }
   if (health === "degraded") {
     return failure(NAME, `${what} and cannot write its records or its log`, "see the line on the database");
   }

@@ -102,11 +102,15 @@ function setAside(
   body: unknown,
   error: unknown,
 ): void {
-  unreadable.add({ ...place, reason: body === undefined ? "it is not JSON" : reasonOf(error) });
+  unreadable.add({ ...place, reason: reasonOf(body, error) });
 }
 
-/** Names the field. The messages of a schema hold the value too, which may be a secret. */
-function reasonOf(error: unknown): string {
+/**
+ * Names the field that a parser did not take. The messages of a schema hold the value too, which may be a secret.
+ * @param body undefined: the text is not JSON
+ */
+export function reasonOf(body: unknown, error: unknown): string {
+  if (body === undefined) return "it is not JSON";
   const issues = error instanceof Error && "issues" in error && Array.isArray(error.issues) ? error.issues : [];
   const path: unknown = issues[0]?.path;
   if (!Array.isArray(path) || path.length === 0) return "its content is not that of a record of this collection";

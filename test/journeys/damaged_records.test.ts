@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
+import { statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
+import { databaseCheck } from "../../cli/doctor/check_database.ts";
+import type { Finding } from "../../cli/doctor/finding.ts";
+import { repair } from "../../cli/doctor/repair.ts";
 import { COLLECTIONS } from "../../cli/doctor/stored_records.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
@@ -104,6 +108,30 @@ test("one damaged record of every collection stops nothing: each is named, and t
           assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
         },
       );
+      const found = await databaseCheck.look({
+        loaded: { config: { storage: { driver: "sqlite" } }, dataDir },
+        running: undefined,
+      } as never) as Finding;
+      assert.equal(found.state, "failure");
+      assert.match(found.message, /damaged records.*runs/);
+      const { backup, removed } = await repair(dataDir);
+      const names = removed.map(({ collection }) => collection);
+      assert.ok(
+        names.includes("conversation/conv-second") && names.some((name) => name.startsWith("run/")),
+        names.join(),
+      );
+      const expected = Object.keys(COLLECTIONS).filter((name) => !REWRITTEN.includes(name));
+      assert.deepEqual(expected.filter((name) => !names.includes(name)), []);
+      assert.ok(backup !== null && statSync(backup).size > 0);
+      assert.equal(statSync(backup).mode & 0o777, 0o600);
+      assert.deepEqual(await repair(dataDir), { backup: null, removed: [] });
+      await withRunningGateway({ ...TABLES(dataDir, workspace), script: ["Yes"] }, async (gateway) => {
+        assert.equal((await jsonOf(await gateway.call("/health"))).status, "ok");
+        for (const list of LISTS) {
+          const text = await (await gateway.call(`/v1/${list}`)).text();
+          for (const id of kept[list] ?? []) assert.ok(text.includes(id), `${list} lost ${id}: ${text}`);
+        }
+      });
     }));
 });
 
@@ -164,6 +192,9 @@ function damage(dataDir: string) {
     const names = database.prepare("SELECT DISTINCT collection FROM records").all().map((row) =>
       String(row["collection"])
     );
+    for (const stream of ["conversation/conv-second", "run/%"]) {
+      database.prepare("UPDATE stream_records SET body = '{\"v\":9}' WHERE stream LIKE ? AND seq = 1").run(stream);
+    }
     const known = [...new Set([...names, ...Object.keys(COLLECTIONS)])];
     return known.map((collection, index) => {
       const oldest = database.prepare("SELECT key FROM records WHERE collection = ? ORDER BY id LIMIT 1").get(

@@ -1,0 +1,28 @@
+import { existsSync } from "node:fs";
+import { resolve } from "node:path";
+import { backUp } from "../../lib/storage/back_up.ts";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { defineCliCommand } from "../command.ts";
+import { EXIT } from "../exit_codes.ts";
+import { findDataDir } from "../find_data_dir.ts";
+
+/** `postern backup <file>`: all records and keys in one file, also of a gateway that runs. */
+export const backupCommand = defineCliCommand({
+  args: { file: { type: "positional", required: true, description: "New file for the backup; none is replaced" } },
+  example: "postern backup postern-backup.db",
+  async run(context, { file }) {
+    const dataDir = await findDataDir(context);
+    const lock = existsSync(dataDir) ? takeGatewayLock(dataDir) : undefined;
+    const facts = backUp(dataDir, resolve(context.io.cwd, file), { isInUse: lock === undefined });
+    lock?.release();
+    const { path, bytes, records, keys } = facts;
+    const size = `${(bytes / 1_000_000).toFixed(1)} MB`;
+    context.print(
+      { file: path, bytes, records, keys },
+      `Backed up ${records} records of ${dataDir} to ${path} (${size})`,
+    );
+    const held = keys.length === 0 ? "" : ` and the key ${keys.join(", ")}, which opens what is encrypted`;
+    context.say(`The file holds everything that was said and done${held}: keep it as safe as the data directory`);
+    return EXIT.ok;
+  },
+});

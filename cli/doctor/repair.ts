@@ -1,0 +1,139 @@
+import { join } from "node:path";
+import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
+import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
+import { type Clock, systemClock } from "../../lib/base/clock.ts";
+import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";
+import { CONVERSATIONS, conversationStream, parseConversationEntry } from "../../lib/runs/conversation_records.ts";
+import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/run_records.ts";
+import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
+import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
+import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { scanAll } from "../../lib/storage/scan_all.ts";
+import type { Store, StreamRecord, Write } from "../../lib/storage/store.ts";
+import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
+import { CommandError } from "../cli_error.ts";
+import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+
+/** What a repair did. */
+export interface Repaired {
+  /** null: nothing was damaged, and nothing was changed */
+  readonly backup: string | null;
+  readonly removed: readonly UnreadableRecord[];
+}
+
+/**
+ * Removes every record that cannot be read, with what is of no use without it, after a backup of all.
+ * @throws {CommandError} while something runs on the data directory
+ */
+export async function repair(dataDir: string, clock: Clock = systemClock): Promise<Repaired> {
+  const lock = takeGatewayLock(dataDir);
+  if (lock === undefined) {
+    throw new CommandError(
+      `Cannot repair "${dataDir}": a gateway or node uses it; postern daemon stop, or end it first`,
+    );
+  }
+  try {
+    const path = join(dataDir, DATABASE_NAME);
+    const parsers = { collections: COLLECTIONS, streams: STREAMS };
+    const { unreadable } = findUnreadable(path, parsers, () => false);
+    if (unreadable.length === 0) return { backup: null, removed: [] };
+    const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
+    const backup = backUp(dataDir, join(dataDir, `before-repair-${time}.db`), { isInUse: false }).path;
+    const store = await openSqliteStore({ path, clock });
+    try {
+      for (const record of unreadable) await store.batch(await removalOf(store, record));
+    } finally {
+      await store.close();
+    }
+    return { backup, removed: unreadable };
+  } finally {
+    lock.release();
+  }
+}
+
+async function removalOf(store: Store, { collection, key }: UnreadableRecord): Promise<readonly Write[]> {
+  const remove = (...places: readonly (readonly [string, string])[]) =>
+    places.map(([collection, key]): Write => ({ op: "delete", collection, key }));
+  const below = async (collection: string) =>
+    remove(
+      ...(await Array.fromAsync(scanAll(store, collection, { prefix: `${key}/` }))).map(({ key }) =>
+        [collection, key] as const
+      ),
+    );
+  switch (collection) {
+    case RUNS:
+    case RUN_INPUTS:
+      return removalOfRun(key);
+    case OPEN_RUNS:
+      // The run is there: it ends as cancelled at the next start, in place of going on without anybody knowing whether it may
+      return [{ op: "put", collection, key, body: { v: 1, cancelled: true } }];
+    case OPEN_APPROVALS:
+    case OPEN_DELIVERIES:
+    case OPEN_SOPS:
+      return [{ op: "put", collection, key, body: { v: 1 } }];
+    case APPROVALS:
+      return remove([collection, key], [OPEN_APPROVALS, key]);
+    case DELIVERIES:
+      return remove([collection, key], [OPEN_DELIVERIES, key]);
+    case SOP_EXECUTIONS:
+    case SOP_PLANS:
+      return [...remove([SOP_EXECUTIONS, key], [SOP_PLANS, key], [OPEN_SOPS, key]), ...await below(SOP_RESULTS)];
+    case SUB_AGENTS:
+      return [...remove([collection, key]), ...await below(SUB_AGENT_TURNS)];
+    case CONVERSATIONS:
+      return [...remove([collection, key]), { op: "drop", stream: conversationStream(key) }];
+  }
+  const [kind = "", id = ""] = collection.split("/", 2);
+  if (collection === journalOf(id)) return removalOfRun(id);
+  if (collection === conversationStream(id)) return await withoutTurn(store, id);
+  return kind in STREAMS && id !== "" ? [{ op: "drop", stream: collection }] : remove([collection, key]);
+}
+
+function removalOfRun(id: string): readonly Write[] {
+  return [
+    ...[RUNS, RUN_INPUTS, OPEN_RUNS].map((collection): Write => ({ op: "delete", collection, key: id })),
+    { op: "drop", stream: journalOf(id) },
+  ];
+}
+
+/** Writes a conversation anew without the turns that hold a damaged message: results of calls that are gone cannot be sent. */
+async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> {
+  const stream = conversationStream(id);
+  const kept: unknown[] = [];
+  let turn: unknown[] | undefined = [];
+  for (let afterSeq = 0;;) {
+    const page: readonly StreamRecord[] = await store.read(stream, { afterSeq, limit: 1000 });
+    for (const { seq, body } of page) {
+      afterSeq = seq;
+      const role = roleOf(body);
+      if (role === "user") {
+        kept.push(...turn ?? []);
+        turn = [];
+      }
+      if (role === undefined) turn = undefined;
+      else turn?.push(body);
+    }
+    if (page.length < 1000) break;
+  }
+  kept.push(...turn ?? []);
+  const record = await store.get(CONVERSATIONS, id);
+  if (typeof record?.body !== "object" || record.body === null) return [{ op: "drop", stream }];
+  // Its summary counts messages that may not be there any more
+  const { summary: _, ...body } = record.body as Readonly<Record<string, unknown>>;
+  return [
+    { op: "drop", stream },
+    { op: "append", stream, expectedSeq: 0, records: kept },
+    { op: "put", collection: CONVERSATIONS, key: id, body: { ...body, messages: kept.length } },
+  ];
+}
+
+/** undefined for a message that cannot be read. */
+function roleOf(body: unknown): string | undefined {
+  try {
+    return parseConversationEntry(body).message.role;
+  } catch {
+    return undefined;
+  }
+}

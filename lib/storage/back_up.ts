@@ -1,0 +1,87 @@
+import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import { ConfigError } from "../base/errors.ts";
+import { syncFoldersSync } from "../base/sync_folder.ts";
+
+/** Name of the database in a data directory. */
+export const DATABASE_NAME = "postern.db";
+/** Files of a data directory that a backup holds beside the records: keys, without which some records cannot be opened. */
+export const KEPT_FILES = ["agents_ipc.key"] as const;
+
+/** What a backup holds. */
+export interface BackupFacts {
+  readonly path: string;
+  readonly bytes: number;
+  readonly records: number;
+  /** Names of the keys in it */
+  readonly keys: readonly string[];
+}
+
+/**
+ * Writes all records of a data directory and its keys to one new file, mode 0600: the state of one moment, also while a gateway writes.
+ * The file appears under its name when it is whole and on the disk. Blocks until it is done: call it outside a gateway's process.
+ * @param options.isInUse false: the caller holds the data directory's lock
+ * @throws {ConfigError} `database_unusable`: there is no database, the file exists, or it cannot be written
+ */
+export function backUp(
+  dataDir: string,
+  to: string,
+  { isInUse }: { readonly isInUse: boolean },
+): BackupFacts {
+  const from = join(dataDir, DATABASE_NAME);
+  const unusable = (reason: string, cause?: unknown) =>
+    new ConfigError("database_unusable", `Cannot back up "${from}" to "${to}": ${reason}`, { file: to, cause });
+  if (statSync(from, { throwIfNoEntry: false }) === undefined) throw unusable("there is no database yet");
+  if (statSync(to, { throwIfNoEntry: false }) !== undefined) {
+    throw unusable("the file exists, and a backup replaces none");
+  }
+  const partial = `${to}.partial`;
+  try {
+    // VACUUM INTO takes an empty file: made first, so that nobody else can read it at any moment
+    closeSync(openSync(partial, "wx", 0o600));
+    copyDatabase(from, partial, isInUse);
+    const facts = addKeys(dataDir, partial);
+    const file = openSync(partial, "r+");
+    fsyncSync(file);
+    closeSync(file);
+    // A link never replaces a file that came meanwhile
+    linkSync(partial, to);
+    syncFoldersSync(dirname(to), dirname(to));
+    return { ...facts, path: to, bytes: statSync(to).size };
+  } catch (error) {
+    throw unusable(error instanceof Error ? error.message : String(error), error);
+  } finally {
+    rmSync(partial, { force: true });
+  }
+}
+
+function copyDatabase(from: string, to: string, isInUse: boolean): void {
+  const address = pathToFileURL(from);
+  const log = statSync(`${from}-wal`, { throwIfNoEntry: false })?.size ?? 0;
+  // Where nobody writes, and there is no log, SQLite need not make one
+  if (!isInUse && log === 0) address.searchParams.set("immutable", "1");
+  const database = new DatabaseSync(address, { readOnly: true });
+  try {
+    database.prepare("VACUUM INTO ?").run(to);
+  } finally {
+    database.close();
+  }
+}
+
+function addKeys(dataDir: string, path: string): Pick<BackupFacts, "records" | "keys"> {
+  const database = new DatabaseSync(path);
+  try {
+    database.exec(
+      "PRAGMA journal_mode = DELETE; CREATE TABLE backup_files (name TEXT PRIMARY KEY, content BLOB NOT NULL)",
+    );
+    const insert = database.prepare("INSERT INTO backup_files (name, content) VALUES (?, ?)");
+    const keys = KEPT_FILES.filter((name) => statSync(join(dataDir, name), { throwIfNoEntry: false })?.isFile());
+    for (const name of keys) insert.run(name, readFileSync(join(dataDir, name)));
+    const records = Number(database.prepare("SELECT count(*) AS n FROM records").get()?.["n"]);
+    return { records, keys };
+  } finally {
+    database.close();
+  }
+}
