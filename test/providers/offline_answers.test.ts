@@ -3,6 +3,7 @@ import { after, before, describe, test } from "node:test";
 import { helpOfEach } from "../../cli/help_text.ts";
 import { createOfflineProvider, type OfflineOptions } from "../../lib/providers/offline.ts";
 import { prosePassages } from "../../lib/providers/offline/passages.ts";
+import { rankPassages } from "../../lib/providers/offline/rank_passages.ts";
 import { readDocumentation } from "../../lib/providers/offline/documentation.ts";
 import { smallTalk } from "../../lib/providers/offline/small_talk.ts";
 import { stemOf } from "../../lib/providers/offline/words.ts";
@@ -269,4 +270,40 @@ test("in a gateway with a real model the named offline provider gives no hints",
     assert.match(reply, /offline assistant/);
     assert.doesNotMatch(reply, /OPENAI_API_KEY/);
   });
+});
+
+for (
+  const [what, text] of [
+    ["comments that never end", "<!--".repeat(16_000)],
+    ["a heading of spaces", `# a${" ".repeat(60_000)}b`],
+    ["a heading of links", `# a${"](".repeat(30_000)}`],
+    ["a row of spaces", `| a |\n|${" ".repeat(60_000)}x`],
+    ["a fence that never ends", "```\n".repeat(16_001)],
+    ["an underline", `a\n${"=".repeat(60_000)} x`],
+    ["a word without an end", "a.-".repeat(20_000)],
+  ] as const
+) {
+  test(`a hostile file is read at once: ${what}`, () => {
+    const started = performance.now();
+    const passages = prosePassages(text, { source: "a.md" });
+    rankPassages(["pair"], passages);
+    // Without the bounds the first ones take from 2 s to 20 s
+    assert.ok(performance.now() - started < 1_000);
+  });
+}
+
+test("a question of a million characters is answered at once", async () => {
+  for (
+    const content of [
+      " hi".repeat(300_000),
+      `hi${" ".repeat(1_000_000)}x`,
+      "a/".repeat(500_000),
+      `2${" ".repeat(1_000_000)}=x`,
+    ]
+  ) {
+    const started = performance.now();
+    const options = { now: () => NOON };
+    await collect(createOfflineProvider(options), { messages: [{ role: "user", content }] });
+    assert.ok(performance.now() - started < 2_000, content.slice(0, 10));
+  }
 });

@@ -26,6 +26,7 @@ export interface OfflineKnowledge {
   readonly hints: boolean;
 }
 
+const MAX_QUESTION = 1_000;
 const MAX_MATCHES = 400;
 /** Files that are read for one question */
 const READ = { prose: 5, code: 2 };
@@ -46,25 +47,27 @@ export async function offlineReply(request: ProviderRequest, knowledge: OfflineK
   const tools = request.toolChoice === "none" ? [] : request.tools;
   const { question, results, rounds } = lastExchange(request.messages);
   const { hints } = knowledge;
+  // Patterns read it some times over, and a question has its words early
+  const asked = question.slice(0, MAX_QUESTION);
   const command = parseCommand(question);
   const answer = async () =>
     text(
       answerFrom({
-        question,
-        topic: topicOf(question),
+        question: asked,
+        topic: topicOf(asked),
         results,
         documentation: await knowledge.documentation(),
         hints,
       }),
     );
   if (command !== undefined) return rounds > 0 ? text(showResults(results)) : callByName(command, { tools, hints });
-  if (rounds > 0) return rounds === 1 ? readFound(question, results, tools) ?? await answer() : await answer();
+  if (rounds > 0) return rounds === 1 ? readFound(asked, results, tools) ?? await answer() : await answer();
   const forced = typeof request.toolChoice === "object" ? request.toolChoice.name : undefined;
   if (forced !== undefined) return callByName({ name: forced, input: question }, { tools, hints });
-  if (question === "" || GREETING.test(question)) return text(introduction(tools, hints));
+  if (question === "" || GREETING.test(asked)) return text(introduction(tools, hints));
   const said = smallTalk(question, knowledge);
   if (said !== undefined) return text(said);
-  return search(question, tools) ?? await answer();
+  return search(asked, tools) ?? await answer();
 }
 
 /** `rounds`: how often tools were called since the question. */

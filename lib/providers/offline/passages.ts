@@ -27,6 +27,9 @@ const PROSE =
   /\.(md|mdx|markdown|txt|text|rst|adoc|asciidoc)$|(^|\/)(readme|changelog|contributing|license|notes|todo)$/i;
 const MAX_PASSAGES = 4_000;
 const MAX_CHARACTERS = 2_000;
+/** The patterns below read a line some times over */
+const MAX_LINE = 1_000;
+const MAX_HEADING = 200;
 const MAX_CODE_LINES = 30;
 
 /** Returns whether a file holds prose, by its name. */
@@ -79,7 +82,7 @@ class ProseReader {
   #blockLine = 1;
 
   constructor(text: string, options: PassagesOptions) {
-    this.#lines = text.replaceAll(/<!--[\s\S]*?-->/g, (comment) => comment.replaceAll(/[^\n]/g, "")).split("\n");
+    this.#lines = withoutComments(text).split("\n").map((line) => line.slice(0, MAX_LINE));
     this.#options = options;
   }
 
@@ -116,13 +119,13 @@ class ProseReader {
 
   #takeHeading(next: number, level: number, heading: string): number {
     this.#endBlock();
-    this.#above = [...this.#above.slice(0, level - 1), plain(heading)];
+    this.#above = [...this.#above.slice(0, level - 1), plain(heading.slice(0, MAX_HEADING))];
     return next;
   }
 
   #takeFenced(at: number, fence: string): number {
-    const end = this.#lines.findIndex((line, index) => index > at && line.trim().startsWith(fence));
-    const last = end < 0 ? this.#lines.length - 1 : end;
+    let last = at + 1;
+    while (last < this.#lines.length - 1 && this.#lines[last]?.trim().startsWith(fence) !== true) last++;
     this.#takeCode(at, this.#lines.slice(at, last + 1).join("\n"));
     return last + 1;
   }
@@ -173,6 +176,19 @@ class ProseReader {
   #afterFrontMatter(): number {
     const end = this.#lines.indexOf("---", 1);
     return end < 0 ? 0 : end + 1;
+  }
+}
+
+/** The text without its comments, line breaks kept. A search for each end by a pattern would take a minute for a hostile file. */
+function withoutComments(text: string): string {
+  let kept = "";
+  let at = 0;
+  for (;;) {
+    const start = text.indexOf("<!--", at);
+    const end = start < 0 ? -1 : text.indexOf("-->", start + 4);
+    if (end < 0) return kept + text.slice(at);
+    kept += text.slice(at, start) + text.slice(start, end).replaceAll(/[^\n]+/g, "");
+    at = end + 3;
   }
 }
 

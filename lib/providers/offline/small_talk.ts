@@ -7,7 +7,8 @@ const WHO =
 const TIME =
   /^(please )?(tell me )?((what('s| is)|what) )?(the )?(current )?(time|date|day)( and (time|date))?( is (it|today))?( right)?( now| today)?[?.!]*$/i;
 const ASKED = /^(please )?(what('s| is| are)|how much (is|are)|calculate|compute|evaluate|solve)\s+/i;
-const MAX_EXPRESSION = 200;
+/** What is longer is a question, and is not looked through by patterns */
+const MAX_CHARACTERS = 200;
 const MAX_DEPTH = 20;
 
 /** What the offline assistant is, in one sentence. */
@@ -19,6 +20,7 @@ export const SELF =
  * @param now milliseconds since the epoch
  */
 export function smallTalk(question: string, { now }: { readonly now: Clock["now"] }): string | undefined {
+  if (question.length > MAX_CHARACTERS) return undefined;
   if (THANKS.test(question)) return "You are welcome.";
   if (FAREWELL.test(question)) return "Goodbye.";
   if (WHO.test(question)) return SELF;
@@ -35,7 +37,7 @@ function timeNow(now: number): string {
 /** The value of `12 * (3 + 4)`, `17% of 200` or `two numbers with words between them`; undefined when it is no sum. */
 function calculate(question: string): string | undefined {
   const asked = question.replace(ASKED, "").replace(/[=?.!\s]+$/, "");
-  if (asked.length > MAX_EXPRESSION || !/\d/.test(asked)) return undefined;
+  if (!/\d/.test(asked)) return undefined;
   const expression = asked.toLowerCase().replaceAll(/\bplus\b/g, "+").replaceAll(/\bminus\b/g, "-")
     .replaceAll(/\b(times|multiplied by)\b|(?<=[\d)\s])x(?=[\s\d(])|×/g, "*")
     .replaceAll(/\bdivided by\b|÷/g, "/").replaceAll(/\bto the power of\b|\*\*/g, "^")
