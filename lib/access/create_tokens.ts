@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
-import { HttpError } from "../base/errors.ts";
+import { ConfigError, HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
@@ -92,6 +92,10 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
 
   function rememberFixed(id: string, token: string | undefined, loopbackOnly: boolean): void {
     if (token === undefined || token === "") return;
+    if (token.length > MAX_PRESENTED_CHARACTERS) {
+      const reason = `it is longer than ${MAX_PRESENTED_CHARACTERS} characters, and no request could present it`;
+      throw new ConfigError("config_environment", `Cannot use POSTERN_TOKEN: ${reason}; use a shorter one`);
+    }
     fixedIds.add(id);
     const identity: Identity = { tokenId: id, scopes: ["admin"] };
     byHash.set(secretHash(token), { identity, loopbackOnly, kept: undefined });

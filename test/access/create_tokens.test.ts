@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { createTokens } from "../../lib/access/create_tokens.ts";
 import type { RecordAccess } from "../../lib/access/identity.ts";
-import { HttpError } from "../../lib/base/errors.ts";
+import { ConfigError, HttpError } from "../../lib/base/errors.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -286,6 +286,18 @@ test("the tokens of the environment and the control file are admins beside the s
   assert.ok(all.verify("from-env"));
   const empty = await createTokens({ store, clock, random, envToken: "" });
   assert.equal(empty.verify(""), undefined);
+});
+
+test("a token of the environment may have 512 characters; a longer one, which no request could present, is refused", async () => {
+  const { store, clock, random } = setUp();
+  const longest = "x".repeat(512);
+  const tokens = await createTokens({ store, clock, random, envToken: longest });
+  assert.equal(tokens.verify(longest)?.tokenId, "env");
+  assert.equal(tokens.verify(`${longest}x`), undefined);
+  await assert.rejects(
+    createTokens({ store, clock, random, envToken: `${longest}x` }),
+    (error) => error instanceof ConfigError && /Cannot use POSTERN_TOKEN/.test(error.message),
+  );
 });
 
 test("the control token counts from a loopback peer only", async () => {
