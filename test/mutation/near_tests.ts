@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 
 /** Finds the test files that a source file can be seen from. */
 export interface NearTests {
@@ -7,14 +7,17 @@ export interface NearTests {
   of(file: string): readonly string[];
 }
 
+/** Letters by which words are compared: agent and agents, delivery and deliveries are one. */
+const STEM = 5;
+
 /** Imports that run something: `import type` is blanked out before. */
 const IMPORT =
   /^(?:import|export)\s(?!type\s)[^;"]*?from\s*"(\.[^"]+)"|^import\s*"(\.[^"]+)"|import\(\s*"(\.[^"]+)"|new URL\("(\.[^"]+\.ts)"/gm;
 
 /**
  * Reads the imports of all files once. A test is near when few imports lie between it and the source. The test that mirrors the
- * source comes first and the journeys come last; of two at the same distance the one in the folder of the mirroring test comes first,
- * then the one that reaches fewer files, since it has less to do beside it.
+ * source comes first, then those of its room that share a word of its name, and the journeys come last. Of two at the same distance the
+ * one in the folder of the mirroring test comes first, then the one that reaches fewer files, since it has less to do beside it.
  * @param root the project's folder
  * @param files sources and tests, by their paths from the root
  */
@@ -30,7 +33,9 @@ export function createNearTests(root: string, files: readonly string[]): NearTes
         const distances = reached.get(test);
         const isFar = test.startsWith("test/journeys/") ? 1 : 0;
         const distance = distances?.get(file) ?? Infinity;
-        return [test === mirror ? 0 : 1, isFar, distance, -sharedFolders(test, mirror), distances?.size ?? 0];
+        const shared = sharedFolders(test, mirror);
+        const isKin = shared > 1 && sharesWord(test, mirror) ? 0 : 1;
+        return [test === mirror ? 0 : 1, isFar, isKin, distance, -shared, distances?.size ?? 0];
       };
       return tests.filter((test) => test === mirror || reached.get(test)?.has(file)).toSorted((a, b) =>
         compare(rank(a), rank(b)) || (a < b ? -1 : 1)
@@ -49,6 +54,12 @@ function sharedFolders(a: string, b: string): number {
   const folders = b.split("/").slice(0, -1);
   const end = a.split("/").slice(0, -1).findIndex((name, at) => name !== folders[at]);
   return end < 0 ? a.split("/").length - 1 : end;
+}
+
+/** Whether the names of two files have a word in common, as `sub_agents` and `sub_agent_service`. */
+function sharesWord(a: string, b: string): boolean {
+  const wordsOf = (path: string) => basename(path, ".test.ts").split("_").map((word) => word.slice(0, STEM));
+  return wordsOf(a).some((word) => word.length >= STEM && wordsOf(b).includes(word));
 }
 
 /** Imports on the shortest way from a file to each other one. */
