@@ -90,6 +90,26 @@ test("a route whose provider is not in use is refused, never asked of another pr
   );
 });
 
+test("of what a route's provider says, that the model is not there is told of the hint, and all else as it is", () => {
+  const resolveWith = (error: Error) => {
+    const providers = createScriptedProviders(createScriptedProvider([]));
+    const failing = {
+      ...providers,
+      resolve: () => {
+        throw error;
+      },
+    };
+    return withRouting(failing, classification([])).resolve("hint:fast");
+  };
+  const absent = new ProviderError("model_not_found", "No such model", { provider: "scripted", status: 404 });
+  assert.throws(() => resolveWith(absent), isUnknown(/hint "fast": its provider "scripted" is not in use/));
+  for (
+    const error of [new ProviderError("provider_error", "Broke", { provider: "scripted" }), new TypeError("A bug")]
+  ) {
+    assert.throws(() => resolveWith(error), error);
+  }
+});
+
 test("without a route nothing is added, and without classification no query is looked at", () => {
   const plain = createScriptedProviders(createScriptedProvider([]));
   assert.equal(withRouting(plain, configOf({})), plain);

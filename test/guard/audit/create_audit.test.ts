@@ -198,6 +198,26 @@ test("list() filters by type, tool and run, and pages by position", async () => 
   assert.deepEqual((await audit.list({ limit: 3, type: "approval" })).records, []);
 });
 
+test("list() gives only what fits every filter", async () => {
+  const { audit } = await setUp();
+  for (const tool of ["one", "two"]) {
+    for (const run_id of ["run_1", "run_2"]) {
+      const decision = auditedCall(tool, { run_id });
+      await audit.append(decision);
+      const { input_digest, by, call_id } = decision;
+      const call = { type: "call", tool, run_id, call_id, input_digest, by } as const;
+      await audit.append({ ...call, outcome: "ok", duration_ms: 1, output_bytes: 0, output_digest: null });
+    }
+  }
+  const seqs = async (filters: Partial<Parameters<typeof audit.list>[0]>) =>
+    (await audit.list({ limit: 10, ...filters })).records.map(({ seq }) => seq);
+  assert.deepEqual(await seqs({ tool: "one", type: "call" }), [4, 2]);
+  assert.deepEqual(await seqs({ runId: "run_2", type: "decision" }), [7, 3]);
+  assert.deepEqual(await seqs({ runId: "run_2", tool: "two" }), [8, 7]);
+  assert.deepEqual(await seqs({ runId: "run_1", tool: "two", type: "call" }), [6]);
+  assert.deepEqual(await seqs({ runId: "run_3", tool: "two", type: "call" }), []);
+});
+
 test("refused credentials are one record a minute and address, of bounded number", async () => {
   const { audit, clock } = await setUp();
   for (let index = 0; index < 1000; index++) audit.accessFailed("10.0.0.1", "auth_invalid");

@@ -142,6 +142,24 @@ test("a call that is cancelled while a person approves it neither starts nor is 
   assert.doesNotMatch(metrics.render(), /postern_tool_calls_total\{tool="probe"/);
 });
 
+test("what a call is bound to may fail: a mistake of the tool is not shown to the model, what it says to the model is", async () => {
+  const failing = (error: Error): Tool => {
+    const made = tool(() => done("ran"), { access: "write" });
+    return { ...made, prepare: (input) => ({ ...made.prepare(input), bind: () => Promise.reject(error) }) };
+  };
+  let asked = 0;
+  const approver = async () => ({ decision: "approve" as const, reason: String(++asked) });
+  const bug = bench([failing(new Error("token 1234 of /home/ada"))]);
+  const hidden = await bug.call("probe", "x", { approver });
+  assert.equal(hidden.ran, false);
+  assert.match(hidden.result.output, /^Cannot finish "probe": an internal error, which the log has/);
+  assert.ok(bug.logged.some(({ level, message }) => level === "error" && message === "A tool failed"));
+  const told = bench([failing(new ToolError("not_found", "Cannot open a.txt: it is not there"))]);
+  const shown = await told.call("probe", "x", { approver });
+  assert.deepEqual([shown.ran, shown.result.output], [false, "Cannot open a.txt: it is not there"]);
+  assert.deepEqual([asked, told.logged.filter(({ level }) => level === "error")], [0, []]);
+});
+
 test("a tool that is turned off while the question is open does not run", async () => {
   let on = true;
   const { call } = bench([tool(() => done("ran"), { access: "write", on: () => on })]);
