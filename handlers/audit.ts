@@ -83,6 +83,7 @@ export const verifyAuditRoute: Route = {
     },
   },
   reply: { status: 200, type: "application/json", schema: reportSchema },
+  errors: ["shutting_down", "provider_timeout"],
   async handler(_request, context) {
     const head = headOf(context);
     return jsonReply(context, 200, await context.services.audit.verify({ head, signal: context.signal }));

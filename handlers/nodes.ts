@@ -70,7 +70,7 @@ export const describeNodeRoute: Route = {
   method: "POST",
   path: "/v1/nodes/:id/describe",
   access: "tools",
-  errors: ["overloaded", "provider_timeout"],
+  errors: ["overloaded", "shutting_down", "provider_timeout"],
   summary: "Ask a node for its tools anew",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   idempotency: "harmless",
@@ -93,6 +93,7 @@ export const invokeNodeRoute: Route = {
   summary: "Call a tool of a node; a bad, disabled or denied call is a result with is_error",
   body: invokeSchema,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
+  errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
   async handler(request, context) {
     const node = findNode(context);

@@ -250,7 +250,12 @@ const IDEMPOTENCY_KEY: Readonly<Record<string, RouteParameter>> = {
 /** Checks that JSON Schema cannot say (a custom one, a transformation) are left out: the description is then wider, never wrong. */
 function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSchema {
   // `$schema` is said once by OpenAPI itself
-  const { $schema: _, ...rest } = toJsonSchema(schema, { target: "draft-2020-12", errorMode: "ignore", typeMode });
+  const { $schema: _, ...rest } = toJsonSchema(schema, {
+    target: "draft-2020-12",
+    errorMode: "ignore",
+    typeMode,
+    overrideSchema: ({ jsonSchema }) => withoutPrefix(jsonSchema),
+  });
   return rest as JsonSchema;
 }
 
@@ -277,4 +282,12 @@ function optionalWithNulls(properties: Readonly<Record<string, JsonSchema>>, req
 
 function isSchema(value: unknown): value is JsonSchema {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Says a tuple by `items` and its length, since programs that read descriptions know `prefixItems` badly. */
+function withoutPrefix<T extends { prefixItems?: unknown }>(schema: T): T | undefined {
+  const { prefixItems, ...rest } = schema;
+  if (!Array.isArray(prefixItems)) return undefined;
+  const items = { anyOf: prefixItems };
+  return { ...rest, items, minItems: prefixItems.length, maxItems: prefixItems.length } as unknown as T;
 }

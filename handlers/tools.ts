@@ -50,6 +50,7 @@ export const callToolRoute: Route = {
   body: callSchema,
   bodyOptional: true,
   reply: { status: 200, type: "application/json", schema: callReplySchema },
+  errors: ["shutting_down", "provider_timeout"],
   idempotency: "honoured",
   repeat: callAgain,
   handler: call,

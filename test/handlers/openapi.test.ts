@@ -50,7 +50,7 @@ test("all references resolve, and no body is described as anything at all", asyn
     assert.match(pointer ?? "", /^#\//);
     assert.ok(follow(pointer ?? ""), pointer);
   }
-  assert.doesNotMatch(text, /"\$schema"/);
+  assert.doesNotMatch(text, /"\$schema"|"prefixItems"/);
   for (const [path, methods] of Object.entries(whole.paths)) {
     const schema = methods["post"]?.requestBody?.content["application/json"]?.schema;
     if (schema !== undefined) assert.ok(Object.keys(schema).length > 0, path);

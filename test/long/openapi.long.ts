@@ -61,13 +61,13 @@ describe("the description of the routes", () => {
     if (!runs("npm", ["install", "--silent", "--no-audit", "--prefix", tool, REDOCLY])) {
       return context.skip(`${REDOCLY} cannot be installed`);
     }
-    passes(join(tool, "node_modules/.bin/redocly"), ["lint", file]);
+    passes(join(tool, "node_modules/.bin/redocly"), ["lint", file], folder);
   });
 
   test("is valid for openapi-spec-validator", (context) => {
     const bin = installPython(VALIDATOR);
     if (bin === undefined) return context.skip(`${VALIDATOR} cannot be installed`);
-    passes(join(bin, "openapi-spec-validator"), [file]);
+    passes(join(bin, "openapi-spec-validator"), [file], folder);
   });
 
   test("is kept by the gateway for every request that Schemathesis makes of it", (context) => {
@@ -82,7 +82,7 @@ describe("the description of the routes", () => {
       // Sockets, and streams that end with their run
       ...["--exclude-path-regex", "^/ws/|/events$"],
       ...["--request-timeout", "20", "--warnings", "off", "--generation-database", "none"],
-    ]);
+    ], folder);
   });
 
   /** Returns the folder of the programs of a Python package; undefined where it cannot be had. */
@@ -99,8 +99,10 @@ function runs(command: string, words: readonly string[]): boolean {
   return spawnSync(command, words, { stdio: "ignore" }).status === 0;
 }
 
-function passes(command: string, words: readonly string[]): void {
+/** @param cwd where the tool may leave files of its own */
+function passes(command: string, words: readonly string[], cwd: string): void {
   const { status, stdout, stderr } = spawnSync(command, words, {
+    cwd,
     encoding: "utf8",
     env: { ...process.env, CI: "true" },
   });

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { serveGateway } from "../../cli/serve.ts";
+import { ROUTES } from "../../handlers/routes.ts";
 import {
   createScriptedProvider,
   createScriptedProviders,
@@ -12,6 +13,7 @@ import { VERSION } from "../../lib/base/version.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createServices, type GatewayServices } from "../../lib/gateway.ts";
+import { createReplyCheck } from "./described_reply.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";
 
@@ -28,7 +30,7 @@ export interface RunningGateway {
   /** What the model was asked; empty when the configured providers are used */
   readonly provider: ScriptedProvider;
   readonly log: readonly LogRecord[];
-  /** fetch with the token; a body that is no string is sent as JSON */
+  /** fetch with the token; a body that is no string is sent as JSON. The reply must be as /openapi.json describes it */
   call(
     path: string,
     init?: {
@@ -61,6 +63,7 @@ export interface RunningGatewayOptions {
   readonly workspace?: Workspace;
 }
 
+const checkReply = createReplyCheck(ROUTES);
 const TOKEN = "test-token-of-the-environment-0123456789";
 
 /** The configuration of these tables. @throws {Error} with every finding */
@@ -107,10 +110,11 @@ export async function withRunningGateway(
           dataDir,
           provider,
           log,
-          call(path, { method, headers, body, signal } = {}) {
+          async call(path, { method: asked, headers, body, signal } = {}) {
             const text = body === undefined || typeof body === "string" ? body : JSON.stringify(body);
-            return fetch(url + path, {
-              method: method ?? (text === undefined ? "GET" : "POST"),
+            const method = asked ?? (text === undefined ? "GET" : "POST");
+            const reply = await fetch(url + path, {
+              method,
               headers: {
                 authorization: `Bearer ${TOKEN}`,
                 ...(text === undefined ? {} : { "content-type": "application/json" }),
@@ -119,6 +123,8 @@ export async function withRunningGateway(
               ...(text === undefined ? {} : { body: text }),
               ...(signal === undefined ? {} : { signal }),
             });
+            await checkReply(method, path, reply);
+            return reply;
           },
           drain: (graceMs) => server.drain(graceMs),
         });
