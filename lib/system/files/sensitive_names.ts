@@ -89,12 +89,6 @@ export function isSensitive(names: readonly string[], rootName = ""): boolean {
   return false;
 }
 
-/** Whether a file or folder of this name is sensitive for the folder that it lies in alone: moved elsewhere it would look plain. */
-export function isSensitiveByParent(name: string, parent: string): boolean {
-  const folded = foldName(name);
-  return !isSensitiveName(folded, "") && isSensitiveName(folded, foldName(parent));
-}
-
 function isSensitiveName(folded: string, parent: string): boolean {
   if (isKnown(folded, parent)) return true;
   // An editor's lock or swap file: #name#, .#name, .name.swp

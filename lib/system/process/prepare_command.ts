@@ -228,7 +228,6 @@ export function createPreparation(options: PreparationOptions): Preparation {
       const inside = await contained(line, request, {
         bubblewrap,
         hidden: [...forbiddenNames(scope, options), ...before.sensitive],
-        pinned: before.pinned,
         guarded: before.guarded.map(({ path }) => path),
       });
       return { line: inside, contained: true, after };

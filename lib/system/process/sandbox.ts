@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { realpath, stat } from "node:fs/promises";
+import { dirname } from "node:path";
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
@@ -95,8 +96,6 @@ export interface ContainOptions {
   readonly workspaceRoot: string;
   /** Absolute paths that appear empty */
   readonly hidden: readonly string[];
-  /** Absolute paths of folders that keep their names. Default: none */
-  readonly pinned?: readonly string[];
   /** Absolute paths that can only be read, and keep their names. Default: none */
   readonly guarded?: readonly string[];
   /** Default: without */
@@ -107,8 +106,9 @@ export interface ContainOptions {
 
 /**
  * The same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
- * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden,
- * guarded or pinned is a mount there, which can be neither renamed nor removed.
+ * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
+ * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way to what is hidden, or a command
+ * could move it where the next sandbox, which is being made at the moment, does not look.
  * @returns undefined where the workspace holds the system itself, so that nothing would be contained
  * @throws {ToolError} `sandbox_unavailable` where more has to be mounted than a command line holds
  */
@@ -116,19 +116,22 @@ export async function contain(
   line: CommandLine,
   options: ContainOptions,
 ): Promise<CommandLine | undefined> {
-  const { pinned = [], guarded = [] } = options;
+  const { guarded = [] } = options;
   const workspace = await realpath(options.workspaceRoot);
   if (holdsSystem(workspace)) return undefined;
   const network = options.network === true ? ["--share-net"] : [];
   const bind = options.readOnly === true ? "--ro-bind" : "--bind";
   const [guards, covers] = await Promise.all([
-    Promise.all(guarded.map((path) => guardOf(path, workspace))),
-    Promise.all(options.hidden.map((path) => coverOf(path, workspace))),
+    realPathsOf(guarded, workspace),
+    realPathsOf(options.hidden, workspace),
   ]);
-  // A pin inside a guarded folder would make it writable; it cannot be renamed there as it is
-  const pins = pinned.filter((path) => !guarded.some((folder) => isWithin(path, folder)));
-  // The "try" forms leave out what went away meanwhile
-  const mounts = [...pins.map((path) => [`${bind}-try`, path, path]), ...guards, ...covers].flat();
+  // A pin inside a guarded folder would make it writable; nothing can be renamed there as it is
+  const pins = foldersOnTheWay(covers, workspace).filter((path) => !guards.some((folder) => isWithin(path, folder)));
+  const mounts = [
+    ...pins.map((path) => [bind, path, path]),
+    ...guards.map((path) => ["--ro-bind", path, path]),
+    ...await Promise.all(covers.map(coverOf)),
+  ].flat();
   const bytes = mounts.reduce((sum, option) => sum + Buffer.byteLength(option) + 1, 0);
   if (bytes > MAX_COVER_BYTES) {
     throw new ToolError(
@@ -156,19 +159,28 @@ export function holdsSystem(workspace: string): boolean {
   return ["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace));
 }
 
-/** Options that make a path of the workspace read-only, where it leads; none for what lies outside or does not exist. */
-async function guardOf(path: string, workspace: string): Promise<readonly string[]> {
-  const real = await realPathOf(path, workspace);
-  return real === undefined ? [] : ["--ro-bind", real, real];
-}
-
-/** Options that put something empty over a path of the workspace; none for what lies outside or does not exist. */
-async function coverOf(path: string, workspace: string): Promise<readonly string[]> {
-  const real = await realPathOf(path, workspace);
-  if (real === undefined) return [];
+/** Options that put something empty over a path of the workspace. */
+async function coverOf(real: string): Promise<readonly string[]> {
   const folder = await stat(real).then((found) => found.isDirectory(), () => undefined);
   if (folder === undefined) return [];
   return folder ? ["--tmpfs", real] : ["--ro-bind", "/dev/null", real];
+}
+
+/** Every folder between the workspace and one of the paths, the outer ones first. @param paths real, inside the workspace */
+function foldersOnTheWay(paths: readonly string[], workspace: string): readonly string[] {
+  const folders = new Set<string>();
+  for (const path of paths) {
+    for (let folder = dirname(path); folder !== workspace && !folders.has(folder); folder = dirname(folder)) {
+      folders.add(folder);
+    }
+  }
+  return [...folders].sort();
+}
+
+/** Where paths lead inside the workspace, each place once. @throws {ToolError} as realPathOf */
+async function realPathsOf(paths: readonly string[], workspace: string): Promise<readonly string[]> {
+  const real = await Promise.all(paths.map((path) => realPathOf(path, workspace)));
+  return [...new Set(real.filter((path) => path !== undefined))];
 }
 
 /** Errors that say that there is nothing to be read at a path. */

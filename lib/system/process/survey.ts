@@ -25,8 +25,6 @@ export interface Survey {
   readonly finished: boolean;
   /** Files and folders that hold credentials: by name, by content, or as hard links of such files. Links by name too */
   readonly sensitive: readonly string[];
-  /** Folders that must keep their names, since a name in them is sensitive for the folder's alone, as `.cargo/credentials` */
-  readonly pinned: readonly string[];
   /** Protected names, none of them below another */
   readonly guarded: readonly Guarded[];
 }
@@ -40,4 +38,4 @@ export interface Surveys {
 }
 
 /** The survey of whom nobody answered. */
-export const UNFINISHED: Survey = { finished: false, sensitive: [], pinned: [], guarded: [] };
+export const UNFINISHED: Survey = { finished: false, sensitive: [], guarded: [] };

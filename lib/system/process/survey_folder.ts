@@ -14,7 +14,7 @@ import { basename, dirname, join, resolve, sep } from "node:path";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { holdsPrivateKey, KEY_HEAD_BYTES } from "../files/private_key.ts";
 import { isProtectedFromCommands } from "../files/protected_names.ts";
-import { isSensitive, isSensitiveByParent } from "../files/sensitive_names.ts";
+import { isSensitive } from "../files/sensitive_names.ts";
 import { nameIdentity } from "./name_identity.ts";
 import type { Guarded, Survey, SurveyRequest } from "./survey.ts";
 
@@ -100,7 +100,6 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
     const late = () => isLate ||= ++steps % CLOCK_EVERY === 0 && monotonic() > end;
 
     const sensitive: string[] = [];
-    const pinned = new Set<string>();
     const guarded: Guarded[] = [];
     /** Files with several names, and which of them are secrets under another */
     const linked: { readonly path: string; readonly file: string }[] = [];
@@ -156,9 +155,6 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         if (entry.isSensitive) {
           if (!request.secrets) continue;
           cover(below);
-          if (!isGuarded && !isGitFolder && isSensitiveByParent(entry.name, basename(path)) && path !== request.root) {
-            pinned.add(path);
-          }
           continue;
         }
         if (entry.kind === "folder") {
@@ -177,7 +173,7 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
     }
     for (let folder = pending.pop(); folder !== undefined && !late(); folder = pending.pop()) lookAt(folder);
     for (const { path, file } of linked) if (secrets.has(file)) sensitive.push(path);
-    return { finished: !isLate, sensitive: [...new Set(sensitive)].sort(), pinned: [...pinned].sort(), guarded };
+    return { finished: !isLate, sensitive: [...new Set(sensitive)].sort(), guarded };
   };
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isSensitive, isSensitiveByParent } from "../../../lib/system/files/sensitive_names.ts";
+import { isSensitive } from "../../../lib/system/files/sensitive_names.ts";
 
 const SENSITIVE = [
   ".env",
@@ -136,13 +136,6 @@ test("depth, case, look-alikes and trailing dots make no difference", () => {
     ];
     for (const variant of variants) assert.equal(isSensitive(variant.split("/")), true, JSON.stringify(variant));
   }
-});
-
-test("a file that is sensitive for its folder alone is told from one that is so by its own name", () => {
-  assert.equal(isSensitiveByParent("credentials", ".cargo"), true);
-  assert.equal(isSensitiveByParent("gcloud", ".config"), true);
-  assert.equal(isSensitiveByParent(".env", ".config"), false);
-  assert.equal(isSensitiveByParent("a.txt", ".cargo"), false);
 });
 
 test("the root's own name counts as the folder of a pair", () => {

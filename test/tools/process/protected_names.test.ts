@@ -108,7 +108,11 @@ test(
       const output = await shell(bench, `sh -c '${script}'`);
       assert.match(output, /busy/);
       assert.equal(readFileSync(workspace.path(".git/config"), "utf8"), "[core]\n");
-      // Over two calls, as over one
+      // Where the configuration may be read, the folder of a repository may be moved, and is guarded in the next call
+      bench.configure({
+        ...CONTAINED,
+        autonomy: { level: "full", allow_sensitive_file_reads: true, allow_sensitive_file_writes: true },
+      });
       await shell(bench, "mv sub moved");
       await shell(bench, "sh -c 'echo evil > moved/.git/config'");
       assert.equal(readFileSync(workspace.path("moved/.git/config"), "utf8"), "[core]\n");
@@ -329,3 +333,18 @@ test("without a sandbox no argument names a folder that holds sensitive files, s
     });
     assert.match(await shell(bench, "cat notes.txt"), /PRIVATE/);
   }, SECRETS));
+
+test(
+  "no folder on the way to a secret can be moved, so that no other command finds it elsewhere",
+  { skip },
+  () =>
+    withBench(CONTAINED, async (bench, { path }) => {
+      for (const folder of ["deep", "deep/.cargo", "deep/.config", "keys", "keys/more"]) {
+        // In another folder that is a mount, mv copies what it sees, and cannot remove the rest
+        const output = await shell(bench, `mv ${folder} ${folder}.moved`);
+        assert.match(output, /Device or resource busy|Operation not permitted/, folder);
+      }
+      for (const [name, content] of Object.entries(SECRETS)) assert.equal(readFileSync(path(name), "utf8"), content);
+      assert.match(await shell(bench, "mv plain moved"), /^status=0/);
+    }, { ...SECRETS, "keys/more/notes.txt": KEY }),
+);
