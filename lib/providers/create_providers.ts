@@ -92,6 +92,7 @@ export async function createProviders(options: CreateProvidersOptions): Promise<
     entries,
     standard,
     inUse,
+    isGuess: options.provider.kind === "auto",
     isFound: chosen.isFound,
     server: chosen.server,
     memory: options.memory ?? createProviderMemory(),

@@ -22,6 +22,8 @@ export interface ModelNamesOptions {
   /** `[provider]`; undefined for the kind `none` */
   readonly standard: ProviderEntry | undefined;
   readonly inUse: { readonly name: string; readonly reason: string };
+  /** Whether `[provider]` says `auto`: the offline assistant then stands for what was not found. */
+  readonly isGuess: boolean;
   /** Whether `[provider]` hangs on which local servers answer. */
   readonly isFound: boolean;
   /** Address and models of the local server in use; undefined for every other provider */
@@ -50,7 +52,7 @@ export interface ModelNames {
  */
 export function createModelNames(options: ModelNamesOptions): ModelNames {
   const { entries, standard, inUse, isFound, server, memory } = options;
-  const standIn = standard?.isOffline && isFound ? standInFor(standard, inUse) : undefined;
+  const standIn = standard?.isOffline && options.isGuess ? standInFor(standard, inUse) : undefined;
 
   const idOf = (name: string, model: string) => {
     const slash = model.indexOf("/");

@@ -128,18 +128,20 @@ for (
     await withTemporaryFolder(async (folder) => {
       const dataDir = join(folder, "data");
       await withRunningGateway({ config: AUTO, ...options, dataDir }, () => Promise.resolve());
-      await withRunningGateway({ config: AUTO, dataDir }, async (gateway) => {
-        for (const stream of [false, true]) {
-          const refused = await ask(gateway, "gpt-4o", stream);
-          assert.deepEqual([refused.status, refused.code], [404, "model_not_found"]);
-          assert.match(refused.message, /"default"/, "the error names what would work");
-          for (const model of DEFAULTS) {
-            const answer = await ask(gateway, model, stream);
-            const { status, model: said, fallback } = answer;
-            assert.deepEqual([status, said, fallback], [200, "offline/assistant", "offline/assistant"]);
+      for (const localServers of [[], false] as const) {
+        await withRunningGateway({ config: AUTO, dataDir, localServers }, async (gateway) => {
+          for (const stream of [false, true]) {
+            const refused = await ask(gateway, "gpt-4o", stream);
+            assert.deepEqual([refused.status, refused.code], [404, "model_not_found"]);
+            assert.match(refused.message, /"default"/, "the error names what would work");
+            for (const model of DEFAULTS) {
+              const answer = await ask(gateway, model, stream);
+              const { status, model: said, fallback } = answer;
+              assert.deepEqual([status, said, fallback], [200, "offline/assistant", "offline/assistant"]);
+            }
           }
-        }
-      });
+        });
+      }
     });
   });
 }
