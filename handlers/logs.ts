@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { LOG_LEVELS } from "../lib/base/telemetry/log.ts";
 import { RECENT_LINES } from "../lib/base/telemetry/recent_log.ts";
 import type { Route } from "./route.ts";
-import { choiceOf, choiceQuery, positionOf, positionQuery, wholeNumber } from "./wire/list_query.ts";
+import { choiceOf, choiceQuery, MAX_POSITION, positionOf, positionQuery, wholeNumber } from "./wire/list_query.ts";
 import { listSchema, placedListReply } from "./wire/list_reply.ts";
 
 const MAX_TEXT_CHARACTERS = 4_000;
@@ -28,7 +28,8 @@ export const logsRoute: Route = {
       description: "How many",
       schema: { type: "integer", minimum: 1, maximum: RECENT_LINES, default: RECENT_LINES },
     },
-    after: positionQuery("Only lines written after the one with this seq"),
+    after: positionQuery("Only lines older than this one, the last_id of the list before"),
+    since: positionQuery("Only lines newer than the one with this seq"),
     level: choiceQuery("Only lines of this level and the more urgent ones. Default all", LOG_LEVELS),
   },
   reply: { status: 200, type: "application/json", schema: listSchema(lineSchema) },
@@ -36,7 +37,8 @@ export const logsRoute: Route = {
     const { query, services } = context;
     const { lines, hasMore } = services.recentLog.list({
       limit: wholeNumber("limit", query.get("limit") ?? String(RECENT_LINES), RECENT_LINES),
-      afterSeq: positionOf("after", query.get("after") ?? "0"),
+      beforeSeq: positionOf("after", query.get("after") ?? String(MAX_POSITION)),
+      sinceSeq: positionOf("since", query.get("since") ?? "0"),
       level: choiceOf(context, "level", LOG_LEVELS) ?? "debug",
     });
     const data = lines.map(({ seq, time, level, message, fields }) => ({

@@ -3,7 +3,8 @@ import { httpError } from "./error_codes.ts";
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1000;
-const MAX_POSITION = 999_999_999_999_999;
+/** The furthest place that a query may name. */
+export const MAX_POSITION = 999_999_999_999_999;
 
 /** Describes `limit` of a list. */
 export const LIMIT_QUERY: RouteParameter = {

@@ -37,9 +37,11 @@ test("lines are chosen by level and by what was seen already", async () => {
     message: "worst",
     fields: { request_id: "req_1" },
   });
-  assert.deepEqual(await messages(`?level=warn&after=${seq}`), ["odd"]);
+  assert.deepEqual(await messages(`?level=warn&since=${seq}`), ["odd"]);
+  const first = await list("?level=warn&limit=1");
+  assert.deepEqual(await messages(`?level=warn&after=${first.last_id}`), ["worst"]);
   assert.equal((await list("?limit=1&level=warn")).has_more, true);
-  for (const wrong of ["?limit=0", "?limit=1001", "?level=loud", "?after=-1"]) {
+  for (const wrong of ["?limit=0", "?limit=1001", "?level=loud", "?after=-1", "?since=x"]) {
     assert.equal((await list(wrong)).error.code, "invalid_request", wrong);
   }
 });

@@ -8,9 +8,13 @@ export interface NumberedLine extends LogRecord {
 /** The last lines of the log, in memory, as they were written: redacted. */
 export interface RecentLog {
   readonly add: (record: LogRecord) => void;
-  /** Returns the newest lines, newest first: those after `afterSeq` of at least this level. @param options.limit 1-1000 */
+  /**
+   * Returns lines, newest first: those of at least this level that are newer than `sinceSeq` and older than `beforeSeq`.
+   * @param options.limit 1-1000
+   */
   list(options: {
-    readonly afterSeq: number;
+    readonly sinceSeq: number;
+    readonly beforeSeq: number;
     readonly level: LogLevel;
     readonly limit: number;
   }): { readonly lines: readonly NumberedLine[]; readonly hasMore: boolean };
@@ -29,9 +33,9 @@ export function createRecentLog(): RecentLog {
       kept[seq % RECENT_LINES] = { seq: seq + 1, ...record };
       seq++;
     },
-    list({ afterSeq, level, limit }) {
+    list({ sinceSeq, beforeSeq, level, limit }) {
       const levels = LOG_LEVELS.slice(0, LOG_LEVELS.indexOf(level) + 1);
-      const lines = kept.filter((line) => line.seq > afterSeq && levels.includes(line.level))
+      const lines = kept.filter((line) => line.seq > sinceSeq && line.seq < beforeSeq && levels.includes(line.level))
         .sort((a, b) => b.seq - a.seq);
       return { lines: lines.slice(0, limit), hasMore: lines.length > limit };
     },

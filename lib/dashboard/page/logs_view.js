@@ -24,7 +24,7 @@ export function createLogsView({ session }) {
     if (isRefused || isAsking) return;
     isAsking = true;
     try {
-      const { data } = await session.json(`v1/logs?after=${lines[0]?.seq ?? 0}`);
+      const { data } = await session.json(`v1/logs?since=${lines[0]?.seq ?? 0}`);
       if (data.length > 0 || lines.length === 0) {
         lines = [...data, ...lines].slice(0, KEPT);
         show();
