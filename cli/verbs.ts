@@ -168,5 +168,9 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Write all records and keys to one file",
     async () => (await import("./commands/backup.ts")).backupCommand,
   ),
+  restore: verb(
+    "Put a backup in the place of all records, and hold what was open in it",
+    async () => (await import("./commands/restore.ts")).restoreCommand,
+  ),
   trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/trust.ts")).trustCommand),
 };

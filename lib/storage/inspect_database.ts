@@ -21,10 +21,14 @@ const MAX_CHECKED_BYTES = 536_870_912;
 /**
  * Looks at a database file without writing to it, migrating it or leaving anything beside it. Only for whoever holds the data
  * directory's lock: a file in use is never opened.
+ * @param options.maxBytes larger files are not checked for damage. Default 512 MiB
  * @returns undefined where there is no such file
  * @throws {Error} SQLite's, for a file that is no database or cannot be read
  */
-export function inspectDatabase(path: string): DatabaseFacts | undefined {
+export function inspectDatabase(
+  path: string,
+  { maxBytes = MAX_CHECKED_BYTES }: { readonly maxBytes?: number } = {},
+): DatabaseFacts | undefined {
   const bytes = sizeOf(path);
   if (bytes === undefined) return undefined;
   const address = pathToFileURL(path);
@@ -34,7 +38,7 @@ export function inspectDatabase(path: string): DatabaseFacts | undefined {
   try {
     const version = Number(database.prepare("PRAGMA user_version").get()?.["user_version"]);
     const check = () => String(database.prepare("PRAGMA quick_check(1)").get()?.["quick_check"]);
-    const said = bytes > MAX_CHECKED_BYTES ? undefined : check();
+    const said = bytes > maxBytes ? undefined : check();
     return {
       bytes,
       version,

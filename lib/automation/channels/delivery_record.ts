@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import type { Write } from "../../storage/store.ts";
 
-export const DELIVERY_STATUSES = ["waiting", "delivered", "failed"] as const;
+/** `held`: it waited in a backup that was restored, and may have been delivered since: nobody sends it again. */
+export const DELIVERY_STATUSES = ["waiting", "delivered", "failed", "held"] as const;
 
 /** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
 const deliveryRecordSchema = v.object({

@@ -105,13 +105,17 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
       const asked = await approvals.ask(found, gateQuestion({ execution, plan }, questionOptions()), (id) => ({
         ...execution,
         status: "waiting_for_approval",
-        gate: { approval_id: id, granted: false },
+        gate: { ...execution.gate, approval_id: id, granted: false },
       }));
       return asked === "full" ? await fail(turn, TOO_MANY) : undefined;
     }
     const refusal = await approvals.answer(approvalId, signal);
     if (refusal !== undefined) return await fail(turn, refusal);
-    await change(turn, { ...execution, status: "running", gate: { approval_id: approvalId, granted: true } });
+    await change(turn, {
+      ...execution,
+      status: "running",
+      gate: { ...execution.gate, approval_id: approvalId, granted: true },
+    });
   };
 
   const begin = async (turn: StepTurn): Promise<void> => {

@@ -39,7 +39,12 @@ const executionSchema = v.object({
   /** Somebody wants its end: no step starts any more */
   cancelling: v.boolean(),
   /** Of a definition found in the workspace: whether a person has let it begin. null: nobody need */
-  gate: v.nullable(v.object({ approval_id: text, granted: v.boolean() })),
+  gate: v.nullable(v.object({
+    approval_id: text,
+    granted: v.boolean(),
+    /** It was open in a backup that was restored: a person lets it go on */
+    restored: v.optional(v.literal(true)),
+  })),
   steps: v.array(stepStateSchema),
 });
 /** How far an execution is. Times are ISO 8601. */

@@ -5,6 +5,7 @@ import type { ApprovalQuestion } from "../../guard/approvals.ts";
 import type { BoundCall, ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import type { Execution, Plan } from "./execution_record.ts";
+import { currentStep } from "./transitions.ts";
 
 /** Characters of a procedure's inputs in the reason of a question */
 const MAX_INPUTS_SHOWN = 2000;
@@ -82,10 +83,12 @@ export function gateQuestion(
     ...gateSubject({ definition, file }, options.workspaceRoot),
     access: "state",
     input: options.shown(gateInput({ definition, file })),
-    reason: `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
-      shownInputs(options.shown(inputs))
-    }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
-    rule: "sop_workspace",
+    reason: execution.gate?.restored === true
+      ? restoredReason(execution, definition)
+      : `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
+        shownInputs(options.shown(inputs))
+      }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
+    rule: execution.gate?.restored === true ? "sop:restored" : "sop_workspace",
     files: [],
     digest: canonicalDigest({ execution: execution.id, definition: plan.digest, inputs }),
     runId: execution.id,
@@ -93,6 +96,13 @@ export function gateQuestion(
     requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
     timeoutMs: options.timeoutMs,
   };
+}
+
+/** What a person must know: steps may have been done after the backup. */
+function restoredReason(execution: Execution, definition: SopDefinition): string {
+  const next = definition.steps[currentStep(execution)]?.title ?? "";
+  return `The procedure "${definition.name}" was open in a backup that was restored. Its next step is "${next}": approve only when ` +
+    "nobody did that step, or a later one, after the backup was made";
 }
 
 function shownInputs(inputs: unknown): string {

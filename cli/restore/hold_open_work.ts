@@ -1,0 +1,176 @@
+import { createTokens } from "../../lib/access/create_tokens.ts";
+import { PAIRING_CODES } from "../../lib/access/create_pairing.ts";
+import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
+import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
+import { parseSchedule, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
+import { SOP_EXECUTIONS } from "../../lib/automation/sops/collections.ts";
+import { type Execution, hasEnded, parseExecution } from "../../lib/automation/sops/execution_record.ts";
+import type { Clock } from "../../lib/base/clock.ts";
+import { createSystemRandom } from "../../lib/base/random.ts";
+import { SILENT } from "../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
+import { APPROVALS, OPEN_APPROVALS, parseApproval, toApprovalBody } from "../../lib/guard/approval_records.ts";
+import { accessEvent } from "../../lib/guard/audit/access_event.ts";
+import { createAudit } from "../../lib/guard/audit/create_audit.ts";
+import { createApprovals } from "../../lib/guard/create_approvals.ts";
+import { appendEvents } from "../../lib/runs/append_events.ts";
+import { recallRun } from "../../lib/runs/recall_run.ts";
+import { journalOf, OPEN_RUNS } from "../../lib/runs/run_records.ts";
+import { createRunStore } from "../../lib/runs/run_store.ts";
+import { isUnreadable, readRecords } from "../../lib/storage/read_records.ts";
+import { scanAll } from "../../lib/storage/scan_all.ts";
+import type { Store } from "../../lib/storage/store.ts";
+
+/** What is held until a person decides, counted. */
+export interface HeldWork {
+  readonly runs: number;
+  readonly procedures: number;
+  readonly deliveries: number;
+  readonly schedules: number;
+  readonly approvals: number;
+  /** 0 where tokens are kept */
+  readonly tokens: number;
+}
+
+export interface HoldOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly keepTokens: boolean;
+}
+
+/** Nothing of the audit goes. */
+const KEPT_DAYS = 36_500;
+const HELD = "It was open when the backup was made: what became of it since is unknown to this copy";
+
+/**
+ * Stops everything that the records of a backup would go on with, so that what happened after the backup does not happen once more:
+ * runs become `needs_review`, procedures ask a person before their next step, deliveries are `held`, firings up to now are skipped,
+ * questions and unused approvals end, tokens and pairing codes are revoked.
+ */
+export async function holdOpenWork(options: HoldOptions): Promise<HeldWork> {
+  const { store, clock, keepTokens } = options;
+  const audit = await createAudit({
+    store,
+    clock,
+    log: SILENT,
+    redact: (text) => text,
+    enabled: () => true,
+    retentionDays: () => KEPT_DAYS,
+  });
+  try {
+    return {
+      approvals: await endApprovals(options, audit.append),
+      runs: await holdRuns(options),
+      procedures: await holdProcedures(store),
+      deliveries: await holdDeliveries(options),
+      schedules: await skipFirings(options),
+      tokens: keepTokens ? 0 : await revokeTokens(options, audit.append),
+    };
+  } finally {
+    await audit.close();
+  }
+}
+
+type Append = Parameters<typeof createApprovals>[0]["audit"];
+
+async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
+  const runs = createRunStore(store);
+  const time = () => new Date(clock.now()).toISOString();
+  let held = 0;
+  for (const { id } of await runs.open()) {
+    try {
+      const { seq } = await recallRun(runs, id);
+      await appendEvents(id, seq, [{ type: "error", code: "needs_review", message: HELD }], { runs, time });
+      held++;
+    } catch (error) {
+      if (!isUnreadable(error)) throw error;
+      // Without its records it cannot go on either: doctor names them
+      await store.batch([{ op: "delete", collection: OPEN_RUNS, key: id }, { op: "drop", stream: journalOf(id) }]);
+    }
+  }
+  return held;
+}
+
+/** The next step waits for a person who lets the procedure go on; a step that was at work waits for the review of its run. */
+async function holdProcedures(store: Store): Promise<number> {
+  let held = 0;
+  for await (const { key, version, value } of readRecords(store, SOP_EXECUTIONS, parseExecution)) {
+    if (hasEnded(value)) continue;
+    const steps = value.steps.map((step): Execution["steps"][number] =>
+      step.status === "pending" || step.status === "waiting_for_approval"
+        ? { ...step, status: "pending", approval_id: null, granted: false, call_digest: null, deadline: null }
+        : step.status === "running"
+        ? { ...step, status: "needs_review" }
+        : step
+    );
+    const body: Execution = { ...value, steps, gate: { approval_id: null, granted: false, restored: true } };
+    await store.batch([{ op: "putIf", collection: SOP_EXECUTIONS, key, version, body }]);
+    held++;
+  }
+  return held;
+}
+
+async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
+  const ended_at = new Date(clock.now()).toISOString();
+  let held = 0;
+  for await (const { value } of readRecords(store, DELIVERIES, parseDelivery)) {
+    if (value.status !== "waiting") continue;
+    await store.batch(changeOf({ ...value, status: "held", last_error: HELD, next_attempt_at: null, ended_at }));
+    held++;
+  }
+  return held;
+}
+
+/** A one-time task whose time has passed is paused: a person gives it another time, or removes it. */
+async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
+  const now = clock.now();
+  let skipped = 0;
+  for await (const { key, version, value } of readRecords(store, SCHEDULES, parseSchedule)) {
+    if (value.next_at === null || value.next_at > now) continue;
+    const next_at = firingTimes(value.timing, value.timezone).next(now) ?? null;
+    const state = next_at === null ? "paused" : value.state;
+    await store.batch([{ op: "putIf", collection: SCHEDULES, key, version, body: { ...value, state, next_at } }]);
+    skipped++;
+  }
+  return skipped;
+}
+
+/** Questions are withdrawn; an answer that let no call through yet may have done so after the backup, and expires. */
+async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promise<number> {
+  const approvals = createApprovals({
+    store,
+    clock,
+    random: createSystemRandom(),
+    log: SILENT,
+    metrics: createMetrics(),
+    audit,
+  });
+  const expires_at = new Date(clock.now()).toISOString();
+  let ended = 0;
+  for (const { key } of await Array.fromAsync(scanAll(store, OPEN_APPROVALS))) {
+    await approvals.cancel(key).catch((error: unknown) => {
+      if (!isUnreadable(error)) throw error;
+    });
+    ended++;
+  }
+  for await (const { key, version, value } of readRecords(store, APPROVALS, parseApproval)) {
+    const { approval } = value;
+    if (approval.status !== "approved" || approval.used_at !== null || approval.expires_at <= expires_at) continue;
+    const body = toApprovalBody({ ...value, approval: { ...approval, expires_at } });
+    await store.batch([{ op: "putIf", collection: APPROVALS, key, version, body }]);
+    ended++;
+  }
+  return ended;
+}
+
+async function revokeTokens({ store, clock }: HoldOptions, append: Append): Promise<number> {
+  const codes = await Array.fromAsync(scanAll(store, PAIRING_CODES));
+  await store.batch(codes.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key })));
+  const tokens = await createTokens({
+    store,
+    clock,
+    random: createSystemRandom(),
+    record: (change, writes) => append(accessEvent(change), writes),
+  });
+  return await tokens.revokeAll({ via: "cli", tokenId: null });
+}

@@ -1,0 +1,126 @@
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname, join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { pathToFileURL } from "node:url";
+import type { Clock } from "../../lib/base/clock.ts";
+import { ConfigError } from "../../lib/base/errors.ts";
+import { syncFolder } from "../../lib/base/sync_folder.ts";
+import { DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
+import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
+
+/** What a restore did. */
+export interface Restored {
+  readonly dataDir: string;
+  /** Where the earlier data directory is now; null: there was none */
+  readonly before: string | null;
+  readonly held: HeldWork;
+}
+
+export interface RestoreOptions {
+  readonly file: string;
+  readonly dataDir: string;
+  readonly keepTokens: boolean;
+  readonly clock: Clock;
+}
+
+/**
+ * Puts a backup in the place of a data directory, whose folder is kept under another name. The new folder is made whole beside the old
+ * one first, so that an end at any moment leaves one of them. Nothing that was open in the backup goes on by itself (holdOpenWork).
+ * @throws {ConfigError} `data_dir_locked` while something runs on the data directory; `database_corrupt`, `database_too_new`,
+ * `database_unusable` for a file that is no backup, is damaged, or cannot be read
+ */
+export async function restoreBackup({ file, dataDir: named, keepTokens, clock }: RestoreOptions): Promise<Restored> {
+  checkBackup(file);
+  const hadOne = existsSync(named);
+  const dataDir = hadOne ? realpathSync(named) : named;
+  const lock = takeGatewayLock(dataDir);
+  if (lock === undefined) {
+    throw new ConfigError(
+      "data_dir_locked",
+      `Cannot restore into "${dataDir}": a gateway or node uses it; postern daemon stop, or end it first`,
+    );
+  }
+  const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
+  const made = `${dataDir}.restoring-${time}`;
+  const before = `${dataDir}.before-restore-${time}`;
+  try {
+    mkdirSync(made, { mode: 0o700 });
+    unpack(file, made);
+    const store = await openSqliteStore({ path: join(made, DATABASE_NAME), clock });
+    const held = await holdOpenWork({ store, clock, keepTokens }).finally(() => store.close());
+    await syncFolder(made);
+    renameSync(dataDir, before);
+    try {
+      renameSync(made, dataDir);
+    } catch (error) {
+      renameSync(before, dataDir);
+      throw error;
+    }
+    await syncFolder(dirname(dataDir));
+    return { dataDir, before: hadOne ? before : null, held };
+  } finally {
+    lock.release();
+    rmSync(made, { recursive: true, force: true });
+    // The lock made a folder where there was none
+    if (!hadOne) rmSync(before, { recursive: true, force: true });
+  }
+}
+
+function checkBackup(file: string): void {
+  const refused = (code: string, reason: string, cause?: unknown) =>
+    new ConfigError(code, `Cannot restore "${file}": ${reason}`, { file, cause });
+  let facts: ReturnType<typeof inspectDatabase>;
+  let isBackup = false;
+  try {
+    facts = inspectDatabase(file, { maxBytes: Infinity });
+    if (facts !== undefined) isBackup = isOurs(file);
+  } catch (error) {
+    throw refused("database_corrupt", error instanceof Error ? error.message : String(error), error);
+  }
+  if (facts === undefined) throw refused("database_unusable", "there is no such file");
+  if (facts.damage !== null) throw refused("database_corrupt", `it is damaged: ${facts.damage}`);
+  if (!isBackup) throw refused("database_corrupt", "it is no backup; postern backup makes one");
+  if (facts.version > facts.knownVersion) {
+    throw refused("database_too_new", `its version is ${facts.version}, and this Postern knows ${facts.knownVersion}`);
+  }
+}
+
+function isOurs(file: string): boolean {
+  const address = pathToFileURL(file);
+  address.searchParams.set("immutable", "1");
+  const database = new DatabaseSync(address, { readOnly: true });
+  try {
+    return database.prepare("SELECT name FROM sqlite_schema WHERE name = 'backup_files'").get() !== undefined;
+  } finally {
+    database.close();
+  }
+}
+
+function unpack(file: string, folder: string): void {
+  const path = join(folder, DATABASE_NAME);
+  copyFileSync(file, path);
+  chmodSync(path, 0o600);
+  const database = new DatabaseSync(path);
+  try {
+    for (const { name, content } of database.prepare("SELECT name, content FROM backup_files").all()) {
+      // A name of another's making could lead elsewhere
+      if (!KEPT_FILES.some((known) => known === name) || !(content instanceof Uint8Array)) continue;
+      writeFileSync(join(folder, String(name)), content, { mode: 0o600, flush: true });
+    }
+    database.exec("DROP TABLE backup_files");
+  } finally {
+    database.close();
+  }
+}
