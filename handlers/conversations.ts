@@ -141,9 +141,12 @@ export const deleteConversationsRoute: Route = {
   },
 };
 
-/** The vendor's opaque parts of a turn are between the model and its provider. */
+/** The vendor's own parts of a turn and of its calls are between the model and its provider. */
 function toWire({ seq, runId, message }: SaidMessage) {
-  const { opaque: _, ...said } = { opaque: undefined, ...message };
+  const { opaque: _, extra: _extra, ...said } = { opaque: undefined, ...message };
+  if ("tool_calls" in said && said.tool_calls !== undefined) {
+    said.tool_calls = said.tool_calls.map(({ extra: _, ...call }) => call);
+  }
   return { seq, run_id: runId, ...said };
 }
 

@@ -74,7 +74,11 @@ export const tokenCreateCommand = defineCliCommand({
       };
       context.print(token, token.token);
       if (!context.flags.json) {
-        context.say(`Token ${token.id}, scopes ${token.scopes.join(", ")}. It is shown this once only.`);
+        context.say(
+          `Token ${token.id}, scopes ${token.scopes.join(", ")}${
+            token.plain ? ", plain completions" : ""
+          }. It is shown this once only.`,
+        );
       }
     }),
 });

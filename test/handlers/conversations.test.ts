@@ -52,7 +52,13 @@ test("conversations are listed newest first, a page at a time", async () => {
 test("messages are read in their order, a page at a time, without the vendor's opaque parts", async () => {
   const { add, json } = setUp();
   const call = { id: "call_1", type: "function", function: { name: "read_file", arguments: "{}" } } as const;
-  await add("talk", said("1"), { role: "assistant", content: null, tool_calls: [call], opaque: { vendor: "secret" } });
+  await add("talk", said("1"), {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ ...call, extra: { extra_content: "s" } }],
+    opaque: { vendor: "secret" },
+    extra: { reasoning_details: [] },
+  });
   await add("talk", { role: "tool", content: "2", tool_call_id: "call_1" });
   const first = await json("GET", "/v1/conversations/talk?limit=2");
   assert.deepEqual([first.id, first.message_count, first.messages.has_more, first.messages.last_id], [
