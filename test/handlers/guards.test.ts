@@ -61,6 +61,15 @@ test("the Host header and the target's authority must agree: an absolute-form ta
   assert.equal((await router.fetch(raw("GET", "http://localhost/health", { host: "LocalHost:80" }))).status, 200);
 });
 
+test("the usual port may stand in the Host header or be left out, by the scheme of the request", async () => {
+  const { router } = createTestRouter();
+  const statusOf = async (url: string, host: string) => (await router.fetch(raw("GET", url, { host }))).status;
+  assert.equal(await statusOf("https://localhost/health", "localhost:443"), 200);
+  assert.equal(await statusOf("https://localhost/health", "localhost:80"), 403);
+  assert.equal(await statusOf("http://localhost/health", "localhost:80"), 200);
+  assert.equal(await statusOf("http://localhost/health", "localhost:443"), 403);
+});
+
 test("on a public bind any host is served", async () => {
   const { router } = createTestRouter({ gateway: { host: "0.0.0.0" } });
   assert.equal(

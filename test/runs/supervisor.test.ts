@@ -442,3 +442,24 @@ describe("drain", () => {
     await drained;
   });
 });
+
+test("a request that only passes to the model works beside the slots, and one of a conversation waits for its slot", async () => {
+  const hanging = (text: string) => text === "hang" ? { hang: "before" } as const : `to ${text}`;
+  const { runs, clock } = supervised((request) => hanging(String(request.messages.at(-1)?.content)), {
+    limits: { maxConcurrent: 1 },
+  });
+  const busy = await runs.start(ask("hang", { durable: true }));
+  await clock.advance(0);
+  const plain = await runs.start(ask("plain", { agentTools: "none" }));
+  assert.equal(textIn(await readAll(plain)), "to plain");
+  const inTalk = await runs.start(ask("talk", { agentTools: "none", conversationId: "talk" }));
+  const reading = readAll(inTalk);
+  await clock.advance(0);
+  assert.equal((await runs.get(busy.id))?.status, "running");
+  let isOver = false;
+  reading.then(() => isOver = true);
+  await clock.advance(1000);
+  assert.equal(isOver, false);
+  await runs.cancel(busy.id, "cancelled");
+  assert.equal(textIn(await reading), "to talk");
+});

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { createLogger, type LogRecord } from "../../../lib/base/telemetry/log.ts";
 import { AUDIT_RECORDS } from "../../../lib/guard/audit/audit_chain.ts";
 import { type AuditOptions, createAudit } from "../../../lib/guard/audit/create_audit.ts";
+import { pruneAudit } from "../../../lib/guard/audit/prune_audit.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { auditedCall } from "../../support/audited_call.ts";
@@ -171,6 +172,18 @@ test("records past their retention are forgotten, and the chain says up to where
 
   await store.takeOnce(AUDIT_RECORDS, (await store.scan(AUDIT_RECORDS, { limit: 1 }))[0]?.key ?? "");
   assert.deepEqual((await audit.verify()).problems.map(({ seq, code }) => `${code} ${seq}`), ["missing 1"]);
+});
+
+test("a record is forgotten from the moment on that it is older than the retention, not when it is as old", async () => {
+  const { audit, clock, store } = await setUp();
+  await audit.append(auditedCall("old"));
+  const at = clock.now();
+  await audit.append(auditedCall("as old"));
+  await clock.advance(DAY_MS);
+  const prune = (before: number) => pruneAudit({ store, append: audit.append, before: new Date(before).toISOString() });
+  assert.equal(await prune(at), 0);
+  assert.equal(await prune(at + 1), 2);
+  assert.equal((await audit.verify()).first_seq, 3);
 });
 
 test("retention goes on for long", async () => {

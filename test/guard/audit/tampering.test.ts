@@ -53,7 +53,11 @@ async function verifyAfter(
   return report;
 }
 
-const found = ({ problems }: AuditReport) => problems.map(({ seq, code }) => `${code} ${seq}`);
+/** Place and kind of each problem. What was found is also what the report says as a whole */
+function found({ problems, problem_count, ok }: AuditReport): readonly string[] {
+  assert.deepEqual([ok, problem_count], [problems.length === 0, problems.length]);
+  return problems.map(({ seq, code }) => `${code} ${seq}`);
+}
 /** As someone would who knows how the chain is made */
 const rehashed = ({ hash: _, ...content }: Record<string, unknown>) => ({ ...content, hash: canonicalDigest(content) });
 

@@ -142,6 +142,23 @@ test("a call that is cancelled while a person approves it neither starts nor is 
   assert.doesNotMatch(metrics.render(), /postern_tool_calls_total\{tool="probe"/);
 });
 
+test("the audit has a denial under the rule of whoever denied it, and a yes as a person's word", async () => {
+  const rules = ["approval", "nobody_could_answer", "approval_expired"] as const;
+  for (const rule of rules) {
+    const { call, audit } = bench([tool(() => done("ran"), { access: "write" })]);
+    await call("probe", "x", { approver: async () => ({ decision: "deny", rule, reason: "No" }) });
+    const last = audit.events.at(-1);
+    assert.deepEqual(last?.type === "decision" && [last.decision, last.rule, last.reason], ["deny", rule, "No"]);
+  }
+  const { call, audit } = bench([tool(() => done("ran"), { access: "write" })]);
+  await call("probe", "x", { approver: async () => ({ decision: "approve", reason: "" }) });
+  assert.deepEqual(audit.events.map((event) => event.type === "decision" ? [event.decision, event.rule] : event.type), [
+    ["ask", "level:supervised/write"],
+    ["allow", "approval"],
+    "call",
+  ]);
+});
+
 test("what a call is bound to may fail: a mistake of the tool is not shown to the model, what it says to the model is", async () => {
   const failing = (error: Error): Tool => {
     const made = tool(() => done("ran"), { access: "write" });

@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as refusals from "../../lib/guard/approval_refusals.ts";
+import { ERROR_TABLE } from "../contract/error_codes.ts";
+
+test("each refusal of the approvals has the status and type that the contract gives its code, and names its field", () => {
+  const made = [
+    refusals.unknownApproval(),
+    refusals.settledBefore("expired"),
+    refusals.notRemembered({ tool: "shell", rule: "always_ask" }),
+    refusals.matchNotOffered("tool", ["call"]),
+    refusals.matchWithoutRemember(),
+    refusals.tooManyRules(),
+    refusals.questionClaimed(),
+  ];
+  assert.deepEqual(Object.keys(refusals).length, made.length);
+  for (const { code, status, type } of made) {
+    const [, known, kind] = ERROR_TABLE.find(([name]) => name === code) ?? [];
+    assert.deepEqual([status, type], [known, kind], code);
+  }
+  assert.deepEqual(made.map(({ param }) => param), [null, null, "remember", "match", "match", null, null]);
+});
