@@ -35,10 +35,11 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
     return page;
   }
   const ask = async (page: Page, text: string) => {
+    const before = await page.locator("#turns .question").count();
     await page.fill("#message", text);
     await page.keyboard.press("Enter");
-    await page.locator("#stop").waitFor({ state: "visible" });
-    await page.locator("#stop").waitFor({ state: "hidden" });
+    await page.locator("#turns .question").nth(before).waitFor();
+    await page.locator("#turns .typing").waitFor({ state: "detached" });
   };
 
   test("a conversation outlives the page: it is listed, opened, gone on with, named and deleted", () =>
@@ -102,6 +103,27 @@ describe("what the dashboard shows of records", { skip: NO_CHROMIUM }, () => {
       await page.reload();
       await page.getByText("Nothing is stored under this address").waitFor();
       assert.deepEqual(problems, []);
+      await page.context().close();
+    }));
+
+  test("a token that may only chat is refused the list once, and chats all the same", () =>
+    withRunningGateway({ script: (_request, turn) => `Answer ${turn}.` }, async (gateway) => {
+      const { token } = await gateway.services.tokens.issue({ scopes: ["chat"], label: "" });
+      const page = await (await browser.newContext()).newPage();
+      page.setDefaultTimeout(PATIENCE_MS);
+      const refused: string[] = [];
+      page.on("response", (reply) => void (reply.status() === 403 && refused.push(new URL(reply.url()).pathname)));
+      await page.goto(gateway.url);
+      await page.getByText("I have a token").click();
+      await page.fill("#token-input", token);
+      await page.keyboard.press("Enter");
+      await page.waitForSelector("#nav:not([hidden])");
+      for (const turn of [0, 1, 2]) {
+        await ask(page, "Hi");
+        await page.locator("#turns").getByText(`Answer ${turn}.`).waitFor();
+      }
+      await page.locator("#past-note").getByText("They cannot be shown").waitFor();
+      assert.equal(refused.filter((path) => path === "/v1/conversations").length, 1, refused.join(" "));
       await page.context().close();
     }));
 

@@ -28,8 +28,10 @@ export function createPastView({ session, onDeleted }) {
     const number = ++asked;
     try {
       const place = after === "" ? "" : `&after=${encodeURIComponent(after)}`;
-      const { data, has_more: hasMore } = await session.json(`v1/conversations?limit=${SHOWN}${place}`);
-      if (number !== asked) return;
+      // A token that may not see them is refused once, and not after each reply
+      const found = await session.poll(`v1/conversations?limit=${SHOWN}${place}`);
+      if (number !== asked || found === undefined) return;
+      const { data, has_more: hasMore } = found;
       known = after === "" ? data : [...known, ...data];
       more.hidden = !hasMore;
       note.textContent = known.length === 0 ? "None is stored yet." : "";
