@@ -116,7 +116,8 @@ async function complete(request: Request, context: RequestContext, runId?: strin
     const { fallback } = reply;
     if (fallback === undefined) return textReply(context, 200, completionJson(head, reply), "application/json");
     nameFallback(context, fallback);
-    return textReply(context, 200, completionJson({ ...head, model: fallback }, reply), "application/json");
+    const answered = reply.fallbackAnswered ? { ...head, model: fallback } : head;
+    return textReply(context, 200, completionJson(answered, reply), "application/json");
   } catch (error) {
     return errorReply(context, error, { hadEffect: handle.hadEffect() });
   }
@@ -142,19 +143,20 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   };
   const told = claim === undefined ? handle : tellingRun(handle, claim);
   const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
-  let { model } = options;
+  let firstModel = options.model;
   for (const event of opening.held.flat()) {
     if (event.type === "error") throw runFailure(event);
+    if (event.type === "turn_start" || event.type === "turn_restart") firstModel = options.model;
     if (event.type !== "notice") continue;
     if (event.param !== undefined) context.ignored.push(event.param);
     if (event.model === undefined) continue;
-    model = event.model;
-    nameFallback(context, model);
+    firstModel = event.model;
+    nameFallback(context, firstModel);
   }
   const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
   const encoder = new CompletionChunks({
     ...options,
-    model,
+    firstModel,
     interrupts: claim === undefined ? undefined : claim.wasTold,
     toError: (event) => toError(runFailure(event)),
   });

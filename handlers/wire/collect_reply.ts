@@ -15,8 +15,10 @@ export interface CollectedReply {
   readonly finishReason: FinishReason;
   /** Parameters of the request that the provider has nothing for */
   readonly ignored: readonly string[];
-  /** The `provider/model` that answered in place of the one that was asked for; undefined: no other did */
+  /** The `provider/model` that served a turn in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
+  /** Whether `fallback` served the last turn, and so gave the answer: a provider may be back for a later turn */
+  readonly fallbackAnswered: boolean;
   /** Messages of the history that did not reach the model as they were; 0: all did */
   readonly trimmed: number;
   readonly usage: Usage;
@@ -60,6 +62,7 @@ class Collector {
   #fields: ReplyFields | undefined = undefined;
   #ignored: readonly string[] = NONE;
   #fallback: string | undefined = undefined;
+  #fallbackAnswers = false;
   /** Said before the first turn, once, and in the turn that lacked the most: each turn counts them anew */
   #trimmed = { before: 0, inTurn: 0 };
   #hasTurn = false;
@@ -88,7 +91,10 @@ class Collector {
         this.#fields = joinParts(this.#fields, event);
         break;
       case "notice":
-        this.#fallback = event.model ?? this.#fallback;
+        if (event.model !== undefined) {
+          this.#fallback = event.model;
+          this.#fallbackAnswers = true;
+        }
         if (event.count !== undefined) this.#countTrimmed(event.count);
         if (event.param !== undefined && !this.#ignored.includes(event.param)) {
           this.#ignored = [...this.#ignored, event.param];
@@ -96,9 +102,12 @@ class Collector {
         break;
       case "turn_start":
         this.#hasTurn = true;
+        // Each turn that a fallback serves says so anew
+        this.#fallbackAnswers = false;
         if (event.turn > 1) this.#turnStart = this.#lengths();
         break;
       case "turn_restart":
+        this.#fallbackAnswers = false;
         this.#goBack();
         break;
       case "done":
@@ -125,6 +134,7 @@ class Collector {
       finishReason: done.finish_reason,
       ignored: this.#ignored,
       fallback: this.#fallback,
+      fallbackAnswered: this.#fallbackAnswers,
       trimmed: this.#trimmed.before + this.#trimmed.inTurn,
       usage: done.usage,
       fields: this.#fields,

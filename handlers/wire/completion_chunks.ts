@@ -6,6 +6,8 @@ import type { EventEncoder } from "./event_stream.ts";
 import { errorBody } from "./to_http_error.ts";
 
 export interface CompletionChunksOptions extends CompletionHead {
+  /** Model of the first chunk, where a fallback answers from the start. Default: `model` */
+  readonly firstModel?: string | undefined;
   /** `stream_options.include_usage`: a last chunk with the usage, and `"usage":null` in the others */
   readonly includeUsage: boolean;
   /** Whether an earlier stream of this run may have shown text of a turn that is asked again. Default: none did */
@@ -40,8 +42,8 @@ export class CompletionChunks implements EventEncoder {
 
   constructor(options: CompletionChunksOptions) {
     this.#options = options;
-    this.#model = options.model;
-    this.#head = headOf(options, options);
+    this.#model = options.firstModel ?? options.model;
+    this.#head = headOf(options, { model: this.#model });
     this.#content = [this.#open, CONTENT].join("");
     this.#close = options.includeUsage ? CLOSE_WITH_USAGE : CLOSE;
   }
@@ -79,13 +81,15 @@ export class CompletionChunks implements EventEncoder {
           if (event.from_seq <= this.#lastDelta || this.#options.interrupts?.(event.turn)) {
             const { seq, time } = event;
             text += this.fail(this.#options.toError({ seq, time, type: "error", ...RESTARTED }));
-          }
+          } else this.#answerBy(this.#options.model);
           break;
         case "notice":
           // Another model answers from here on
-          if (event.model === undefined) break;
-          this.#model = event.model;
-          this.#newHead();
+          if (event.model !== undefined) this.#answerBy(event.model);
+          break;
+        case "turn_start":
+          // Each turn that a fallback serves says so anew
+          this.#answerBy(this.#options.model);
           break;
         case "reply_fields":
           text += this.#take(event);
@@ -110,6 +114,12 @@ export class CompletionChunks implements EventEncoder {
 
   get #open(): string {
     return `${this.#head}{"index":0,"delta":{`;
+  }
+
+  #answerBy(model: string): void {
+    if (model === this.#model) return;
+    this.#model = model;
+    this.#newHead();
   }
 
   #newHead(): void {

@@ -22,9 +22,14 @@ interface Answer {
 }
 
 /** Asks for a completion; `model` undefined leaves the field out. */
-async function ask(gateway: RunningGateway, model: string | null | undefined, stream = false): Promise<Answer> {
+async function ask(
+  gateway: RunningGateway,
+  model: string | null | undefined,
+  stream = false,
+  headers: Readonly<Record<string, string>> = { "x-postern-tools": "none" },
+): Promise<Answer> {
   const body = { ...(model === undefined ? {} : { model }), messages: HELLO, stream };
-  const reply = await gateway.call("/v1/chat/completions", { body, headers: { "x-postern-tools": "none" } });
+  const reply = await gateway.call("/v1/chat/completions", { body, headers });
   const fallback = reply.headers.get("x-postern-fallback");
   const sent = await reply.text();
   const { status } = reply;
@@ -238,6 +243,31 @@ test("a configured fallback serves the default and its own name, and no other mo
       assert.equal(notice?.type === "notice" ? notice.model : undefined, "spare/spare-model");
       const run = await (await gateway.call(`/v1/runs/${id}`)).json() as { model: string };
       assert.equal(run.model, "spare/spare-model", "the record names what answered");
+    });
+  } finally {
+    await Promise.all([main.close(), spare.close()]);
+  }
+});
+
+test("a reply names the model of its last turn, where the provider is back after a turn of the fallback", async () => {
+  const spare = await startOpenAiUpstream({ kind: "tool_call", name: "memory_recall", arguments: ['{"query":"x"}'] });
+  const main = await startOpenAiUpstream();
+  const provider = {
+    kind: "openai_compatible",
+    base_url: main.baseUrl,
+    model: "main",
+    max_retries: 0,
+    fallback: ["spare"],
+  };
+  const config = { provider, providers: { spare: { base_url: spare.baseUrl, model: "spare-model" } } };
+  try {
+    await withRunningGateway({ config }, async (gateway) => {
+      for (const stream of [false, true]) {
+        main.script({ kind: "status", status: 500 }, { kind: "text", chunks: ["Hello", " again"] });
+        const answer = await ask(gateway, "main", stream, {});
+        const { status, model, fallback } = answer;
+        assert.deepEqual([status, model, fallback], [200, "main", "spare/spare-model"], `stream: ${stream}`);
+      }
     });
   } finally {
     await Promise.all([main.close(), spare.close()]);
