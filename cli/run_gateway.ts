@@ -1,12 +1,16 @@
+import { existsSync } from "node:fs";
 import * as nodeModule from "node:module";
+import { join } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LogSink } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { missingVariables } from "../lib/config/secrets.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
+import { checkBeside } from "../lib/host/check_beside.ts";
 import { readControlFile, removeControlFile, writeControlFile } from "../lib/host/control_file.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
+import { DATABASE_NAME } from "../lib/storage/back_up.ts";
 import { loadHttpClient } from "../lib/system/net/provider_client.ts";
 import { bannerFacts, bannerText } from "./banner.ts";
 import { checkBind } from "./check_bind.ts";
@@ -54,7 +58,10 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   const token = randomControlToken();
   const stop = watchStop(context, options);
   try {
+    const database = join(loaded.dataDir, DATABASE_NAME);
+    const isChecked = config.storage.driver === "sqlite" && existsSync(database);
     const services = await startAlone(context, { ...options, controlToken: token });
+    const check = isChecked ? checkBeside({ path: database, clock: services.clock, env: context.io.env }) : undefined;
     let stopFresh = () => {};
     try {
       if (stop.asked()) return;
@@ -99,9 +106,17 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
       warnOfIdleSettings(config, log);
       const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
       const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp, services }));
-      await stopped;
-      warmUp.clear();
+      try {
+        await (check === undefined ? stopped : Promise.race([stopped, check.damage]));
+      } catch (error) {
+        // Each further write could spread the damage
+        await server.drain(0);
+        throw error;
+      } finally {
+        warmUp.clear();
+      }
     } finally {
+      check?.stop();
       stopFresh();
       await removeControlFile(loaded.dataDir, process.pid);
       await services.close();
