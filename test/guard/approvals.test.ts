@@ -151,6 +151,10 @@ test("remember: always stores the rule whose text was shown, for this input alon
   assert.equal(asked.always_rule, `Allow "shell" in "/work" with exactly the input {"command":"ls"}`);
   const { rule } = await approvals.answer(asked.id, { decision: "approve", remember: "always", by: BY });
   assert.equal(rule?.text, asked.always_rule);
+  assert.deepEqual(
+    [rule?.match, rule?.input_digest, rule?.folder, rule?.command, rule?.op, rule?.access],
+    ["call", "input-1", null, null, null, null],
+  );
   const subject = { tool: "shell", workspace: "/work", inputDigest: "input-1" };
   assert.equal((await approvals.remembered(subject, "run_2"))?.id, rule?.id);
   for (const other of [{ tool: "write_file" }, { workspace: "/else" }, { inputDigest: "input-2" }]) {

@@ -83,6 +83,10 @@ test("a message tells what is wrong without repeating the value", () => {
   ];
   for (const [given, message] of cases) assert.throws(() => tool.prepare(JSON.stringify(given)), { message });
   assert.throws(() => tool.prepare('{"count":1,"__proto__":{"a":1}}'), { code: "invalid_input" });
+  const deep = `{"count":1,"tags":${"[".repeat(64)}${"]".repeat(64)}}`;
+  assert.throws(() => tool.prepare(deep), { message: /"tags" is nested deeper than 64 levels/ });
+  const shallow = `{"count":1,"tags":${"[".repeat(63)}${"]".repeat(63)}}`;
+  assert.throws(() => tool.prepare(shallow), { message: /"tags\.0" must be/ });
 });
 
 test("check refuses what the schema cannot say; effects come from the input", () => {
