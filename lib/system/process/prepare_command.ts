@@ -152,11 +152,13 @@ export function createPreparation(options: PreparationOptions): Preparation {
     for (const { arg, path } of places) {
       if (path === workspace || await lstat(path).catch(() => undefined) === undefined) continue;
       // A hard link in the workspace is known by all of the workspace
-      const { finished, sensitive } = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
+      const survey = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
+      const { finished, sensitive, unnamable } = survey;
       const first = sensitive.find((found) => isWithin(found, path));
       if (first !== undefined) {
         throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
       }
+      requireNames(command, unnamable.filter((found) => isWithin(found, path)));
       if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
     }
   };
@@ -169,7 +171,10 @@ export function createPreparation(options: PreparationOptions): Preparation {
     const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
     // Of two below each other the outer one takes the other along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
-    return { quarantined: await quarantine.take(outer, workspace), unchecked: !now.finished };
+    return {
+      quarantined: await quarantine.take(outer, workspace),
+      unchecked: !now.finished || now.unnamable.length > 0,
+    };
   };
 
   const requireRoom = async (command: string): Promise<void> => {
@@ -224,6 +229,7 @@ export function createPreparation(options: PreparationOptions): Preparation {
       // The command may have been cancelled, not what comes after it
       const after = watch(before, surveyOf(scope, new AbortController().signal), workspace);
       if (bubblewrap === undefined) return { line: await launched(line), contained: false, after };
+      requireNames(command, before.unnamable);
       if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
       const inside = await contained(line, request, {
         bubblewrap,
@@ -240,6 +246,16 @@ export function requireStarted([command = ""]: readonly string[], { ending, stdo
   if (ending.kind !== "exit" || ending.code !== 1 || stdout.bytes > 0 || !stderr.text.startsWith("bwrap: ")) return;
   const wayOut = 'try again, or accept uncontained commands with [security.shell] sandbox = "off"';
   throw sandboxUnavailable(command, `the sandbox did not start it (${stderr.text.trim()})`, wayOut);
+}
+
+/** @throws {ToolError} `sandbox_unavailable` where something has a name that no check and no mount can reach */
+function requireNames(command: string, [first]: readonly string[]): void {
+  if (first === undefined) return;
+  throw sandboxUnavailable(
+    command,
+    `the name of ${shown(first)} is not UTF-8, so that nobody can see whether it holds credentials`,
+    "rename it, or move it out of the workspace",
+  );
 }
 
 function uncontainable(command: string): ToolError {

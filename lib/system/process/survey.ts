@@ -27,6 +27,8 @@ export interface Survey {
   readonly sensitive: readonly string[];
   /** Protected names, none of them below another */
   readonly guarded: readonly Guarded[];
+  /** Files and folders whose names are not UTF-8: neither looked at nor hidden. U+FFFD stands for the bytes that are wrong */
+  readonly unnamable: readonly string[];
 }
 
 /** Surveys in a thread of their own: a slow disk delays nobody else, and an answer that is late is a refusal. */
@@ -38,4 +40,4 @@ export interface Surveys {
 }
 
 /** The survey of whom nobody answered. */
-export const UNFINISHED: Survey = { finished: false, sensitive: [], guarded: [] };
+export const UNFINISHED: Survey = { finished: false, sensitive: [], guarded: [], unnamable: [] };

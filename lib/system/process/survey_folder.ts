@@ -26,6 +26,8 @@ const QUIET_MS = 2000;
 const CLOCK_EVERY = 256;
 /** `gitdir: <path>` of a `.git` file */
 const MAX_POINTER_BYTES = 4096;
+/** What stands in a listed name for bytes that are no UTF-8 */
+const REPLACEMENT = "\ufffd";
 
 type Kind = "folder" | "file" | "link";
 
@@ -35,6 +37,8 @@ interface Entry {
   readonly kind: Kind;
   readonly isSensitive: boolean;
   readonly isGuarded: boolean;
+  /** Its name is not UTF-8: it cannot be reached by a string */
+  readonly isUnnamable: boolean;
   seen?: { readonly ino: number; readonly size: number; readonly ctimeMs: number; readonly isKey: boolean } | undefined;
 }
 
@@ -73,7 +77,9 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
     const parent = basename(path);
     const before = new Map(known?.entries.map((entry) => [entry.name, entry.seen]));
     const entries: Entry[] = [];
-    for (const entry of readdirSync(path, { withFileTypes: true })) {
+    const listed = readdirSync(path, { withFileTypes: true });
+    const isUnnamable = unnamableIn(path, listed);
+    for (const entry of listed) {
       const kind = kindOf(entry);
       if (kind === undefined) continue;
       const { name } = entry;
@@ -82,6 +88,7 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         kind,
         isSensitive: isSensitive([name], isGitFolder ? ".git" : parent),
         isGuarded: isProtectedFromCommands(name, isTop),
+        isUnnamable: isUnnamable(name),
         seen: before.get(name),
       });
     }
@@ -101,6 +108,7 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
 
     const sensitive: string[] = [];
     const guarded: Guarded[] = [];
+    const unnamable: string[] = [];
     /** Files with several names, and which of them are secrets under another */
     const linked: { readonly path: string; readonly file: string }[] = [];
     const secrets = request.secrets ? secretsOfUser(request, late) : new Set<string>();
@@ -145,6 +153,11 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         if (late()) return;
         const below = path === sep ? `${sep}${entry.name}` : `${path}${sep}${entry.name}`;
         if (skip.has(below)) continue;
+        if (entry.isUnnamable) {
+          // A folder may hold protected names as well; what a link leads to is found where it lies
+          if (entry.kind === "folder" || (entry.kind === "file" && request.secrets)) unnamable.push(below);
+          continue;
+        }
         if (entry.isGuarded && !isGuarded) {
           guarded.push(...guardedAt(below, request.root));
           for (const target of gitFolderOf(below, entry, request.root)) {
@@ -169,16 +182,25 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
     const top = unlessGone(() => lstatSync(request.root));
     if (top?.isDirectory()) pending.push({ path: request.root, isGitFolder: false, isGuarded: false });
     else if (top?.isFile() && request.secrets) {
-      lookAtFile(request.root, { name: "", kind: "file", isSensitive: false, isGuarded: false });
+      lookAtFile(request.root, { name: "", kind: "file", isSensitive: false, isGuarded: false, isUnnamable: false });
     }
     for (let folder = pending.pop(); folder !== undefined && !late(); folder = pending.pop()) lookAt(folder);
     for (const { path, file } of linked) if (secrets.has(file)) sensitive.push(path);
-    return { finished: !isLate, sensitive: [...new Set(sensitive)].sort(), guarded };
+    return { finished: !isLate, sensitive: [...new Set(sensitive)].sort(), guarded, unnamable };
   };
 }
 
 function kindOf(entry: Dirent): Kind | undefined {
   return entry.isDirectory() ? "folder" : entry.isFile() ? "file" : entry.isSymbolicLink() ? "link" : undefined;
+}
+
+/** Tells for the names of a folder whether the replacement character in one stands for bytes that are no UTF-8, and not for itself. */
+function unnamableIn(folder: string, listed: readonly Dirent[]): (name: string) => boolean {
+  const counts = new Map<string, number>();
+  for (const { name } of listed) if (name.includes(REPLACEMENT)) counts.set(name, (counts.get(name) ?? 0) + 1);
+  // Beside a file whose name has the character itself, other bytes look the same
+  return (name) =>
+    counts.has(name) && (counts.get(name) !== 1 || unlessGone(() => lstatSync(join(folder, name))) === undefined);
 }
 
 function isKeyFile(path: string, size: number): boolean {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { linkSync, mkdirSync, renameSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { describe, test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
@@ -169,6 +171,35 @@ test("hard links of the user's secrets are found wherever these lie, and of noth
     })
   ));
 
+/** Makes a folder or file whose name has a byte that is no UTF-8. */
+function makeUnnamable(folder: string, name: string, content?: string): void {
+  const at = (below: string) => Buffer.concat([Buffer.from(`${folder}/`), Buffer.from(`${name}${below}`, "latin1")]);
+  if (content !== undefined) return writeFileSync(at(""), content);
+  mkdirSync(at(""));
+  writeFileSync(at("/.env"), "a");
+}
+
+// Deno opens no path that is not UTF-8, and cannot make one for this test; it lists names as Node does
+const noBytes = "Deno" in globalThis || process.platform !== "linux" ? "needs names of any bytes" : false;
+
+test(
+  "what has a name that is not UTF-8 is told, though the same name stands beside it",
+  { skip: noBytes },
+  () =>
+    withWorkspace({ "plain/\ufffd.txt": "a", "both/k\ufffdy.txt": "a" }, (workspace) => {
+      makeUnnamable(workspace.root, "Schl\u00fcssel");
+      makeUnnamable(workspace.path("plain"), "k\u00fcy.txt", KEY);
+      makeUnnamable(workspace.path("both"), "k\u00fcy.txt", KEY);
+      const survey = surveyor();
+      const both = ["both/k\ufffdy.txt", "both/k\ufffdy.txt"];
+      const expected = ["Schl\ufffdssel", ...both, "plain/k\ufffdy.txt"];
+      assert.deepEqual(below(workspace, survey(requestOf(workspace.root)).unnamable), expected);
+      assert.deepEqual(below(workspace, survey(requestOf(workspace.root)).unnamable), expected);
+      const names = survey(requestOf(workspace.root, { secrets: false }));
+      assert.deepEqual(below(workspace, names.unnamable), ["Schl\ufffdssel"]);
+    }),
+);
+
 const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) => {
   const clock = systemClock;
   const commands = createCommandLookup();
@@ -201,6 +232,25 @@ test("an unfinished search refuses a command of the sandbox, and an argument wit
     await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "require" }), unfinished);
     const { contained, after } = await prepare({ ...request, words: ["ls"], sandbox: "off" });
     assert.equal(contained, false);
+    assert.deepEqual(await after(), { quarantined: [], unchecked: true });
+  }));
+
+test("a name that is not UTF-8 refuses what could read it, and is no sign that nothing appeared", () =>
+  withWorkspace({ "sub/a.txt": "a", "other/a.txt": "a" }, async ({ root, path }) => {
+    const unnamable = [path("sub/\ufffd")];
+    const survey: Survey = { finished: true, sensitive: [], guarded: [], unnamable };
+    const { prepare, screen } = preparationWith(() => Promise.resolve(survey));
+    const request = {
+      words: ["ls", "sub"],
+      scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
+      maxOutputBytes: 100,
+      signal: new AbortController().signal,
+    };
+    const refused = { code: "sandbox_unavailable", message: /sub\/\ufffd" is not UTF-8.*; rename it/ };
+    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "auto" }), refused);
+    await assert.rejects(prepare({ ...request, sandbox: "off" }), refused);
+    await assert.rejects(screen({ ...request, sandbox: "off" }), refused);
+    const { after } = await prepare({ ...request, words: ["ls", "other"], sandbox: "off" });
     assert.deepEqual(await after(), { quarantined: [], unchecked: true });
   }));
 
