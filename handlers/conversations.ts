@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { contentSchema, toolCallSchema } from "../lib/base/records/message.ts";
 import type { SaidMessage } from "../lib/runs/conversation_archive.ts";
 import type { Route } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { LIMIT_QUERY, limitOf, pageOf, positionOf, positionQuery, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
@@ -124,8 +125,8 @@ export const deleteConversationRoute: Route = {
   },
 };
 
-/** DELETE /v1/conversations: all of them, save those at work. */
-export const deleteConversationsRoute: Route = {
+/** DELETE /v1/conversations: all of them, save those at work. An id in the query or the body forgets nothing: see the route with `:id`. */
+export const deleteConversationsRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/conversations",
   access: "runs",
@@ -139,7 +140,7 @@ export const deleteConversationsRoute: Route = {
     const { deleted, atWork } = await context.services.conversations.deleteAll();
     return jsonReply(context, 200, { deleted, at_work: atWork });
   },
-};
+});
 
 /** The vendor's own parts of a turn and of its calls are between the model and its provider. */
 function toWire({ seq, runId, message }: SaidMessage) {

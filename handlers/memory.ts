@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { DEFAULT_NAMESPACE, MEMORY_LIMITS } from "../lib/memory/memory.ts";
-import type { RequestContext, Route, RouteParameter } from "./route.ts";
+import type { Route, RouteParameter } from "./route.ts";
+import { strictRoute } from "./strict_route.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listSchema, placedListReply } from "./wire/list_reply.ts";
@@ -46,8 +47,8 @@ export const memoryRoute: Route = {
   },
 };
 
-/** DELETE /v1/memory: one record by its key, a namespace, or everything. */
-export const deleteMemoryRoute: Route = {
+/** DELETE /v1/memory: one record by its key, a namespace, or everything. A misspelt `key`, or one in a body, forgets nothing. */
+export const deleteMemoryRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/memory",
   access: "runs",
@@ -62,7 +63,6 @@ export const deleteMemoryRoute: Route = {
   reply: { status: 200, type: "application/json", schema: v.object({ deleted: v.number() }) },
   errors: ["not_found"],
   async handler(_request, context) {
-    refuseOthers(context, ["key", "namespace"]);
     const { query, services: { memory } } = context;
     const key = query.get("key");
     const namespace = query.get("namespace") ?? undefined;
@@ -72,13 +72,4 @@ export const deleteMemoryRoute: Route = {
     }
     return jsonReply(context, 200, { deleted: 1 });
   },
-};
-
-/** A misspelt `key` must not forget everything. @throws {HttpError} 400 invalid_request naming the parameter */
-function refuseOthers({ query }: RequestContext, known: readonly string[]): void {
-  const other = [...query.keys()].find((name) => !known.includes(name));
-  if (other === undefined) return;
-  throw httpError("invalid_request", `Cannot use "${other.slice(0, 64)}" here: only ${known.join(" and ")} are known`, {
-    param: other.slice(0, 64),
-  });
-}
+});

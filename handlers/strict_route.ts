@@ -5,7 +5,8 @@ import { readJson } from "./wire/read_json.ts";
 
 /**
  * Returns a route that refuses every field and query parameter it does not know. For routes where a field that is dropped in silence
- * gives away more than was meant: `expires_in` in place of `ttl_seconds` would make a token without an end.
+ * does more than was meant: `expires_in` in place of `ttl_seconds` would make a token without an end, a misplaced `key` would forget the
+ * whole memory.
  *
  * A route with a body validates it with a strict schema; one without takes no field at all.
  */

@@ -76,7 +76,7 @@ export const FRAME_TYPES: readonly (readonly [type: string, access: string, cont
   ["ping", "chat"],
 ];
 
-/** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows more than was meant. */
+/** Routes that refuse unknown fields and query parameters: what is dropped in silence there allows or deletes more than was meant. */
 export const STRICT_ENDPOINTS: readonly string[] = [
   "POST /pair",
   "POST /v1/pairing-code",
@@ -92,4 +92,6 @@ export const STRICT_ENDPOINTS: readonly string[] = [
   "GET /v1/approval-rules",
   "DELETE /v1/approval-rules/:id",
   "POST /v1/model-servers",
+  "DELETE /v1/memory",
+  "DELETE /v1/conversations",
 ];

@@ -4,7 +4,7 @@ import { ROUTES } from "../../handlers/routes.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 import { STRICT_ENDPOINTS } from "./endpoints.ts";
 
-test("the routes of tokens, pairing, approvals, rules and trust are the strict ones", () => {
+test("the routes of tokens, pairing, approvals, rules and trust, and those that forget in bulk, are the strict ones", () => {
   const strict = ROUTES.filter((route) => route.strict).map(({ method, path }) => `${method} ${path}`);
   assert.deepEqual(strict.sort(), [...STRICT_ENDPOINTS].sort());
 });
