@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
-import { backUp } from "../../lib/storage/back_up.ts";
-import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { backUp, type BackupFacts } from "../../lib/storage/back_up.ts";
+import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
@@ -13,9 +13,7 @@ export const backupCommand = defineCliCommand({
   async run(context, { file }) {
     const dataDir = await findDataDir(context);
     const lock = existsSync(dataDir) ? takeGatewayLock(dataDir) : undefined;
-    const facts = backUp(dataDir, resolve(context.io.cwd, file), { isInUse: lock === undefined });
-    lock?.release();
-    const { path, bytes, records, keys } = facts;
+    const { path, bytes, records, keys } = makeBackup(dataDir, resolve(context.io.cwd, file), lock);
     const size = `${(bytes / 1_000_000).toFixed(1)} MB`;
     context.print(
       { file: path, bytes, records, keys },
@@ -26,3 +24,12 @@ export const backupCommand = defineCliCommand({
     return EXIT.ok;
   },
 });
+
+/** @param lock undefined while a gateway has it */
+function makeBackup(dataDir: string, to: string, lock: GatewayLock | undefined): BackupFacts {
+  try {
+    return backUp(dataDir, to, { isInUse: lock === undefined });
+  } finally {
+    lock?.release();
+  }
+}

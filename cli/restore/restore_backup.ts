@@ -61,7 +61,7 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
     const store = await openSqliteStore({ path: join(made, DATABASE_NAME), clock });
     const held = await holdOpenWork({ store, clock, keepTokens }).finally(() => store.close());
     await syncFolder(made);
-    renameSync(dataDir, before);
+    setAsideFolder(dataDir, before);
     try {
       renameSync(made, dataDir);
     } catch (error) {
@@ -75,6 +75,18 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
     rmSync(made, { recursive: true, force: true });
     // The lock made a folder where there was none
     if (!hadOne) rmSync(before, { recursive: true, force: true });
+  }
+}
+
+function setAsideFolder(dataDir: string, before: string): void {
+  try {
+    renameSync(dataDir, before);
+  } catch (cause) {
+    const reason = cause instanceof Error ? cause.message : String(cause);
+    const message =
+      `Cannot restore into "${dataDir}": the folder cannot be renamed (${reason}); where it is mounted, restore ` +
+      "into a folder inside it with --data-dir";
+    throw new ConfigError("database_unusable", message, { cause });
   }
 }
 
