@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, linkSync, openSync, readFileSync, rmSync, statSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, readFileSync, renameSync, rmSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
@@ -38,20 +38,28 @@ export function backUp(
     throw unusable("the file exists, and a backup replaces none");
   }
   const partial = `${to}.partial`;
+  const cannot = (error: unknown) => unusable(error instanceof Error ? error.message : String(error), error);
   try {
     // VACUUM INTO takes an empty file: made first, so that nobody else can read it at any moment
     closeSync(openSync(partial, "wx", 0o600));
+  } catch (error) {
+    // That of another backup is never taken away: it may be at work
+    if (statSync(partial, { throwIfNoEntry: false }) === undefined) throw cannot(error);
+    throw unusable(`"${partial}" exists: another backup is at work, or was cut off, then remove that file`, error);
+  }
+  try {
     copyDatabase(from, partial, isInUse);
     const facts = addKeys(dataDir, partial);
     const file = openSync(partial, "r+");
     fsyncSync(file);
     closeSync(file);
-    // A link never replaces a file that came meanwhile
-    linkSync(partial, to);
+    // Replaces this empty file alone, and none that came meanwhile. A link would do the same, but not on the FAT of a memory stick
+    closeSync(openSync(to, "wx", 0o600));
+    renameSync(partial, to);
     syncFoldersSync(dirname(to), dirname(to));
     return { ...facts, path: to, bytes: statSync(to).size };
   } catch (error) {
-    throw unusable(error instanceof Error ? error.message : String(error), error);
+    throw cannot(error);
   } finally {
     rmSync(partial, { force: true });
   }

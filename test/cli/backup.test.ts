@@ -49,6 +49,17 @@ test("backup replaces no file, and needs records", () =>
     assert.equal(readFileSync(join(machine.cwd, "kept.db"), "utf8"), "mine");
   }));
 
+test("backup takes no file of another backup away, which may be at work, and says what to do", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const partial = join(machine.cwd, "kept.db.partial");
+    writeFileSync(partial, "at work");
+    const { code, stderr } = await machine.run(["backup", "kept.db"]);
+    assert.equal(code, 78);
+    assert.match(stderr, /kept\.db\.partial" exists: another backup is at work, or was cut off, then remove that file/);
+    assert.equal(readFileSync(partial, "utf8"), "at work");
+  }));
+
 test("backup of a running gateway holds what it has just written, and leaves it at work", () =>
   onMachine(async (machine) => {
     await machine.withGateway([], async ({ address }) => {
