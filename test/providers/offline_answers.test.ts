@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { after, before, describe, test } from "node:test";
 import { helpOfEach } from "../../cli/help_text.ts";
 import { createOfflineProvider, type OfflineOptions } from "../../lib/providers/offline.ts";
@@ -6,7 +7,7 @@ import { prosePassages } from "../../lib/providers/offline/passages.ts";
 import { rankPassages } from "../../lib/providers/offline/rank_passages.ts";
 import { readDocumentation } from "../../lib/providers/offline/documentation.ts";
 import { smallTalk } from "../../lib/providers/offline/small_talk.ts";
-import { stemOf } from "../../lib/providers/offline/words.ts";
+import { significantWords, stemOf } from "../../lib/providers/offline/words.ts";
 import { configOf, type RunningGateway, withRunningGateway } from "../support/running_gateway.ts";
 import { collect, textOf } from "./support/provider_setup.ts";
 
@@ -138,6 +139,24 @@ describe("natural questions", () => {
       assert.doesNotMatch(text, /\n|\.\s/, "it is one sentence");
     });
   }
+});
+
+test("the README's own example question is answered with what it asks about", async () => {
+  const root = new URL("../../", import.meta.url);
+  const files: Record<string, string> = {};
+  for (const name of ["README.md", "CONTRIBUTING.md"]) files[name] = await readFile(new URL(name, root), "utf8");
+  const [, question = ""] = /content: "(What does this project say about .*?)"/.exec(files["README.md"] ?? "") ?? [];
+  await withRunningGateway({ files }, async (gateway) => {
+    const quotes = (await ask(gateway, question)).split(/^(?=From ")/m).filter((part) => part.startsWith("From "));
+    assert.ok(quotes.length > 0);
+    for (const quote of quotes) assert.match(quote, /pair/i);
+  });
+});
+
+test("a word that names the folder is left out, unless the question has no other", () => {
+  assert.deepEqual(significantWords("What does this project say about pairing?"), ["pairing"]);
+  assert.deepEqual(significantWords("What is this project?"), ["project"]);
+  assert.deepEqual(significantWords("Which project files are generated?"), ["project", "generated"]);
 });
 
 test("the README of the package and the help of each command are its documentation", async () => {

@@ -17,6 +17,7 @@ const COMMON = new Set(
     "using very want wants was way we were what when where which while who whose why will with without work works workspace " +
     "would yes you your yourself").split(" "),
 );
+const NAMES_THE_FOLDER = /\b(?:this|our|my|your) project\b/i;
 /** Endings that leave the same word; the longest first. */
 const ENDINGS = [
   "ations",
@@ -39,11 +40,13 @@ const ENDINGS = [
 
 /**
  * Returns the words of a question worth searching for: in lower case, of two characters or more, without the common words of English,
- * each once, at most eight, in the order in which they stand. The product's own name says where to look and is left out.
+ * each once, at most eight, in the order in which they stand. The product's own name says where to look and is left out; so does "this
+ * project", unless the question is about nothing else.
  */
 export function significantWords(question: string): readonly string[] {
   const wanted = wordsOf(question).filter((word) => isWanted(word) && word !== "postern");
-  return [...new Set(wanted)].slice(0, MAX_WORDS);
+  const others = NAMES_THE_FOLDER.test(question) ? wanted.filter((word) => word !== "project") : wanted;
+  return [...new Set(others.length > 0 ? others : wanted)].slice(0, MAX_WORDS);
 }
 
 /** Returns the stems of every word of a text, in order: "pairing" and "paired" are both "pair". Common words are left out. */
