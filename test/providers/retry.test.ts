@@ -135,6 +135,27 @@ test("a fallback has retries of its own, with pauses that begin anew", async () 
   assert.deepEqual([none.first.requests.length, none.fallback.requests.length], [2, 2]);
 });
 
+test("a fallback without a model of its own is asked for the first that it lists, or for none where it lists nothing", async () => {
+  const clock = createFakeClock();
+  const options = { clock, random: createSeededRandom(), log: SILENT, observer: { onFirstEvents() {}, onEnd() {} } };
+  const entry = (id: string) => ({ id, object: "model", created: 0, owned_by: "scripted" }) as const;
+  const lists = {
+    "first": () => Promise.resolve([entry("first"), entry("other")]),
+    "": () => Promise.reject(FAILED),
+  };
+  for (const [model, listModels] of Object.entries(lists)) {
+    const main = createScriptedProvider([{ errorBefore: FAILED }], { clock });
+    const fallback = createScriptedProvider(["Hello"], { name: "second", clock });
+    const attempts = [{ provider: main, model: undefined, maxRetries: 0 }, {
+      provider: { ...fallback, listModels },
+      model: "",
+      maxRetries: 0,
+    }] as const;
+    assert.equal(textOf(await collect(withRetries(attempts, options))), "Hello");
+    assert.equal(fallback.requests[0]?.model, model);
+  }
+});
+
 test("an abort during a pause ends it at once", async () => {
   const { clock, provider, first } = setUpRetries(2, [{ errorBefore: limited(20) }, "never"]);
   const controller = new AbortController();
