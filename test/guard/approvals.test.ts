@@ -275,6 +275,16 @@ test("tidy() settles what expired meanwhile and forgets what was settled long ag
   assert.equal((await approvals.list({ limit: 10 })).approvals.length, 1);
 });
 
+test("tidy() by 0 days settles what expired and forgets nothing", async () => {
+  const { approvals, clock, ask } = setUp();
+  const [answered, expired] = [await ask(), await ask()];
+  await approvals.answer(answered.id, { decision: "deny", by: BY });
+  await clock.advance(400 * 24 * 60 * MINUTE);
+  await approvals.tidy(0);
+  assert.equal((await approvals.get(answered.id))?.status, "denied");
+  assert.equal((await approvals.get(expired.id))?.status, "expired");
+});
+
 test("a restart changes nothing: questions are still answerable, answers still count, rules still stand", () =>
   withTemporaryFolder(async (folder) => {
     const clock = createFakeClock();
