@@ -55,14 +55,15 @@ export const doctorCommand = defineCliCommand({
 
 async function repairRecords(context: CommandContext): Promise<number> {
   const { repair } = await import("../doctor/repair.ts");
-  const { backup, removed } = await repair(await findDataDir(context));
+  const { backup, removed, finished } = await repair(await findDataDir(context));
   const lines = removed.map(({ collection, key, reason }) => `${collection} ${key}: ${reason}`);
   context.print(
-    { backup, removed },
+    { backup, removed, finished },
     backup === null
       ? "Every record can be read: nothing was changed"
       : [`Removed ${removed.length} damaged records; as they were, all are in ${backup}:`, ...lines].join("\n"),
   );
+  if (!finished) context.say("There are more damaged records: run postern doctor --repair again");
   if (removed.some(({ collection }) => collection.startsWith("audit"))) {
     context.say("A record of the audit was among them: postern audit verify names its place as missing");
   }

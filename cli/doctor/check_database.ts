@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { systemClock } from "../../lib/base/clock.ts";
+import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
 import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
@@ -44,6 +45,10 @@ export const databaseCheck: Check = {
 
 function checkFile(dataDir: string): Finding {
   const path = join(dataDir, "postern.db");
+  if (lostLogBytes(path) > 0) {
+    const message = `${path} is missing or empty, and its log holds records`;
+    return failure(NAME, message, "put the database back beside its log, or postern restore <file>");
+  }
   if (!existsSync(path)) return fine(NAME, "None yet: the first start makes it");
   const lock = takeGatewayLock(dataDir);
   if (lock === undefined) {
@@ -63,7 +68,8 @@ function checkFile(dataDir: string): Finding {
 function judge(path: string): Finding {
   const facts = inspectDatabase(path);
   if (facts === undefined) return fine(NAME, "None yet: the first start makes it");
-  const { version, knownVersion, damage } = facts;
+  const { owner, version, knownVersion, damage } = facts;
+  if (owner === "another") return failure(NAME, `${path} is the database of another program`, toRestore(path));
   const size = `${(facts.bytes / 1_000_000).toFixed(1)} MB`;
   if (version > knownVersion) {
     const message = `A newer Postern wrote it: its version is ${version}, this program knows ${knownVersion}`;

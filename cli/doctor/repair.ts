@@ -2,15 +2,18 @@ import { join } from "node:path";
 import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
+import { ConfigError } from "../../lib/base/errors.ts";
 import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";
 import { CONVERSATIONS, conversationStream, parseConversationEntry } from "../../lib/runs/conversation_records.ts";
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/run_records.ts";
 import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
 import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
-import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
+import { findUnreadable, type UnreadableFound } from "../../lib/storage/find_unreadable.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
+import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/scan_all.ts";
+import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, Write } from "../../lib/storage/store.ts";
 import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
 import { CommandError } from "../cli_error.ts";
@@ -21,11 +24,14 @@ export interface Repaired {
   /** null: nothing was damaged, and nothing was changed */
   readonly backup: string | null;
   readonly removed: readonly UnreadableRecord[];
+  /** false: there are more, for another repair */
+  readonly finished: boolean;
 }
 
 /**
  * Removes every record that cannot be read, with what is of no use without it, after a backup of all.
  * @throws {CommandError} while something runs on the data directory
+ * @throws {ConfigError} `database_corrupt` for a file that is damaged itself, or no database of Postern
  */
 export async function repair(dataDir: string, clock: Clock = systemClock): Promise<Repaired> {
   const lock = takeGatewayLock(dataDir);
@@ -36,9 +42,8 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
   }
   try {
     const path = join(dataDir, DATABASE_NAME);
-    const parsers = { collections: COLLECTIONS, streams: STREAMS };
-    const { unreadable } = findUnreadable(path, parsers, () => false);
-    if (unreadable.length === 0) return { backup: null, removed: [] };
+    const { unreadable, finished } = lookThrough(path);
+    if (unreadable.length === 0) return { backup: null, removed: [], finished };
     const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
     const backup = backUp(dataDir, join(dataDir, `before-repair-${time}.db`), { isInUse: false }).path;
     const store = await openSqliteStore({ path, clock });
@@ -47,9 +52,30 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
     } finally {
       await store.close();
     }
-    return { backup, removed: unreadable };
+    return { backup, removed: unreadable, finished };
   } finally {
     lock.release();
+  }
+}
+
+/** Single records can be removed from a database that is whole, and from no other. @throws {ConfigError} `database_corrupt` */
+function lookThrough(path: string): UnreadableFound {
+  const corrupt = (reason: string, cause?: unknown) =>
+    new ConfigError(
+      "database_corrupt",
+      `Cannot repair "${path}": ${reason}; restore a backup with postern restore <file>, or move it away with its log`,
+      { file: path, cause },
+    );
+  if (lostLogBytes(path) > 0) throw corrupt("it is missing or empty, and its log holds records");
+  try {
+    const facts = inspectDatabase(path, { maxBytes: Infinity });
+    if (facts?.owner === "another") throw corrupt("it is the database of another program");
+    if (typeof facts?.damage === "string") throw corrupt(`it is damaged as a whole (${facts.damage})`);
+    if (facts === undefined || facts.owner === "nobody") return { unreadable: [], looked: 0, finished: true };
+    return findUnreadable(path, { collections: COLLECTIONS, streams: STREAMS }, () => false);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw corrupt(`it is damaged or no database (${error instanceof Error ? error.message : String(error)})`, error);
   }
 }
 

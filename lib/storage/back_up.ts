@@ -4,6 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { ConfigError } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/sync_folder.ts";
+import { ownerOf } from "./sqlite/open_database.ts";
 
 /** Name of the database in a data directory. */
 export const DATABASE_NAME = "postern.db";
@@ -72,6 +73,7 @@ function copyDatabase(from: string, to: string, isInUse: boolean): void {
   if (!isInUse && log === 0) address.searchParams.set("immutable", "1");
   const database = new DatabaseSync(address, { readOnly: true });
   try {
+    if (ownerOf(database) !== "postern") throw new Error("it is empty, or the database of another program");
     database.prepare("VACUUM INTO ?").run(to);
   } finally {
     database.close();

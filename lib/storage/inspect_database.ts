@@ -2,9 +2,11 @@ import { statSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { migrations } from "./migrations/migrations.ts";
+import { ownerOf } from "./sqlite/open_database.ts";
 
 /** What a database file looks like from outside. */
 export interface DatabaseFacts {
+  readonly owner: ReturnType<typeof ownerOf>;
   /** Of the file itself, without its log. Bytes */
   readonly bytes: number;
   /** Number of the last migration it had */
@@ -40,6 +42,7 @@ export function inspectDatabase(
     const check = () => String(database.prepare("PRAGMA quick_check(1)").get()?.["quick_check"]);
     const said = bytes > maxBytes ? undefined : check();
     return {
+      owner: ownerOf(database),
       bytes,
       version,
       knownVersion: migrations.at(-1)?.version ?? 0,

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
@@ -85,3 +85,37 @@ test("doctor --repair says that nothing is damaged, and makes no backup then", (
     assert.deepEqual([code, stdout], [0, "Every record can be read: nothing was changed\n"]);
     assert.ok(!readdirSync(machine.dataDir).some((name) => name.startsWith("before-repair")));
   }));
+
+/** Files in the place of the database that are none of Postern's, or not whole. */
+const RUINS: readonly (readonly [what: string, ruin: (path: string) => void, said: RegExp])[] = [
+  ["the database of another program", (path) => {
+    rmSync(path);
+    const database = new DatabaseSync(path);
+    database.exec("CREATE TABLE notes (text)");
+    database.close();
+  }, /the database of another program/],
+  ["half a database", (path) => truncateSync(path, Math.floor(statSync(path).size / 2)), /damaged/],
+  ["no database", (path) => writeFileSync(path, "notes ".repeat(1000)), /damaged or no database/],
+  ["a log without its database", (path) => {
+    writeFileSync(`${path}-wal`, "records");
+    rmSync(path);
+  }, /its log holds records/],
+];
+for (const [what, ruin, said] of RUINS) {
+  test(`doctor --repair refuses ${what} with the way out, and changes nothing; doctor calls it no fine one`, () =>
+    onMachine(async (machine) => {
+      await fill(machine);
+      const path = join(machine.dataDir, "postern.db");
+      ruin(path);
+      const content = () => existsSync(path) ? readFileSync(path, "latin1") : null;
+      const before = content();
+      const { code, stderr } = await machine.run(["doctor", "--repair"]);
+      assert.equal(code, 78, stderr);
+      assert.match(stderr, said);
+      assert.match(stderr, /Cannot repair .*; restore a backup with postern restore <file>/);
+      assert.equal(content(), before);
+      const { checks } = JSON.parse((await machine.run(["doctor", "--json"])).stdout);
+      const { state } = checks.find(({ name }: { name: string }) => name === "database");
+      assert.equal(state, "failure");
+    }));
+}

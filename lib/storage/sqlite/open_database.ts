@@ -45,8 +45,8 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
  * @throws {ConfigError} `database_corrupt`
  */
 function refuseLostDatabase(path: string): void {
-  const log = statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0;
-  if (log === 0 || (statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  const log = lostLogBytes(path);
+  if (log === 0) return;
   throw new ConfigError(
     "database_corrupt",
     `Cannot open "${path}": the database is missing or empty, and its log "${path}-wal" holds ${log} bytes of records; ` +
@@ -55,17 +55,29 @@ function refuseLostDatabase(path: string): void {
   );
 }
 
+/** Bytes of a log whose database is missing or empty; 0 where nothing is lost. */
+export function lostLogBytes(path: string): number {
+  const bytesOf = (name: string) => statSync(name, { throwIfNoEntry: false })?.size ?? 0;
+  return bytesOf(path) > 0 ? 0 : bytesOf(`${path}-wal`);
+}
+
 /** @returns whether it is empty and nobody's yet. @throws {ConfigError} `database_corrupt` for another program's */
 function checkOwner(database: DatabaseSync, path: string): boolean {
-  const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
-  if (id === APPLICATION_ID) return false;
-  const tables = Number(database.prepare("SELECT count(*) AS n FROM sqlite_schema").get()?.["n"]);
-  if (id !== 0 || tables > 0) {
+  const owner = ownerOf(database);
+  if (owner === "another") {
     throw new ConfigError("database_corrupt", `Cannot open "${path}": it is the database of another program`, {
       file: path,
     });
   }
-  return true;
+  return owner === "nobody";
+}
+
+/** Tells whose database it is; an empty one is nobody's yet. */
+export function ownerOf(database: DatabaseSync): "postern" | "another" | "nobody" {
+  const id = Number(database.prepare("PRAGMA application_id").get()?.["application_id"]);
+  if (id === APPLICATION_ID) return "postern";
+  const tables = Number(database.prepare("SELECT count(*) AS n FROM sqlite_schema").get()?.["n"]);
+  return id !== 0 || tables > 0 ? "another" : "nobody";
 }
 
 function toConfigError(path: string, error: unknown): ConfigError {
