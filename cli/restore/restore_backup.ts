@@ -18,6 +18,7 @@ import { DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
+import { RESTORING } from "../../lib/storage/sqlite/open_database.ts";
 import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
 
 /** What a restore did. */
@@ -37,7 +38,7 @@ export interface RestoreOptions {
 
 /**
  * Puts a backup in the place of a data directory, whose folder is kept under another name. The new folder is made whole beside the old
- * one first, so that an end at any moment leaves one of them. Nothing that was open in the backup goes on by itself (holdOpenWork).
+ * one first, so that an end at any moment leaves both, and a start between the two renames is refused. Nothing that was open in the backup goes on by itself (holdOpenWork).
  * @throws {ConfigError} `data_dir_locked` while something runs on the data directory; `database_corrupt`, `database_too_new`,
  * `database_unusable` for a file that is no backup, is damaged, or cannot be read
  */
@@ -53,7 +54,7 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
     );
   }
   const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
-  const made = `${dataDir}.restoring-${time}`;
+  const made = `${dataDir}${RESTORING}${time}`;
   const before = `${dataDir}.before-restore-${time}`;
   try {
     mkdirSync(made, { mode: 0o700 });

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { restoreBackup } from "../../cli/restore/restore_backup.ts";
@@ -153,4 +153,24 @@ test("restore is refused while a gateway runs, and works after it", () =>
     assert.equal(code, 0, stderr);
     assert.match(JSON.parse(stdout).before, /\.before-restore-/);
     assert.equal((await machine.run(["token", "list"])).code, 0);
+  }));
+
+test("a restore that was killed between its two renames begins no new database; another restore ends it", () =>
+  onMachine(async (machine) => {
+    const { dataDir } = machine;
+    await machine.run(["pair"]);
+    assert.equal((await machine.run(["backup", "kept.db"])).code, 0);
+    const time = "2026-01-01T00-00-00.000Z";
+    renameSync(dataDir, `${dataDir}.before-restore-${time}`);
+    mkdirSync(`${dataDir}.restoring-${time}`);
+    for (const argv of [["gateway", "--port", "0"], ["pair"], ["audit", "show"]]) {
+      const { code, stderr } = await machine.run(argv);
+      assert.equal(code, 78, argv[0]);
+      assert.match(stderr, /restoring-2026-01-01T00-00-00.000Z" says that a restore was cut off; remove that folder/);
+      assert.ok(!existsSync(join(dataDir, "postern.db")), argv[0]);
+    }
+    const restored = await machine.run(["restore", "kept.db"]);
+    assert.equal(restored.code, 0, restored.stderr);
+    // What is left of the first one stops nobody now
+    assert.equal((await machine.run(["audit", "show"])).code, 0);
   }));

@@ -1,4 +1,5 @@
-import { statSync } from "node:fs";
+import { readdirSync, statSync } from "node:fs";
+import { basename, dirname, join, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
 import type { Migration } from "../migrations/migration.ts";
@@ -19,6 +20,7 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
   let database: DatabaseSync | undefined;
   try {
     refuseLostDatabase(path);
+    refuseCutOffRestore(path);
     ensurePrivateFile(path);
     database = new DatabaseSync(path);
     database.exec(`PRAGMA busy_timeout = ${BUSY_TIMEOUT_MS}`);
@@ -53,6 +55,35 @@ function refuseLostDatabase(path: string): void {
       "put the database back beside its log, or restore a backup: postern restore <file>",
     { file: path },
   );
+}
+
+/** What follows the name of a data directory while a backup is put in its place. */
+export const RESTORING = ".restoring-";
+
+/**
+ * A restore that was killed may leave no folder under the name of the data directory: a new, empty one there would hide the other two.
+ * @throws {ConfigError} `database_corrupt`
+ */
+function refuseCutOffRestore(path: string): void {
+  if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
+  const dataDir = dirname(resolve(path));
+  const made = namesIn(dirname(dataDir)).find((name) => name.startsWith(`${basename(dataDir)}${RESTORING}`));
+  if (made === undefined) return;
+  throw new ConfigError(
+    "database_corrupt",
+    `Cannot open "${path}": it is missing, and "${join(dirname(dataDir), made)}" says that a restore was cut off; ` +
+      `remove that folder, and run postern restore <file> again, or give "${dataDir}.before-restore-<time>" its old name`,
+    { file: path },
+  );
+}
+
+/** Empty where the folder cannot be listed. */
+function namesIn(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
 }
 
 /** Bytes of a log whose database is missing or empty; 0 where nothing is lost. */
