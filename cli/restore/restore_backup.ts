@@ -6,6 +6,7 @@ import {
   realpathSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
@@ -96,6 +97,9 @@ function checkBackup(file: string): void {
     new ConfigError(code, `Cannot restore "${file}": ${reason}`, { file, cause });
   let facts: ReturnType<typeof inspectDatabase>;
   let isBackup = false;
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() === false) {
+    throw refused("database_unusable", "it is no file");
+  }
   try {
     facts = inspectDatabase(file, { maxBytes: Infinity });
     if (facts !== undefined) isBackup = isOurs(file);

@@ -133,7 +133,11 @@ test("restore refuses what is no backup, and changes nothing then", () =>
   onMachine(async ({ dataDir, cwd, run }) => {
     mkdirSync(dataDir, { recursive: true, mode: 0o700 });
     writeFileSync(join(cwd, "other.db"), "no database at all, whatever it is called");
-    for (const [file, reason] of [["none.db", /there is no such file/], ["other.db", /not a database/]] as const) {
+    const rows = [["none.db", /there is no such file/], ["other.db", /not a database/], [
+      ".",
+      /it is no file/,
+    ]] as const;
+    for (const [file, reason] of rows) {
       const { code, stderr } = await run(["restore", file]);
       assert.equal(code, 78);
       assert.match(stderr, reason);

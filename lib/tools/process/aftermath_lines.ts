@@ -16,7 +16,7 @@ export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly 
     ),
     ...(unchecked
       ? [
-        "[Whether protected names appeared during the call is not known: the workspace could not be looked through in time]",
+        "[Whether protected names appeared during the call is not known: the workspace could not be looked through in time, or holds a name that is not UTF-8]",
       ]
       : []),
   ];
