@@ -1,6 +1,7 @@
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
+import { shown } from "../../system/files/parse_path.ts";
 import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import { OPERATIONS } from "./git_input.ts";
@@ -12,6 +13,8 @@ const MAX_INDEX_BYTES = 134_217_728;
 const MAX_FILES = 20_000;
 /** Files read at once */
 const WIDTH = 8;
+/** What stands in a listed name for bytes that are no UTF-8 */
+const REPLACEMENT = "\ufffd";
 
 const TRACKED = ["--modified", "--deleted"];
 const UNTRACKED = ["--others", "--exclude-standard"];
@@ -19,7 +22,7 @@ const UNTRACKED = ["--others", "--exclude-standard"];
 /**
  * Looks at what an operation that changes something would use: the commit it starts from, the index, the files it would take from
  * the working tree, what `rev` stands for, and the address of a remote. Changes nothing.
- * @throws {ToolError} `git_too_large`, and those of `Repository.run`
+ * @throws {ToolError} `git_too_large`, `path_invalid`, and those of `Repository.run`
  */
 export async function boundState(call: GitCall): Promise<BoundParts> {
   const { op, paths, rev, branch, staged = false, remote } = call.input;
@@ -102,6 +105,9 @@ async function filesOf(call: GitCall, kinds: readonly string[]): Promise<BoundSt
   if (names.length > MAX_FILES) {
     throw tooLarge(call, `it is about more than ${MAX_FILES} files; name fewer in "paths"`);
   }
+  // Neither opened nor told from another of the same look: what lies there could be replaced after the answer
+  const unnamable = names.find((name) => name.includes(REPLACEMENT));
+  if (unnamable !== undefined) throw notUtf8(call, unnamable);
   const states: unknown[] = [];
   for (let at = 0; at < names.length; at += WIDTH) {
     const some = names.slice(at, at + WIDTH);
@@ -120,6 +126,16 @@ function remoteOf({ repository }: GitCall, name: string, direction: "fetch" | "p
     name: `${name} ${shown}`.trimEnd(),
     sha256: urls.length === 0 ? null : canonicalDigest({ urls }),
   };
+}
+
+function notUtf8({ input }: GitCall, name: string): ToolError {
+  return new ToolError(
+    "path_invalid",
+    `Cannot ask about git ${input.op}: the name of ${
+      shown(name)
+    } is not UTF-8, so that its content cannot be looked at; ` +
+      'rename it, or name other files in "paths"',
+  );
 }
 
 function tooLarge({ input }: GitCall, why: string): ToolError {

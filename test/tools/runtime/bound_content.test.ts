@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
 import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { namedFiles } from "../../../lib/system/process/named_files.ts";
 import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_door.ts";
@@ -214,6 +216,29 @@ gitTest(
       const commit = await approved(root, ["git_operations", { op: "commit", message: "second" }], change);
       assert.ok(commit.ran && !commit.isError, commit.output);
     }),
+);
+
+gitTest(
+  "git asks nobody about a file whose name is not UTF-8, since its content could not be bound",
+  async (context) => {
+    if (process.platform !== "linux") return context.skip("needs names of any bytes");
+    await withWorkspace(GIT_FILES, async ({ root }) => {
+      initRepository(root);
+      // Deno opens no such name itself
+      const write = (text: string) =>
+        void execFileSync("sh", ["-c", `printf ${text} > "$(printf 'src/k\\374y.txt')"`], { cwd: root });
+      write("one");
+      const { ran, output, bound } = await approved(root, ["git_operations", { op: "add", paths: ["src"] }], () => {
+        write("two");
+      });
+      assert.equal(ran, false, output);
+      assert.equal(bound, undefined);
+      assert.match(output, /Cannot ask about git add: the name of "src\/k\ufffdy.txt" is not UTF-8.*rename it/);
+      assert.equal(git(root, "diff", "--cached", "--name-only"), "");
+      const other = await approved(root, ["git_operations", { op: "add", paths: ["a.txt"] }]);
+      assert.ok(other.ran && !other.isError, other.output);
+    });
+  },
 );
 
 gitTest("push is bound to the address of the remote", () =>
