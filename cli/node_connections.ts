@@ -35,7 +35,7 @@ export interface NodeReply {
     readonly socket: Connection;
     once(event: "close", listener: () => void): unknown;
   };
-  write(text: string): unknown;
+  write(text: string, encoding: "latin1"): unknown;
   writeContinue(): void;
   once(event: "finish", listener: () => void): unknown;
 }
@@ -110,7 +110,7 @@ function watchHalfClosed(connection: Connection, clock: Clock): void {
     probes++;
     if (!reply.headersSent) {
       if (reply.req.httpVersion === "1.1") reply.writeContinue();
-    } else if (EVENT_STREAM.test(reply._header ?? "")) reply.write(":\n\n");
+    } else if (EVENT_STREAM.test(reply._header ?? "")) reply.write(":\n\n", "latin1"); // a text alone waits for the next one
     schedule();
   };
   connection.once("close", () => timer?.clear());
