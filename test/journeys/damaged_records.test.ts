@@ -124,7 +124,7 @@ test("one damaged record of every collection stops nothing: each is named, and t
       assert.deepEqual(expected.filter((name) => !names.includes(name)), []);
       assert.ok(backup !== null && statSync(backup).size > 0);
       assert.equal(statSync(backup).mode & 0o777, 0o600);
-      assert.deepEqual(await repair(dataDir), { backup: null, removed: [] });
+      assert.deepEqual(await repair(dataDir), { backup: null, removed: [], finished: true });
       await withRunningGateway({ ...TABLES(dataDir, workspace), script: ["Yes"] }, async (gateway) => {
         assert.equal((await jsonOf(await gateway.call("/health"))).status, "ok");
         for (const list of LISTS) {
