@@ -5,7 +5,7 @@ import type { ReachedGateway } from "./reach_gateway.ts";
 import { harmless } from "./terminal_text.ts";
 import { toTable } from "./to_table.ts";
 
-/** What a line of a chat that begins with a slash came to. */
+/** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
 
 export interface ChatCommands {

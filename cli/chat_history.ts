@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../lib/base/write_atomically.ts";
 
-/** What earlier chats at this terminal said, and the conversation that the last one was about. */
+/** History of the chats at this terminal: the messages typed in them, and the conversation of the last one. */
 export interface ChatHistory {
   /** Messages, the newest first */
   readonly lines: readonly string[];

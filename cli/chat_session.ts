@@ -7,7 +7,7 @@ import type { ReachedGateway } from "./reach_gateway.ts";
 /** What a reply is made of; an error that is no event of a run has only its code and message. */
 export type ChatEvent = AgentEvent | { readonly type: "error"; readonly code: string; readonly message: string };
 
-/** What the next message is about; may change between two messages. */
+/** Model and conversation of the next message; both may change between two messages. */
 export interface ChatTopic {
   /** undefined: the configured model */
   model: string | undefined;
@@ -17,7 +17,7 @@ export interface ChatTopic {
 
 export interface ChatOptions {
   readonly topic: ChatTopic;
-  /** Whether somebody here answers questions about calls; without it such a call is denied at once as `nobody_could_answer` */
+  /** Tells whether somebody here answers questions about calls. If not, such a call is denied at once as `nobody_could_answer` */
   readonly canApprove: boolean;
 }
 

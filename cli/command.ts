@@ -11,7 +11,7 @@ export interface CliIo {
   readonly stderr: (text: string) => void;
   /** All of standard input as text; undefined when it is a terminal */
   readonly readStdin: () => Promise<string | undefined>;
-  /** Whether somebody at a terminal can be asked */
+  /** Tells whether somebody at a terminal can be asked */
   readonly canAsk: boolean;
   /** Asks for a line on the terminal; undefined at its end, or when there is no terminal */
   readonly ask: (question: string) => Promise<string | undefined>;

@@ -96,7 +96,7 @@ export function createLineReader(terminal: ReaderTerminal, { history }: LineRead
   };
   const prompt = (text: string) => {
     visible = true;
-    // What was typed unseen has moved no cursor
+    // Text that was typed unseen has not moved the cursor, so that the new prompt begins on the cursor's row
     Object.assign(lines, { prevRows: 0 });
     lines.setPrompt(text);
     lines.prompt(true);

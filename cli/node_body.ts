@@ -9,7 +9,7 @@ import {
 import { CancelError } from "../lib/base/cancel.ts";
 import { inTurns } from "../lib/base/in_turns.ts";
 
-/** What is used of a request's stream. */
+/** Members of Node's request stream that this file uses. */
 interface BodyStream {
   readonly httpVersion: string;
   readonly headers: {
@@ -20,7 +20,7 @@ interface BodyStream {
   on(event: string, listener: (value: never) => void): unknown;
 }
 
-/** What is used of the reply under way. */
+/** Members of Node's reply under way that this file uses. */
 interface ReplyStream {
   writeContinue(): void;
   readonly destroyed: boolean;

@@ -8,7 +8,7 @@ const FIRST_PROBE_MS = 500;
 const SECOND_PROBE_MS = 250;
 const PROBE_EVERY_MS = 10_000;
 
-/** What is used of a connection. */
+/** Members of Node's socket that the server uses of a connection. */
 export interface Connection {
   readonly bytesRead: number;
   readonly writable: boolean;
@@ -22,7 +22,7 @@ export interface Connection {
   destroy(): unknown;
 }
 
-/** What is used of a reply and its request. */
+/** Members of Node's reply, and of its request, that the server uses. */
 export interface NodeReply {
   readonly headersSent: boolean;
   /** The head as it was sent */

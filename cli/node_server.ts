@@ -83,7 +83,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
   const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
   node.removeAllListeners("request");
   const onRequest = (request: Incoming, reply: Reply) => {
-    // What follows a refusal on the same connection has no way to be answered
+    // A request that follows a refusal on the same connection cannot be answered: nothing more can be written there
     if (!request.socket.writable) return void request.socket.destroy();
     reply.write = writeAtEnd;
     reply.end = endWithText;

@@ -54,7 +54,7 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
   if (context.flags.json) return;
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }).catch((error: unknown) => {
-    // It was forgotten meanwhile
+    // The approval was forgotten meanwhile
     if (error instanceof CommandError) return undefined;
     throw error;
   }) as Approval | undefined;

@@ -22,7 +22,7 @@ export interface GatewaySettings {
 export interface Windows {
   /** By token; one window for all while pairing is off */
   readonly callers: SlidingWindow;
-  /** One window for all */
+  /** Probes, as of `/health`: one window for all of them */
   readonly probes: SlidingWindow;
   /** Public routes, and what no route takes, by address */
   readonly addresses: SlidingWindow;

@@ -39,7 +39,7 @@ export interface GatewayOptions {
   /** false: no agent; its routes answer 503. Default true */
   readonly agent?: boolean;
   /**
-   * Whether `kind = "auto"` may take a model server that it finds on this machine. Only one that runs as the gateway's own user,
+   * Allows `kind = "auto"` to take a model server that it finds on this machine. Only one that runs as the gateway's own user,
    * root or a user of `provider.local_users` is taken. Default false: name a server in `config` instead
    */
   readonly localServers?: boolean;

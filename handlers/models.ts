@@ -52,7 +52,7 @@ export const modelRoute: Route = {
 };
 
 const trustSchema = v.strictObject({
-  /** Of this machine, as `127.0.0.1:11434` */
+  /** Address of a model server on this machine, as `127.0.0.1:11434` */
   address: v.pipe(v.string(), v.minLength(1), v.maxLength(256)),
 });
 

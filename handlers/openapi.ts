@@ -38,7 +38,7 @@ export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
   const errors = new Set<ErrorCode | number>(["invalid_request", "host_forbidden", "rate_limited", "internal_error"]);
   const add = (...codes: readonly ErrorCode[]) => codes.forEach((code) => errors.add(code));
   const { access, idempotency } = route;
-  // What the headers say of a body is judged on every route
+  // Headers that describe a body are judged on every route, also on one that reads no body
   add("unsupported_media_type", "expectation_failed", "not_implemented");
   if (route.method !== "GET" || route.websocket !== undefined) add("origin_forbidden");
   if (route.method !== "GET") add("payload_too_large");
@@ -198,7 +198,7 @@ function headersOf(route: Route, { status, headers }: RouteReply): Record<string
   };
 }
 
-/** Whether a reply is what a model said. */
+/** Tells whether a route replies with what a model said. */
 function answersByModel({ method, errors = [] }: Route): boolean {
   return method === "POST" && errors.includes("model_not_found");
 }

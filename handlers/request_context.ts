@@ -47,7 +47,7 @@ export class GatewayRequestContext implements RequestContext {
   identity: Identity | null = null;
   claim: RunClaim | undefined = undefined;
   params: Readonly<Record<string, string>> = NO_PARAMS;
-  /** Of the route */
+  /** Most bytes that the route takes in a body */
   maxBodyBytes = Infinity;
   /** Others who wait for this request's reply: with some, the client's leaving stops nothing (idempotency) */
   followers = 0;

@@ -19,7 +19,7 @@ const tokenSchema = v.object({
   expires_at: v.nullable(v.string()),
   /** Seconds without a use after which the token ends; null: it does not end by that */
   idle_ttl_seconds: v.nullable(v.number()),
-  /** Whether completions with it go to the model without the agent's own tools */
+  /** Tells whether completions with this token go to the model without the agent's own tools */
   plain: v.boolean(),
   last_used_at: v.nullable(v.string()),
 });

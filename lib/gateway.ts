@@ -97,7 +97,7 @@ export interface Services {
   /** Replies of channels to their `reply_url` */
   readonly deliveries: Deliveries;
   readonly conversations: ConversationArchive;
-  /** What the agent keeps between conversations */
+  /** Records that the agent keeps between conversations */
   readonly memory: Memory;
   readonly recentLog: RecentLog;
   /** Other machines that offer their tools; undefined while `[gateway.node_control]` is off */

@@ -115,7 +115,7 @@ function byOf(record: AuditRecord): string {
   }
 }
 
-/** What a new token may do, and when it ends. */
+/** Describes a new token on one line: its label, its scopes and when it ends. */
 function endsOf({ label, scopes, expires_at, idle_ttl_seconds }: TokenIssuedEvent | PairedEvent): string {
   const ends = expires_at === null ? [] : [`until ${expires_at}`];
   const idle = idle_ttl_seconds === null ? [] : [`ends ${idle_ttl_seconds} s after its last use`];

@@ -48,7 +48,7 @@ async function checkSandbox({ loaded: { config } }: Patient): Promise<Finding> {
   }
 }
 
-/** What a command made under a protected name waits for a person. */
+/** Warns about items that wait in quarantine for a person: a command made them under a protected name. */
 async function checkQuarantine({ loaded: { dataDir } }: Patient): Promise<readonly Finding[]> {
   const folder = join(dataDir, "quarantine");
   const { length } = await readdir(folder).catch(() => []);

@@ -10,7 +10,7 @@ import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "database";
-/** Of damaged records, these many are named. */
+/** Number of damaged records that the finding names; the others are only counted. */
 const SHOWN = 5;
 /** Time for looking through the records. */
 const LOOK_MS = 3_000;

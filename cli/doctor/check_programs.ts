@@ -16,7 +16,7 @@ interface OptionalProgram {
   readonly isWanted: (config: Config) => boolean;
 }
 
-/** Whether this version has a tool that needs one */
+/** Tells whether this version has the `browser` tool, which needs a browser */
 const HAS_BROWSER = BUILTIN_TOOLS.some(({ name }) => name === "browser");
 
 const PROGRAMS: readonly OptionalProgram[] = [

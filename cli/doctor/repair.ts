@@ -19,7 +19,7 @@ import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
 import { CommandError } from "../cli_error.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 
-/** What a repair did. */
+/** Result of a repair: the backup it made, the records it removed, and whether more are left. */
 export interface Repaired {
   /** null: nothing was damaged, and nothing was changed */
   readonly backup: string | null;
@@ -146,7 +146,7 @@ async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> 
   kept.push(...turn ?? []);
   const record = await store.get(CONVERSATIONS, id);
   if (typeof record?.body !== "object" || record.body === null) return [{ op: "drop", stream }];
-  // Its summary counts messages that may not be there any more
+  // The summary is dropped: it counts messages that may not be there any more
   const { summary: _, ...body } = record.body as Readonly<Record<string, unknown>>;
   return [
     { op: "drop", stream },

@@ -21,7 +21,7 @@ import { isUnreadable, readRecords } from "../../lib/storage/read_records.ts";
 import { scanAll } from "../../lib/storage/scan_all.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
-/** What is held until a person decides, counted. */
+/** Counts of what a restore holds until a person decides. */
 export interface HeldWork {
   readonly runs: number;
   readonly procedures: number;

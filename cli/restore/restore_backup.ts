@@ -22,7 +22,7 @@ import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { RESTORING } from "../../lib/storage/sqlite/open_database.ts";
 import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
 
-/** What a restore did. */
+/** Result of a restore: the data directories, and the work that is held. */
 export interface Restored {
   readonly dataDir: string;
   /** Where the earlier data directory is now; null: there was none */

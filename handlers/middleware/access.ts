@@ -56,7 +56,7 @@ export function checkAccess(
   return identity;
 }
 
-/** Whether a door asks for a bearer token. */
+/** Tells whether a door asks for a bearer token. */
 function asksForToken({ access }: Door): boolean {
   return access !== "public" && access !== "pairing_code" && access !== "node_token";
 }

@@ -177,7 +177,7 @@ interface Hold {
   readonly claim: RunClaim;
   /** The run it is made for; undefined as long as there is none */
   runId(): string | undefined;
-  /** Whether the reply is no last word, although the client is told not to retry by itself */
+  /** Tells whether a repeat runs anew, although the client is told not to retry by itself */
   isOpen(): boolean;
 }
 

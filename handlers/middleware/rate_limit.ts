@@ -19,11 +19,11 @@ export interface RateLimitOptions {
 /** A request whose sender was looked for. */
 export interface LimitedRequest {
   readonly path: string;
-  /** Of its route; undefined when no route takes it */
+  /** Access that the request's route demands; undefined when no route takes the request */
   readonly access: DoorAccess | undefined;
   /** Whoever its credentials name; undefined without credentials that count */
   readonly identity: Identity | undefined;
-  /** Whether its origin is one of `cors_origins` */
+  /** Tells whether the request's origin is one of `cors_origins` */
   readonly isAllowedPage: boolean;
 }
 
@@ -83,7 +83,7 @@ const UNKNOWN = "unknown";
 /** Key of all callers while pairing is off: nothing tells them apart for sure. */
 const OPEN = "open";
 
-/** Whether a page of another site sends a request; a browser cannot keep a page from sending those that only read. */
+/** Tells whether a page of another site sends a request; a browser cannot keep a page from sending requests that only read. */
 function isForeignPage(request: Request, { isAllowedPage }: LimitedRequest): boolean {
   return !isAllowedPage && request.headers.get("sec-fetch-site") === "cross-site";
 }

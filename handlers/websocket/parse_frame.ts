@@ -41,7 +41,7 @@ export const FRAMES = {
     fields: v.object({
       type: v.literal("hello"),
       events: v.nullish(v.boolean()),
-      /** Whether somebody there answers questions about calls, where the token may. Default true */
+      /** Tells whether somebody at the client answers questions about calls, where the token may. Default true */
       approvals: v.nullish(v.boolean()),
     }),
   },

@@ -17,12 +17,12 @@ export interface CollectedReply {
   readonly ignored: readonly string[];
   /** The `provider/model` that served a turn in place of the one that was asked for; undefined: no other did */
   readonly fallback: string | undefined;
-  /** Whether `fallback` served the last turn, and so gave the answer: a provider may be back for a later turn */
+  /** Tells whether `fallback` served the last turn, and so gave the answer: the provider may be back for a later turn */
   readonly fallbackAnswered: boolean;
   /** Messages of the history that did not reach the model as they were; 0: all did */
   readonly trimmed: number;
   readonly usage: Usage;
-  /** What the gateway does not know of the reply, of its choice and of its message; undefined: nothing */
+  /** Fields that the gateway does not know, of the reply, of its choice and of its message; undefined: there are none */
   readonly fields: ReplyFields | undefined;
 }
 

@@ -103,7 +103,7 @@ export class CompletionChunks implements EventEncoder {
           break;
       }
     }
-    // What belongs to the choice alone came beside its finish reason: it waits for the last chunk
+    // Fields of the choice alone came beside its finish reason: they wait for the last chunk
     return this.#next.delta === "" ? text : text + this.#rest();
   }
 

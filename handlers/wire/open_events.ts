@@ -47,7 +47,10 @@ export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: OpenEv
   }
 }
 
-/** What the reader is shown, and the end. Work of the agent's own tools is not: the model may still be refused after it. */
+/**
+ * Tells whether an event decides the reply's status: everything that the reader is shown does, and the end. Work of the agent's own
+ * tools does not: the model may still be refused after it.
+ */
 function decides({ type }: AgentEvent): boolean {
   switch (type) {
     case "text_delta":

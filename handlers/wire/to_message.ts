@@ -55,7 +55,7 @@ const MESSAGE_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name"])
 const ASSISTANT_FIELDS: ReadonlySet<string> = new Set(["role", "content", "name", "refusal", "tool_calls"]);
 const TOOL_FIELDS: ReadonlySet<string> = new Set(["role", "content", "tool_call_id"]);
 const NO_FIELDS: ReadonlySet<string> = new Set();
-/** What vendors want back with the tool calls it led to */
+/** Fields with a message's reasoning, which vendors want back with the tool calls that the reasoning led to */
 const VENDOR_FIELDS: ReadonlySet<string> = new Set(["reasoning_content", "reasoning", "reasoning_details"]);
 const VENDOR_CALL_FIELDS: ReadonlySet<string> = new Set(["extra_content"]);
 

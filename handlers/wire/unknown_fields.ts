@@ -1,6 +1,6 @@
 import type { Fields } from "../../lib/base/join_fields.ts";
 
-/** What of a body the gateway does not know. */
+/** Fields of a request's body that the gateway does not know. */
 export interface Unknown {
   /** Names of what is not copied, each once */
   readonly ignored: string[];

@@ -148,7 +148,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     );
   }
 
-  // One that cannot be read is nobody's: verify does not know it
+  // A token whose record cannot be read is nobody's: verify does not know it
   const damaged: string[] = [];
   for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
     const [found] = readable(store, TOKENS, [stored], parseTokenBody);
@@ -249,7 +249,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
       purges++;
       const all = [...byId.values()];
       await forget(all, by);
-      // Those that could not be read go too
+      // Tokens whose records could not be read go too
       for (const id of damaged.splice(0)) await store.takeOnce(TOKENS, id);
       return all.length;
     },

@@ -56,7 +56,7 @@ export type AccessChange =
  */
 export type RecordAccess = (change: AccessChange, writes: readonly Write[]) => Promise<boolean>;
 
-/** What a new token is made from. */
+/** Input for a new token: its scopes and terms, who makes it, and the pairing that led to it. */
 export interface NewToken extends TokenTerms {
   readonly scopes: readonly Scope[];
   /** Default null */
@@ -86,7 +86,7 @@ export interface Tokens {
   onRevoke(listener: (tokenId: string) => void | Promise<void>): void;
   /** @param by default null. @returns false for an unknown id */
   revoke(id: string, by?: AccessActor): Promise<boolean>;
-  /** Those that are being made too. @param by default null. @returns how many there were */
+  /** Revokes all stored tokens, and those that are being made. @param by default null. @returns how many were stored */
   revokeAll(by?: AccessActor): Promise<number>;
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;

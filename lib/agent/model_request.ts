@@ -132,7 +132,7 @@ async function fitLater(
 ): Promise<FittedRequest> {
   const window = await findWindow();
   const fitted = window > 0 ? fitRequest(request, window, fixed) : asItIs(request);
-  // What was only learnt from a refusal may be a guess: then the provider decides
+  // A window that was only learnt from a refusal may be a guess: then the provider decides
   const listed = fixed > 0 && window > 0 ? await findListedWindow?.() ?? 0 : 0;
   if (listed > 0) checkLength(fitted.request.messages, listed);
   return account === undefined ? fitted : await openFitted(fitted, account);

@@ -31,12 +31,12 @@ export interface SuspendedTurns {
   splice(messages: readonly Message[]): readonly Message[];
 }
 
-/** Whether a run added work of the agent's own tools, which its client never sees. */
+/** Tells whether a run added work of the agent's own tools, which its client never sees. */
 export function hasOwnWork(added: readonly Message[]): boolean {
   return added.some((message) => message.role === "tool");
 }
 
-/** Whether a run that ends with a client call added anything that the client does not send back: own work, or opaque parts. */
+/** Tells whether a run that ends with a client call added anything that the client does not send back: own work, or opaque parts. */
 export function hasMoreThanClient(added: readonly Message[]): boolean {
   return added.length > 1 || added.some((message) => message.role === "assistant" && message.opaque !== undefined);
 }

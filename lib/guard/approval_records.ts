@@ -18,7 +18,7 @@ const access = approvalSchema.entries.access;
 const approvalBodySchema = v.object({
   v: v.literal(1),
   ...approvalSchema.entries,
-  /** What wider rules go by, where there are any */
+  /** Properties of the call that wider rules compare, where there are such rules */
   wider: v.optional(v.object({
     op: v.nullable(v.string()),
     access,

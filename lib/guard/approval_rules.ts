@@ -37,7 +37,7 @@ export function createApprovalRules(
   ): Promise<ApprovalRule | undefined> => {
     const id = ruleIdOf(subject, match, runId);
     const stored = await store.get(APPROVAL_RULES, id);
-    // One that cannot be read answers nothing: a person is asked again
+    // A rule that cannot be read answers nothing: a person is asked again
     const [found] = readable(store, APPROVAL_RULES, stored === undefined ? [] : [stored], parseRule);
     if (found === undefined) return undefined;
     const rule = found.value;
@@ -59,10 +59,10 @@ export function createApprovalRules(
     },
     async remembered(subject, runId) {
       let approval: ApprovalRule | undefined;
-      // Of an exact call the run's own answer counts before the one for good
+      // The run's own answer for a match counts before the answer for good
       for (const match of matchesOf(subject)) {
         const found = await find(subject, match, runId) ?? await find(subject, match, null);
-        // Of several rules a no wins
+        // A denial wins over the other rules that match
         if (found?.decision === "deny") return found;
         approval ??= found;
       }

@@ -34,7 +34,7 @@ export interface ApprovalQuestion extends RuleSubject {
   /** The policy's rule; one of `always_ask` is never remembered */
   readonly rule: string;
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
-  /** What else the answer is bound to. Default: nothing */
+  /** State of files or repositories that the answer is bound to as well. Default: nothing */
   readonly bound?: readonly BoundState[] | undefined;
   /** How the programs the call would start are contained. Default: it starts none */
   readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
@@ -51,7 +51,7 @@ export interface ApprovalReply {
   readonly decision: "approve" | "deny";
   /** Default `once` */
   readonly remember?: Remember | undefined;
-  /** What is remembered. Default `call`, the exact call */
+  /** Match of what is remembered. Default `call`, the exact call */
   readonly match?: RuleMatchKind | undefined;
   /** At most 1,000 characters, for whoever reads the record */
   readonly note?: string | undefined;

@@ -39,8 +39,8 @@ const BY_FIRST_ARGUMENT = new Set([
 ]);
 
 /**
- * Whether a rule for a command with its first argument says something: not where that argument is an option, and not for a program
- * that takes any other program further on, as `env`, `find` or `timeout`.
+ * Tells whether a rule for a command with its first argument says something. It does not where that argument is an option, nor for
+ * a program that takes any other program further on, as `env`, `find` or `timeout`.
  */
 export function decidesByFirstArgument(name: string, first: string): boolean {
   if (first.startsWith("-")) return false;

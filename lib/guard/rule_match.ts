@@ -9,7 +9,7 @@ export interface RuleSubject {
   readonly tool: string;
   readonly workspace: string;
   readonly inputDigest: string;
-  /** What wider rules go by. Default: only rules for this exact call */
+  /** Properties of the call that wider rules compare. Default: only rules for this exact call */
   readonly wider?: WiderSubject | undefined;
 }
 
@@ -23,7 +23,7 @@ export interface WiderSubject {
   readonly command: readonly string[] | undefined;
 }
 
-/** What a rule stands for: one exact call, a tool's changes in a folder, or a command with its first argument. */
+/** Calls that a rule stands for: one exact call, a tool's changes in a folder, or a command with its first argument. */
 export type RuleMatch =
   | { readonly kind: "call"; readonly inputDigest: string }
   | { readonly kind: "folder"; readonly op: string | null; readonly access: Access; readonly folder: string }
@@ -85,7 +85,7 @@ export function ruleIdOf(
   match: RuleMatch,
   runId: string | null,
 ): string {
-  // That of an exact call is as earlier versions made it
+  // The id of a rule for an exact call is made as earlier versions made it
   const about = match.kind === "call" ? { input: match.inputDigest } : { match };
   return `rule_${canonicalDigest({ tool, workspace, ...about, run: runId }).slice(0, 32)}`;
 }
@@ -94,7 +94,7 @@ export interface RuleSentence {
   readonly tool: string;
   readonly workspace: string;
   readonly match: RuleMatch;
-  /** Of the call that was asked about; known secrets masked */
+  /** Input of the call that was asked about; known secrets masked */
   readonly input: unknown;
   readonly decision: "approve" | "deny";
   /** null: for good */

@@ -20,7 +20,7 @@ const PROGRAM = `import("node:sqlite").then(({ DatabaseSync }) => {
 export interface CheckBesideOptions {
   readonly path: string;
   readonly clock: Clock;
-  /** Of this process */
+  /** Environment variables of this process */
   readonly env: Readonly<Record<string, string | undefined>>;
 }
 

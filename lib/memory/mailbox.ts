@@ -109,7 +109,7 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       if (stored !== undefined) yield stored;
       return;
     }
-    // Of all mailboxes, one that was altered holds up no other
+    // A mailbox that was altered, and so cannot be read, holds up no other
     for await (const stored of scanAll(store, MAILBOXES)) {
       if (readable(store, MAILBOXES, [stored], parseMailbox).length > 0) yield stored;
     }

@@ -103,7 +103,7 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
           );
         }
         const now = new Date(clock.now()).toISOString();
-        // One that cannot be read is replaced
+        // A record that cannot be read is replaced
         const [before] = readable(store, MEMORY, earlier === undefined ? [] : [earlier], parseMemoryRecord);
         const createdAt = before?.value.created_at ?? now;
         const record: MemoryRecord = { namespace, key, value, tags, created_at: createdAt, updated_at: now };

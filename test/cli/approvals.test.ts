@@ -106,7 +106,7 @@ for (const [name, way] of WAYS) {
     }));
 }
 
-/** What a person cannot see: it turns the line around, has no width, or ends the line. */
+/** Text with characters that a person cannot see: they turn the line around, have no width, or end the line. */
 const HIDDEN = "a\u202etxt.\u200bz\u2028\u2066b";
 const SPELLED = "a\\u202etxt.\\u200bz\\u2028\\u2066b";
 

@@ -175,6 +175,6 @@ test("a restore that was killed between its two renames begins no new database; 
     }
     const restored = await machine.run(["restore", "kept.db"]);
     assert.equal(restored.code, 0, restored.stderr);
-    // What is left of the first one stops nobody now
+    // The folder that the killed restore left stops nobody now
     assert.equal((await machine.run(["audit", "show"])).code, 0);
   }));

@@ -22,7 +22,7 @@ function setUp(script: Parameters<typeof supervised>[0] = () => "Hello") {
 
   const newToken = async (scopes: readonly Scope[]) => (await services.tokens.issue({ scopes, label: "" })).token;
 
-  /** What a door answers: the code of a refusal, else the status, or the type of the first frame. */
+  /** Returns what a door answers: the code of a refusal, else the status, or the type of the first frame. */
   async function use(door: string, { token, path = "", body }: {
     readonly token: string;
     readonly path?: string;

@@ -66,7 +66,7 @@ describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
       const { services } = gateway;
       const { id } = await jsonOf(gateway.call("/v1/runs", { body: { message: SENTENCE, conversation_id: "long" } }));
       for await (const chunk of (await gateway.call(`/v1/runs/${id}/events`)).body ?? []) void chunk;
-      // One that waits, and one that was answered
+      // Approvals in both states: the first is answered, the second still waits
       await gateway.call("/v1/tools/write_file/call", { body: { input: { path: "x.md", content: SENTENCE } } });
       const [waiting] = (await jsonOf(gateway.call("/v1/approvals"))).data;
       await gateway.call(`/v1/approvals/${waiting.id}`, { body: { decision: "deny", note: SENTENCE.slice(0, 500) } });
@@ -78,7 +78,7 @@ describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
           for (const view of [...await views(page), `#runs/${id}`, "#chat/long"]) {
             await page.goto(`${gateway.url}/${view}`);
             await page.locator("main > section:not([hidden])").getByText(/\w/).first().waitFor();
-            // What is asked for is shown by the next poll at the latest
+            // The next poll at the latest shows what the view asks for
             for (let polls = 0; polls < 2; polls++) {
               const health = page.waitForResponse(/\/health$/);
               await page.clock.runFor(3000);
@@ -96,7 +96,7 @@ describe("every view of the dashboard", { skip: NO_CHROMIUM }, () => {
       { script: [], config: { gateway: { rate_limit_max: 0 } } },
       (gateway) =>
         withPage(gateway, {}, async (page) => {
-          // What each view asks again and again, beside the health and the approvals that wait, which the bar shows
+          // Paths that each view asks for again and again, beside the health and the approvals that wait, which the bar shows
           const polled: Readonly<Record<string, readonly string[]>> = {
             "#status": ["/metrics", "/v1/status"],
             "#runs": ["/v1/runs"],

@@ -34,7 +34,7 @@ interface Flood {
   readonly answered: number;
 }
 
-/** What anybody can send without a token that counts, and the window that takes it. */
+/** Requests that anybody can send without a token that counts, and how many of each are answered in one window. */
 const FLOODS: readonly Flood[] = [
   { what: "wrong tokens", path: "/v1/models", token: "pst_wrong", answered: 60 },
   { what: "requests without a token", path: "/v1/models", answered: 60 },

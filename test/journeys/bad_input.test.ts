@@ -16,9 +16,9 @@ interface PostRoute {
   readonly body?: unknown;
   /** It does without a body */
   readonly optional?: boolean;
-  /** What it is about is not there: a good body is then 404, or 409 for what does not answer */
+  /** Tells whether the thing that the request is about is missing: a good body is then 404, or 409 when that thing does not answer */
   readonly missing?: boolean;
-  /** It refuses fields that it does not know */
+  /** Tells whether the route refuses fields that it does not know */
   readonly strict?: boolean;
   /** Every JSON value is good */
   readonly any?: boolean;

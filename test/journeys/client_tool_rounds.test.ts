@@ -85,7 +85,7 @@ function answersTo(message: OpenAI.ChatCompletionMessage): ClientMessage[] {
   }));
 }
 
-/** What the model was sent last, without the gateway's own system prompt. */
+/** Returns the messages that the model was sent last, without the gateway's own system prompt. */
 function lastSent(upstream: OpenAiUpstream): readonly WireMessage[] {
   const { messages } = upstream.requests.at(-1)?.json as { messages: readonly WireMessage[] };
   return messages.filter(({ role }) => role !== "system");

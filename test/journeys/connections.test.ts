@@ -10,7 +10,7 @@ const ON_NODE = !("Deno" in globalThis);
 const config = { gateway: { rate_limit_max: 0 } };
 const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
 
-/** What is seen of an answer: its status, its code, and whether the client was told to send its body before. */
+/** Answer as the client sees it: its status, its code, and whether the client was told to send its body before. */
 type Seen = `${number} ${string}${"" | " after 100"}`;
 
 /** A request, and what each server says to it. Deno's own server always sends `100 Continue` first, and knows no 501. */

@@ -10,7 +10,7 @@ const FILES = { "src/a.txt": "a\n", "other/b.txt": "b\n", "build.sh": "echo buil
 
 type Call = readonly [tool: string, input: unknown];
 
-/** Whether a call runs without a question. */
+/** Calls a tool and tells whether it ran without a question. */
 async function runs(gateway: RunningGateway, [tool, input]: Call): Promise<boolean> {
   const reply = await jsonOf(gateway.call(`/v1/tools/${tool}/call`, { body: { input } }));
   if (reply.approval_id === undefined) assert.equal(reply.is_error, false, reply.output);

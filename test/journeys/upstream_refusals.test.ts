@@ -46,7 +46,7 @@ async function withUpstream(
 interface Repeated {
   readonly what: string;
   readonly reply: UpstreamReply;
-  /** Whether the gateway asks again by itself */
+  /** Tells whether the gateway asks the provider again by itself */
   readonly isRetried: boolean;
 }
 

@@ -22,7 +22,7 @@ interface Vendor {
   /** Deltas of a turn that ends with a call, whose first part has the fields of `call` */
   readonly deltas: readonly Json[];
   readonly call: Json;
-  /** What the vendor must get back in the message, and in its call */
+  /** Fields that the vendor must get back in the message, and in its call */
   readonly message: Json;
   readonly calls: Json;
 }
@@ -159,7 +159,7 @@ for (const [what, vendor] of Object.entries(VENDORS)) {
             const said = await messageOf(client, { stream, upstream, script: [turn("weather"), DONE] });
             const [call] = said.tool_calls ?? [];
             const result = { role: "tool", tool_call_id: call?.id, content: "rain" };
-            // One client sends the whole message back, another one only what it knows
+            // The first client sends the whole message back, the second one only the fields that it knows
             const known = { role: "assistant", content: said.content, tool_calls: [onlyKnown(call)] };
             for (const echoed of [said, known]) {
               const messages = [...ASKED, echoed, result] as OpenAI.ChatCompletionMessageParam[];
@@ -442,7 +442,7 @@ interface Choices {
   /** Status and field at fault with the agent's tools on, and in plain mode */
   readonly agent: readonly [number, string?];
   readonly plain: readonly [number, string?];
-  /** What x-postern-ignored names with the agent's tools on */
+  /** Value of x-postern-ignored with the agent's tools on */
   readonly ignored?: string;
 }
 

@@ -1,7 +1,7 @@
 import { parseAst } from "@rollup/wasm-node/parseAst";
 import { stripTypeScriptTypes } from "node:module";
 
-/** One small change of a source file, as a slip of the hand would make it. */
+/** Small change of a source file, as a slip of the hand would make it. */
 export interface Mutant {
   /** Path from the project's root, with `/` */
   readonly file: string;
@@ -92,7 +92,7 @@ export function applyMutant(source: string, { start, end, replacement }: Change)
   return mutated;
 }
 
-/** What a mutant changes, on one line: `a < b` to `a <= b`. */
+/** Returns the change that a mutant makes, on one line: `a < b` to `a <= b`. */
 export function describeMutant(source: string, { start, end, replacement }: Change): string {
   const short = (text: string) => {
     const line = text.replaceAll(/\s+/g, " ");
@@ -161,7 +161,7 @@ function* changesOf(node: Node, parent: Node | undefined, source: string): Itera
   }
 }
 
-/** Whether an operand is text, which "-" would only spoil. */
+/** Tells whether an operand is text, which "-" would only spoil. */
 function isText(node: Node): boolean {
   if (node.type === "TemplateLiteral" || (node.type === "Literal" && typeof node["value"] === "string")) {
     return true;

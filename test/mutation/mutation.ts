@@ -137,7 +137,7 @@ async function tryMutant(mutant: Mutant, { tree, run, times }: Bench): Promise<V
   } catch {
     return undefined;
   }
-  /** One test on a text of the file: how it ended, and after how long */
+  /** Runs one test on a text of the file. @returns how the test ended, and after how many ms */
   const ask = async (test: string, text: string, timeoutMs: number) => {
     writeFileSync(place, text);
     const started = performance.now();

@@ -17,7 +17,7 @@ export interface RunTestOptions {
   readonly signal: AbortSignal;
 }
 
-/** Whether test files can be shut in here. */
+/** Tells whether test files can run contained by bubblewrap on this machine. */
 export function hasContainment(): boolean {
   return process.platform === "linux" && spawnSync("bwrap", [...CONTAINED, "true"], { stdio: "ignore" }).status === 0;
 }
@@ -51,7 +51,7 @@ export async function runTest(
       // The group: without containment a test's own children would stay
       if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
     } catch {
-      // It has ended by itself
+      // The test has ended by itself
     }
   };
   const ended = once(child, "exit").then(

@@ -1,4 +1,4 @@
-/** What became of one mutant. */
+/** Outcome of one mutant: killed, timed out or survived. */
 export interface Verdict {
   /** Folder it was counted in */
   readonly folder: string;

@@ -77,7 +77,7 @@ test("while another connection reads the log stays, and nothing of it is lost or
     reader.close();
     await fill(store, 1000, 50);
     assert.equal(await countInCopy(path), 1050);
-    // It is started over and cut after the writes that made it long were told to be done
+    // The log is started over and cut after the writes that made it long were told to be done
     await until(() => statSync(`${path}-wal`).size < 2.5 * LONG_LOG_BYTES, "the log is never cut back");
     await store.close();
   }));

@@ -190,7 +190,7 @@ test("a write during the copy of the log is committed when the copy has ended, n
     await commits.write(() => insert.run(0));
     await until(() => held.length === 1);
     isLong = false;
-    // One group that its size sends off, one that its turn does, and one that is asked for
+    // Groups of all three kinds: sent off by their size, by their turn, and by a flush
     const writes = Array.from({ length: 65 }, (_, i) => commits.write(() => insert.run(i + 1)));
     await turn();
     await turn();

@@ -27,7 +27,7 @@ export interface ScheduleReader extends Pick<Cron, "list" | "get" | "page" | "hi
   find(id: string): Promise<FoundSchedule | undefined>;
   /** Whether it is a one-time task that fired */
   isDone(id: string): Promise<boolean>;
-  /** Whether there is a record of one that is active or paused, readable or not */
+  /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   isThere(id: string): Promise<boolean>;
   /** All that are active or paused, by id */
   records(): AsyncGenerator<ScheduleRecord>;

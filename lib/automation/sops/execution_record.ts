@@ -42,7 +42,7 @@ const executionSchema = v.object({
   gate: v.nullable(v.object({
     approval_id: text,
     granted: v.boolean(),
-    /** It was open in a backup that was restored: a person lets it go on */
+    /** Set when the execution was open in a backup that was restored: it goes on once a person lets it */
     restored: v.optional(v.literal(true)),
   })),
   steps: v.array(stepStateSchema),

@@ -98,7 +98,7 @@ export function gateQuestion(
   };
 }
 
-/** What a person must know: steps may have been done after the backup. */
+/** Returns what a person must know before a restored procedure goes on: steps may have been done after the backup. */
 function restoredReason(execution: Execution, definition: SopDefinition): string {
   const next = definition.steps[currentStep(execution)]?.title ?? "";
   return `The procedure "${definition.name}" was open in a backup that was restored. Its next step is "${next}": approve only when ` +

@@ -105,7 +105,7 @@ export const agentEventSchema = v.variant("type", [
   event("error", {
     code: v.string(),
     message: v.string(),
-    /** What the provider said when it refused or failed, so that any door can answer with the same status */
+    /** Answer of the provider when it refused or failed, so that any door can answer with the same status */
     upstream: v.optional(
       v.object({
         status: v.optional(v.number()),

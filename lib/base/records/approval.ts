@@ -12,7 +12,7 @@ export type Remember = (typeof REMEMBER)[number];
 export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 /** Form of a remembered rule's id. */
 export const RULE_ID = /^rule_[0-9a-f]{32}$/;
-/** What a remembered answer stands for: the exact call, the tool's changes in a folder, or a command with its first argument. */
+/** Matches of a remembered answer: the exact call, the tool's changes in a folder, or a command with its first argument. */
 export const RULE_MATCHES = ["call", "folder", "command"] as const;
 export type RuleMatchKind = (typeof RULE_MATCHES)[number];
 
@@ -36,7 +36,7 @@ export const boundStateSchema = v.object({
   kind: v.picklist(["file", "files", "index", "head", "commit", "remote"]),
   /** Path, or name of the branch, commit or remote */
   name: v.string(),
-  /** Of the content or list, hexadecimal; null: there is none */
+  /** SHA-256 of the content or list, hexadecimal; null: there is none */
   sha256: v.nullable(v.string()),
 });
 export type BoundState = v.InferOutput<typeof boundStateSchema>;
@@ -45,7 +45,7 @@ export type BoundState = v.InferOutput<typeof boundStateSchema>;
 export const containmentSchema = v.object({
   /** `contained`: in bubblewrap; `uncontained`: with the rights of the gateway; `refused`: none is started */
   kind: v.picklist(["contained", "uncontained", "refused"]),
-  /** One sentence, with the reason */
+  /** Sentence that says how the programs are contained, with the reason */
   text: v.string(),
 });
 
@@ -105,7 +105,7 @@ export const approvalRuleSchema = v.object({
   run_id: v.nullable(v.string()),
   tool: v.string(),
   workspace: v.string(),
-  /** What it stands for; records of earlier versions: the exact call */
+  /** Match of the rule, which says what calls it stands for; records of earlier versions: the exact call */
   match: v.optional(v.picklist(RULE_MATCHES), "call"),
   /** Input of the call that was asked about; known secrets in it are masked */
   input: v.unknown(),

@@ -11,7 +11,7 @@ export interface Caller {
   readonly scopes: readonly Scope[];
 }
 
-/** Whether two callers came with one token. Callers without a token are nobody in particular, so never the same. */
+/** Tells whether two callers came with one token. Callers without a token are nobody in particular, so never the same. */
 export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId">): boolean {
   return a.tokenId !== null && a.tokenId === b.tokenId;
 }

@@ -8,7 +8,7 @@ const MAX_ANNOUNCED = 30;
 /** Stored messages that are shown at once */
 const PAGE = 100;
 const NOTHING_STORED = "Nothing is stored under this address. Its first reply may be at work still: see Runs.";
-/** What a person may begin with. The commands are the offline assistant's: a model knows none of them */
+/** Messages that a person may begin with. The commands are the offline assistant's: a model knows none of them */
 const STARTERS = ["What files are here?"];
 const OFFLINE_STARTERS = [...STARTERS, "/tools", "/help"];
 

@@ -4,7 +4,7 @@ import { toBlocks } from "./markdown_blocks.js";
 /** @typedef {import("./markdown_blocks.js").Block} Block */
 
 /**
- * What stands within a line: code, a character that is only itself, bold, struck, italic, a link, an address. Each looks at most 1,000
+ * Pattern of what stands within a line: code, an escaped character, bold, struck, italic, a link, an address. Each looks at most 1,000
  * characters ahead, so that marks without an end cost no more.
  */
 const INLINE = new RegExp(

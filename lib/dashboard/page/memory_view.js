@@ -6,7 +6,7 @@ import { formatTime } from "./format.js";
 const SHOWN = 50;
 
 /**
- * What the agent keeps between conversations: look through it, search it, and forget a part of it.
+ * Creates the view of what the agent keeps between conversations: look through it, search it, and forget a part of it.
  * @param {{ session: import("./session.js").Session }} options
  */
 export function createMemoryView({ session }) {

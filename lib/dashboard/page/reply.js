@@ -116,7 +116,7 @@ export function createReply({ announce, onAnswer }) {
     },
     /** @param {{ finish_reason?: string, usage?: { total_tokens: number, estimated?: boolean, estimated_by?: string } }} done */
     done(done) {
-      // What was made of bytes alone is no count that helps anybody
+      // A count that was estimated from bytes alone helps nobody and is not shown
       const tokens = done.usage === undefined || done.usage.estimated_by === "bytes"
         ? ""
         : `, ${done.usage.estimated ? "about " : ""}${formatNumber(done.usage.total_tokens)} tokens`;

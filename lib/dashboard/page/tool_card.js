@@ -38,7 +38,7 @@ export function createToolCard({ tool, input }) {
     end(result) {
       setState(
         result.is_error ? "failed" : "done",
-        // Of a stored call nobody knows how long it took
+        // A stored call may have no duration: nobody knows how long it took
         result.duration_ms === undefined
           ? result.is_error ? "failed" : "done"
           : `${result.is_error ? "failed, " : ""}${formatMs(result.duration_ms)}`,

@@ -78,12 +78,12 @@ export interface RuleEvent {
   /** null for a rule that stands for more than one input */
   readonly input_digest: string | null;
   readonly decision: "approve" | "deny";
-  /** What the rule says. Absent from older records */
+  /** Sentence that the rule says. Absent from older records */
   readonly text?: string | undefined;
   readonly by: AuditActor;
 }
 
-/** What a token may do and when it ends, as its record says. */
+/** Rights of a token and when it ends, as its record says. */
 interface AuditedToken {
   readonly label: string;
   readonly scopes: readonly Scope[];
@@ -113,7 +113,7 @@ export interface PairedEvent extends AuditedToken {
   readonly type: "pairing";
   readonly action: "paired";
   readonly token_id: string;
-  /** Of the peer; null when the server does not say */
+  /** Address of the peer; null when the server does not say */
   readonly address: string | null;
 }
 
@@ -121,7 +121,7 @@ export interface PairedEvent extends AuditedToken {
 export interface PairingEvent {
   readonly type: "pairing";
   readonly action: "code_made" | "locked";
-  /** Of the peer whose wrong code locked it; null otherwise */
+  /** Address of the peer whose wrong code locked pairing; null otherwise */
   readonly address: string | null;
   /** null: the gateway itself, at its start */
   readonly by: AuditActor | null;

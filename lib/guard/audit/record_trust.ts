@@ -47,7 +47,7 @@ async function recordFile(
   const key = canonicalDigest(path);
   const found = await store.get(RECORDED_TRUST, key);
   const body = { v: 1, sha256, accepted_at };
-  // One that cannot be read is recorded once more
+  // Trust whose record cannot be read is recorded once more
   const [known] = readable(store, RECORDED_TRUST, found === undefined ? [] : [found], parseRecordedTrust);
   if (known !== undefined && canonicalDigest(known.value) === canonicalDigest(body)) return;
   const write: Write = found === undefined

@@ -19,7 +19,7 @@ import { createSeededRandom } from "../../support/seeded_random.ts";
 const HOUR_MS = 3_600_000;
 const SECRET = "a shared secret";
 
-/** What the receiver does with each request: a status, a failure, silence until it is broken off, or 204 at `release()`. */
+/** Answer of the receiver to a request: a status, a failure, silence until it is broken off, or 204 at `release()`. */
 type Answer = number | "refused" | "silent" | "held" | { readonly status: number; readonly retryAfter: string };
 
 interface SetUp {

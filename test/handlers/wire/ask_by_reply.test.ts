@@ -32,7 +32,7 @@ const REQUEST: ApprovalRequest = {
   callId: "call_1",
 };
 
-/** What a call that comes without an approval is told. */
+/** Returns the denial of a call that comes without an approval. */
 async function denialOf(more: Parameters<typeof askByReply>[0]) {
   const answer = await askByReply(more)(REQUEST, new AbortController().signal);
   assert.ok(answer.decision === "deny");

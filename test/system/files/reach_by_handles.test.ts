@@ -33,7 +33,7 @@ async function reachWhile(workspace: Workspace, names: readonly string[], move: 
   return await createReachByHandles(calls)(names, rules);
 }
 
-/** What is moved where, and the code of the refusal. */
+/** Targets that an open file or folder is moved to, with the code of the refusal. */
 const MOVES: readonly (readonly [what: string, to: (workspace: Workspace) => string, code: string])[] = [
   ["out of the root", ({ outside }) => `${outside}/moved`, "path_outside_root"],
   ["into a forbidden folder", ({ path }) => path("private", "moved"), "path_forbidden"],

@@ -43,7 +43,7 @@ const hurried = (hurries: () => boolean): Clock => ({
   after: (ms, fn) => systemClock.after(ms === 10_000 && hurries() ? 1 : ms, fn),
 });
 
-/** What answers like bubblewrap that works: it runs what comes after `--`. */
+/** Script that answers like bubblewrap that works: it runs what comes after `--`. */
 const WORKS = 'while [ "$1" != "--" ]; do shift; done; shift; exec "$@"';
 
 test(
