@@ -28,7 +28,7 @@ export interface ChooseProviderOptions {
   readonly net: ProviderClientFactory;
   /** Where local servers are looked for, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
-  /** Whose the server at an origin is, and whether it may be used */
+  /** Tells who runs the server at an origin, and whether the server may be used */
   readonly ownerOf: OwnerOf;
   /** Further places where local servers are looked for, as those a person trusted. Default: none */
   readonly trusted?: readonly string[] | undefined;

@@ -41,11 +41,11 @@ export interface CreateProvidersOptions {
   readonly onSecret?: (secret: string) => void;
   /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
-  /** Whose the server at an origin is, and whether one that was found may be used */
+  /** Tells who runs the server at an origin, and whether a server that was found may be used */
   readonly ownerOf: OwnerOf;
   /** What was made of `provider`. Default: it is chosen now */
   readonly chosen?: ChosenProvider;
-  /** What the data directory remembers of earlier models. Default: nothing, and nothing is kept */
+  /** Memory that the data directory keeps of earlier models. Default: nothing is remembered, and nothing is kept */
   readonly memory?: ProviderMemory;
   /** Told when a request names a model whose local server is gone. Default: nobody */
   readonly onLost?: () => void;

@@ -17,7 +17,7 @@ export interface LocalServer {
   readonly baseUrl: string;
   /** Model ids in the server's order; at least one */
   readonly models: readonly string[];
-  /** Whose it is, as `run by ollama` */
+  /** Owner of the server, in words such as `run by ollama` */
   readonly owner: string;
 }
 
@@ -29,7 +29,7 @@ export interface RefusedServer {
   readonly reason: string;
 }
 
-/** What a search for local servers gave. */
+/** Result of a search for local servers. */
 export interface FoundServers {
   readonly servers: readonly LocalServer[];
   readonly refused: readonly RefusedServer[];
@@ -41,7 +41,7 @@ export interface DiscoveryOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** On this machine. Default: the usual ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang on loopback */
   readonly origins?: readonly string[] | undefined;
-  /** Whose the server at an origin is: one that is not accepted is sent nothing */
+  /** Tells who runs the server at an origin. A server that is not accepted is sent nothing */
   readonly ownerOf: OwnerOf;
   /** Further places on this machine, as those a person trusted. Default: none */
   readonly trusted?: readonly string[] | undefined;
@@ -97,7 +97,7 @@ export async function discoverLocalServers(options: DiscoveryOptions): Promise<F
   }
 }
 
-/** What each new connection to a found server is checked by. @throws {ForeignServerError} */
+/** Returns the check that each new connection to a found server must pass. @throws {ForeignServerError} from that check */
 export function admission(ownerOf: OwnerOf, origin: string): () => Promise<string> {
   return async () => {
     const found = await ownerOf(origin);

@@ -18,7 +18,7 @@ export interface OfflineOptions {
   readonly now: Clock["now"];
   /** Text of each command's `--help`, by its name. Default: none */
   readonly help?: (() => Promise<ReadonlyMap<string, string>>) | undefined;
-  /** Whether another model is in use: how to connect one is then not said. Default: none is */
+  /** Tells whether another model is in use: answers then do not say how to connect one. Default: none is in use */
   readonly hasModel?: (() => boolean) | undefined;
 }
 

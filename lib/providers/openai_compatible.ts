@@ -24,7 +24,7 @@ export function createOpenAiCompatible(options: OpenAiCompatibleOptions): Provid
   if (upstream.key !== undefined) {
     for (const sent of [headers, jsonHeaders, listHeaders]) sent["authorization"] = `Bearer ${upstream.key}`;
   }
-  /** What the server was seen to refuse */
+  /** Flags that change once the server was seen to refuse `stream_options` or `reasoning_content` */
   let includeUsage = true;
   let withoutReasoning = false;
 

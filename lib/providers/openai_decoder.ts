@@ -170,7 +170,7 @@ export class OpenAiDecoder implements TurnDecoder {
     });
   }
 
-  /** Those that were not given before with the same value: most servers repeat them in every chunk. */
+  /** Returns the fields that were not given before with the same value: most servers repeat their fields in every chunk. */
   #newFields(fields: Fields | undefined): Fields | undefined {
     if (fields === undefined) return undefined;
     const given = (this.#given ??= new Map());

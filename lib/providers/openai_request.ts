@@ -56,7 +56,7 @@ export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequest
   return JSON.stringify(body);
 }
 
-/** Whether a message is not sent as it is kept. */
+/** Tells whether a message must be sent in another form than the one it is kept in. */
 function isSpecial(message: Message): boolean {
   if (message.extra !== undefined) return true;
   if (message.role === "tool") return message.is_error !== undefined;
@@ -76,7 +76,7 @@ function toWire(message: Message, options: OpenAiRequestOptions): Message {
 function toWireAssistant(message: AssistantMessage, { provider, withoutReasoning }: OpenAiRequestOptions): Message {
   const { opaque, extra, tool_calls: calls, ...known } = message;
   const own = toOpaque(opaque?.[provider]);
-  // What was kept is whole. Clients that put streams together may keep the last part alone of a field they do not know
+  // Fields that the gateway kept are whole and win: clients that join streams may keep only the last part of a field unknown to them
   const { reasoning_content: reasoning, ...others } = {
     ...(hasReasoning(own) ? withoutReasoningOf(extra) : extra),
     ...own.message,
@@ -140,7 +140,7 @@ function joinInstructions(before: Message, message: Message): Message {
   return { ...before, ...message, role: "system", content } as Message;
 }
 
-/** Whether nothing is lost when a content is written as one text. */
+/** Tells whether a content can be written as one text without loss. */
 function isText(content: Message["content"]): boolean {
   return !Array.isArray(content) || content.every((part) => part.type === "text" && Object.keys(part).length === 2);
 }

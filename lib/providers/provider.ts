@@ -29,13 +29,13 @@ export interface ModelParameters {
   readonly reasoning_effort?: string;
   readonly user?: string;
   readonly metadata?: Readonly<Record<string, string>>;
-  /** What the client sent beside all that, for a provider of the same format. Default: nothing */
+  /** Fields that the client sent beside the known parameters, for a provider of the same format. Default: none */
   readonly passed?: PassedFields;
 }
 
 /** Fields of a request that the gateway does not know and passes on (DESIGN.md section 13). */
 export interface PassedFields {
-  /** Those of the body. Those of messages, content parts and tools stand where they came */
+  /** Unknown fields of the body. Unknown fields of messages, content parts and tools stand where they came */
   readonly body: Readonly<Record<string, unknown>>;
   /** All of them, as `logit_bias` or `messages[].cache_control`: a provider of another format says that it has nothing for them */
   readonly names: readonly string[];
@@ -66,7 +66,7 @@ export interface ProviderCallOptions {
   readonly requestId?: string | undefined;
   /** Nobody reads along, so the reply may come in one piece: cheaper for everyone. A wish. Default false */
   readonly whole?: boolean | undefined;
-  /** What the provider says beyond the known fields is given as `reply_fields`, where its format is the client's. Default false */
+  /** Gives the reply's fields beyond the known ones as `reply_fields`, where the provider's format is the client's. Default false */
   readonly givesFields?: boolean | undefined;
   /**
    * Awaited before the request is made again, here or elsewhere, after an attempt that may have been served and cost something; a

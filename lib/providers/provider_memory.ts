@@ -16,7 +16,7 @@ export interface TrustedServer {
   readonly uid: number | null;
 }
 
-/** What a data directory remembers of the models that were ever there. */
+/** Memory that a data directory keeps of the models that were ever there. */
 export interface ProviderMemory {
   /** false: with this data directory no key, provider or local server was ever configured or found. */
   known(): boolean;

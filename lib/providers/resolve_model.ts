@@ -10,7 +10,7 @@ export interface ProviderEntry {
   readonly provider: Provider;
   /** Without them. Answers for every other model */
   readonly alone: Provider;
-  /** Its default model; empty: asked of the server when it is needed */
+  /** Default model of the provider. Empty: the server is asked for it when it is needed */
   model: string;
   readonly models: ModelList;
   /** The built-in assistant under a configured name, which has one model whatever it is asked for. */
@@ -22,9 +22,9 @@ export interface ModelNamesOptions {
   /** `[provider]`; undefined for the kind `none` */
   readonly standard: ProviderEntry | undefined;
   readonly inUse: { readonly name: string; readonly reason: string };
-  /** Whether `[provider]` says `auto`: the offline assistant then stands for what was not found. */
+  /** Tells whether `[provider]` says `auto`: the offline assistant then stands in for a model that was not found. */
   readonly isGuess: boolean;
-  /** Whether `[provider]` hangs on which local servers answer. */
+  /** Tells whether the provider of `[provider]` depends on which local servers answer. */
   readonly isFound: boolean;
   /** Address and models of the local server in use; undefined for every other provider */
   readonly server: { readonly baseUrl: string; readonly models: readonly string[] } | undefined;
@@ -101,7 +101,7 @@ export function createModelNames(options: ModelNamesOptions): ModelNames {
       const model = named === undefined ? wanted : wanted.slice(slash + 1);
       if (model === entry.model || model === "") return { provider: entry.provider, model: entry.model };
       if (entry.isOffline) return ofOffline(entry, wanted);
-      // What is in use is asked first: the others are many names
+      // Models of the server in use are looked through first: `gone` compares many more names
       if (isFound && !server?.models.includes(model) && gone(wanted) !== undefined) throw missing(wanted);
       return { provider: entry.alone, model };
     },

@@ -4,7 +4,7 @@ import { type ListeningSocket, listeningSockets } from "../system/net/listening_
 import { readUserNames, type UserNames } from "../system/user_names.ts";
 import type { ProviderMemory } from "./provider_memory.ts";
 
-/** Whose a server on this machine is, and whether it may answer for a model. */
+/** Owner of a server on this machine, and whether the server may answer for a model. */
 export type ServerOwner =
   | {
     readonly accepted: true;
@@ -17,7 +17,7 @@ export type ServerOwner =
     readonly accepted: false;
     /** As `it is run by mallory (uid 1001)` */
     readonly reason: string;
-    /** Whether there is no server at all. */
+    /** Tells whether there is no server at all. */
     readonly isGone?: boolean;
   };
 
@@ -36,7 +36,7 @@ export interface ServerOwnersOptions {
   readonly ownUid?: number | undefined;
 }
 
-/** What Linux shows for a user of another user namespace: it may be anybody. */
+/** User id that Linux shows for any user of another user namespace: it may be anybody. */
 const UNKNOWN_UID = 65534;
 
 /**

@@ -1,7 +1,7 @@
 import type { Fields } from "../base/join_fields.ts";
 import type { JsonRecord } from "./json_reading.ts";
 
-/** What a vendor of the chat-completions format says beside the fields that the gateway reads. */
+/** Top-level fields of a chat-completions reply that the gateway reads or drops. Every other field is the vendor's own. */
 export const REPLY_FIELDS: ReadonlySet<string> = new Set([
   "id",
   "object",

@@ -35,7 +35,7 @@ export class ActiveRun {
   /** ISO 8601; null while it waits */
   startedAt: string | null = null;
   hadEffect = false;
-  /** Its provider refused and is asked again: what it says next may still be a refusal */
+  /** Tells whether the provider refused and is asked again: its next answer may still be a refusal */
   isAskedAgain = false;
   /** Calls with an effect that run now */
   effectsAtWork = 0;

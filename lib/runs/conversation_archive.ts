@@ -94,7 +94,7 @@ export function createConversationArchive(
       }
     },
     async delete(id) {
-      // One that cannot be read can be forgotten too
+      // Looks for the record without parsing it: a conversation that cannot be read can be forgotten too
       if (await store.get(CONVERSATIONS, id) === undefined) return "unknown";
       return await remove(id) ? "deleted" : "at_work";
     },

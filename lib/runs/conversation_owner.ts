@@ -14,7 +14,7 @@ export type ConversationOwner = v.InferOutput<typeof conversationOwnerSchema>;
 export interface ClaimedConversation {
   /** Undefined for a conversation that older versions recorded, without an owner. null: nothing is recorded under this id */
   readonly owner: ConversationOwner | undefined | null;
-  /** Whether a channel records, or would record, under this id. */
+  /** Tells whether a channel records, or would record, messages under the id of this conversation. */
   readonly isChannel: boolean;
 }
 

@@ -16,7 +16,7 @@ const conversationRecordSchema = v.object({
   messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
   /** Whoever began it. Absent from records of older versions */
   owner: v.optional(conversationOwnerSchema),
-  /** Its name: what a person called it, else the beginning of its first question. Absent from records of older versions */
+  /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
   title: v.optional(v.string()),
   /** What its first `covers` messages were condensed into for the model; they stay in the stream */
   summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),

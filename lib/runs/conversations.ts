@@ -73,7 +73,7 @@ type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 export interface ConversationsOptions {
   readonly store: Store;
   readonly random: Random;
-  /** Whether messages of a configured channel are recorded under an id. Default: of none */
+  /** Tells whether messages of a configured channel are recorded under an id. Default: under no id */
   readonly isChannel?: ((id: string) => boolean) | undefined;
 }
 

@@ -17,7 +17,7 @@ import { fitHistory } from "./fit_history.ts";
 
 export interface RecallOptions {
   readonly conversations: Conversations;
-  /** Of the run, who must be allowed to go on with the conversation */
+  /** Caller of the run, who must be allowed to go on with the conversation */
   readonly caller: Caller;
   readonly provider: Provider;
   /** As the provider knows it */

@@ -79,7 +79,7 @@ export class RunJournal implements AgentJournal {
     );
   }
 
-  /** What a run without records leaves on disk when its client must come back. undefined when nothing does */
+  /** Notes on disk that a run without records did work of the agent, if its client must come back. undefined: nothing to note */
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
     const { entry, request, suspendedRecords, log } = this.#options;
     if (!isSuspended(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
@@ -113,7 +113,7 @@ export class RunJournal implements AgentJournal {
   }
 }
 
-/** Whether the run ended with calls to tools of the client, or may have. */
+/** Tells whether the run ended with calls to tools of the client, or may have. */
 function isSuspended(request: RunRequest, { terminal }: AgentOutcome): boolean {
   return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
 }

@@ -19,7 +19,7 @@ export interface RunRequest {
   /** The client's messages, or one user message; with a conversation its history goes before them */
   readonly messages: readonly Message[];
   readonly model?: string | undefined;
-  /** Of a run that goes on and named no model: what answered it before. It is asked again where it is still there */
+  /** Model that answered before, for a run that goes on and named no model. It is asked again where it is still there */
   readonly lastModel?: string | undefined;
   /** Record under this conversation; `new` creates one; undefined keeps nothing but the run's journal */
   readonly conversationId?: string | "new" | undefined;
@@ -77,7 +77,7 @@ export interface RunHandle {
   cancel(reason: CancelReason): void;
   /** Whether a tool with an effect has run: an error reply then carries x-should-retry: false */
   hadEffect(): boolean;
-  /** Whether the provider refused and is asked again: its next word may be a refusal too. Default: not known */
+  /** Tells whether the provider refused and is asked again: its next answer may be a refusal too. Default: not known */
   readonly isAskedAgain?: (() => boolean) | undefined;
 }
 

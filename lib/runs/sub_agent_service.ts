@@ -254,7 +254,7 @@ function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): bool
   return self === undefined || record.ancestors.includes(self.id);
 }
 
-/** Whether the caller's token started it; with the scope `runs` those of others are reached too. */
+/** Tells whether a caller may reach a sub-agent: the caller's token started it, or the caller has the scope `runs`. */
 function mayReach({ caller }: SubAgentCaller, { token_id: tokenId }: SubAgentRecord): boolean {
   return hasScope(caller.scopes, "runs") || isSameToken({ tokenId: tokenId ?? null }, caller);
 }

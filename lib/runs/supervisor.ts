@@ -59,7 +59,7 @@ export interface SupervisorOptions {
   readonly pendingQuestions?: () => Promise<readonly PendingQuestion[]>;
   /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
   readonly withdraw?: (approvalId: string) => Promise<void>;
-  /** Whether messages of a configured channel are recorded under a conversation's id. Default: of none */
+  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id */
   readonly isChannelConversation?: (id: string) => boolean;
   /** Told what a person decides about an interrupted run. Default: nobody */
   readonly audit?: AuditAppend;
@@ -106,7 +106,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const checkOwner = async (conversationId: string, caller: Caller) => {
     if (hasScope(caller.scopes, "runs")) return;
     await conversations.check(conversationId, caller);
-    // What is said in a conversation is recorded at the end of a run: until then it belongs to whoever is at work in it
+    // Messages are recorded when a run ends: until then a conversation belongs to whoever has a run at work in it
     for (const run of active.all()) {
       if (run.conversationId !== conversationId) continue;
       checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });

@@ -74,7 +74,7 @@ export function createSuspendedRecords(options: {
         if (stored === undefined) continue;
         const [found] = readable(store, SUSPENDED_TURNS, [stored], parseSuspended);
         if (found === undefined) {
-          // What it held is lost, and the model is told so
+          // Messages of a record that cannot be read are lost, and the model is told so
           suspended.lose([id]);
           continue;
         }
@@ -88,7 +88,7 @@ export function createSuspendedRecords(options: {
   return records;
 }
 
-/** Whether the run has work of the agent of which none of these ids tells. */
+/** Tells whether the run did work of the agent, and one or more of these call ids lack the prefix that says so. */
 function isUntold(callIds: readonly string[], added: readonly Message[]): boolean {
   return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
 }

@@ -11,7 +11,7 @@ export const DATABASE_NAME = "postern.db";
 /** Files of a data directory that a backup holds beside the records: keys, without which some records cannot be opened. */
 export const KEPT_FILES = ["agents_ipc.key"] as const;
 
-/** What a backup holds. */
+/** Facts about a backup: its place and size, and what it holds. */
 export interface BackupFacts {
   readonly path: string;
   readonly bytes: number;
@@ -44,7 +44,7 @@ export function backUp(
     // VACUUM INTO takes an empty file: made first, so that nobody else can read it at any moment
     closeSync(openSync(partial, "wx", 0o600));
   } catch (error) {
-    // That of another backup is never taken away: it may be at work
+    // The partial file of another backup is never removed: that backup may be at work
     if (statSync(partial, { throwIfNoEntry: false }) === undefined) throw cannot(error);
     throw unusable(`"${partial}" exists: another backup is at work, or was cut off, then remove that file`, error);
   }

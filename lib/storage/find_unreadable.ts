@@ -12,7 +12,7 @@ export interface StoredParsers {
   readonly streams: Readonly<Record<string, ParseRecord<unknown>>>;
 }
 
-/** What was found, and whether all was looked at. */
+/** Records that were found unreadable, and whether all records were looked at. */
 export interface UnreadableFound {
   readonly unreadable: readonly UnreadableRecord[];
   readonly looked: number;

@@ -23,7 +23,7 @@ export async function loadKeyFile(
   const found = await readKey(path);
   if (found !== undefined) return found;
   await makeKey(path, random);
-  // What is encrypted with it must not outlive it
+  // Syncs the key's name to the disk, since data that is encrypted with the key must not outlive it
   await options.syncFolder(dirname(path));
   const made = await readKey(path);
   if (made === undefined) throw unusable(path, "it was removed while it was made");

@@ -81,7 +81,7 @@ export function parseMark(body: unknown): void {
   throw new TypeError("The body is no mark");
 }
 
-/** Whether an error says that a record cannot be read. */
+/** Tells whether an error says that a record cannot be read. */
 export function isUnreadable(error: unknown): error is HttpError {
   return error instanceof HttpError && error.code === "record_unreadable";
 }

@@ -6,7 +6,7 @@ export interface UnreadableRecord {
   readonly collection: string;
   /** Key of a record, position in a stream */
   readonly key: string;
-  /** What is wrong with it. Never holds a part of its content */
+  /** Reason why the record cannot be read. Never holds a part of its content */
   readonly reason: string;
 }
 

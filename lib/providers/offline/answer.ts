@@ -2,7 +2,7 @@ import { codePassages, isProse, type Passage, prosePassages } from "./passages.t
 import { type RankedPassage, rankPassages } from "./rank_passages.ts";
 import { significantWords, stemOf, stemsOf } from "./words.ts";
 
-/** What a tool answered since the last message of the user; `input` is the call's arguments as text. */
+/** Answer of a tool since the last message of the user; `input` is the call's arguments as text. */
 export interface ToolAnswer {
   readonly name: string;
   readonly input: string;
@@ -17,7 +17,7 @@ export interface AnswerOptions {
   readonly results: readonly ToolAnswer[];
   /** Postern's own documentation */
   readonly documentation: readonly Passage[];
-  /** Whether to say how to connect a model: none is in use. */
+  /** Tells whether the answer says how to connect a model: true while none is in use. */
   readonly hints: boolean;
 }
 
@@ -100,7 +100,7 @@ function scoreOf([best]: readonly RankedPassage[] = []): number {
   return best?.score ?? 0;
 }
 
-/** Whether a passage says the question again, as a list of questions or an example does. Keywords alone are no question. */
+/** Tells whether a passage repeats the question, as a list of questions or an example does. Keywords alone are no question. */
 function quotes({ text }: Passage, question: string): boolean {
   const asked = bare(question);
   const isQuestion = question.trimEnd().endsWith("?") || QUESTION.test(asked);

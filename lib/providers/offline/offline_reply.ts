@@ -17,12 +17,12 @@ export type OfflineReply =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "calls"; readonly calls: readonly OfflineCall[] };
 
-/** What the offline assistant knows beside the request. */
+/** Knowledge that the offline assistant has beside the request. */
 export interface OfflineKnowledge {
   readonly now: Clock["now"];
   /** Postern's own */
   readonly documentation: () => Promise<readonly Passage[]>;
-  /** Whether to say how to connect a model: none is in use. */
+  /** Tells whether the reply says how to connect a model: true while none is in use. */
   readonly hints: boolean;
 }
 

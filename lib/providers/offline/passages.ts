@@ -9,11 +9,11 @@ export interface Passage {
   /** 1-based */
   readonly line: number;
   readonly text: string;
-  /** Whether it is a program or its output rather than prose. */
+  /** Tells whether the passage is a program or its output rather than prose. */
   readonly isCode: boolean;
-  /** Whether it is a row of a table: a few words about one of many things. */
+  /** Tells whether the passage is a row of a table: a few words about one of many things. */
   readonly isRow: boolean;
-  /** Whether it is of Postern's own documentation. */
+  /** Tells whether the passage comes from Postern's own documentation. */
   readonly isOwn: boolean;
 }
 

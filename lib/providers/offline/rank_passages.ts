@@ -15,7 +15,7 @@ const B = 0.75;
 /** A word in the heading counts as so many in the text: it says what the passage is about */
 const HEADING_WEIGHT = 2;
 const OUTER_WEIGHT = 0.5;
-/** What a passage gets of the score of its whole section: neighbours say what it is about */
+/** Share of its section's score that is added to a passage's own: the neighbours say what the passage is about */
 const SECTION_SHARE = 0.5;
 const ROW_SHARE = 0.8;
 /** A passage of two words is no better than a sentence */

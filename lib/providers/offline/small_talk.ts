@@ -7,11 +7,11 @@ const WHO =
 const TIME =
   /^(please )?(tell me )?((what('s| is)|what) )?(the )?(current )?(time|date|day)( and (time|date))?( is (it|today))?( right)?( now| today)?[?.!]*$/i;
 const ASKED = /^(please )?(what('s| is| are)|how much (is|are)|calculate|compute|evaluate|solve)\s+/i;
-/** What is longer is a question, and is not looked through by patterns */
+/** Length of the longest text that is matched with patterns. A longer text is a question */
 const MAX_CHARACTERS = 200;
 const MAX_DEPTH = 20;
 
-/** What the offline assistant is, in one sentence. */
+/** Sentence that says what the offline assistant is. */
 export const SELF =
   "I am Postern's offline assistant: I search the files of this folder, my memory and Postern's documentation, and quote what I find.";
 

@@ -50,7 +50,7 @@ export function createDiskSync(
   path: string,
   options: { readonly syncFolder: typeof syncFolder } = { syncFolder },
 ): DiskSync {
-  /** Whether the folder, which holds the names of the files, was synced */
+  /** Tells whether the folder, which holds the names of the files, was synced */
   let isNamed = false;
   // Closing one of these files would drop the locks that SQLite holds on it (POSIX fcntl): they are closed after the connection
   const file = openSync(path, "r");

@@ -209,7 +209,7 @@ export function createGroupCommit(
   };
 }
 
-/** What a client is told: 503, with the reason. */
+/** Returns the error that a client is told: 503, with the reason. */
 function unavailable(what: string, cause: unknown): HttpError {
   const reason = cause instanceof Error ? cause.message : String(cause);
   const way = /is full|ENOSPC/i.test(reason) ? "; make room on the disk, and it goes on by itself" : "";

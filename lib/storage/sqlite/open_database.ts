@@ -57,7 +57,7 @@ function refuseLostDatabase(path: string): void {
   );
 }
 
-/** What follows the name of a data directory while a backup is put in its place. */
+/** Text after a data directory's name in the name of the folder that a restore makes, until the backup is put in place. */
 export const RESTORING = ".restoring-";
 
 /**

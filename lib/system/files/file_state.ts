@@ -3,7 +3,7 @@ import { constants } from "node:fs";
 import { lstat, open, readlink } from "node:fs/promises";
 import { cancelError } from "../../base/cancel.ts";
 
-/** What lies at a path: a regular file, a folder, a link that is not followed, something else, or nothing. */
+/** State of a path: a regular file, a folder, a link that is not followed, something else, or nothing. */
 export interface FileState {
   readonly kind: "file" | "folder" | "link" | "other" | "none";
   /** SHA-256 of the file's content or of the link's target, hexadecimal; null for the other kinds */

@@ -18,7 +18,7 @@ const FORMS: readonly RegExp[] = [
 ];
 
 /**
- * Whether a file holds a private key, by what it begins with.
+ * Tells whether a file holds a private key, by the bytes it begins with.
  * @param head its first KEY_HEAD_BYTES, or all of a shorter file
  */
 export function holdsPrivateKey(head: Uint8Array): boolean {

@@ -1,8 +1,8 @@
 import { foldName } from "./sensitive_names.ts";
 
 /**
- * What steers Postern or runs programs: its configuration, plugins, agents, procedures (`.postern/sops`) and the repository's own
- * folder, with the short name that Windows gives it. In folded form
+ * Names of what steers Postern or runs programs: its configuration, plugins, agents, procedures (`.postern/sops`) and the
+ * repository's own folder, with the short name that Windows gives it. In folded form
  */
 const PROTECTED: ReadonlySet<string> = new Set([
   "postern.toml",
@@ -23,7 +23,7 @@ export function isProtected(names: readonly string[]): boolean {
 }
 
 /**
- * Whether a file or folder of this name is read-only for commands, and may not appear while one runs.
+ * Tells whether a file or folder of this name is read-only for commands, and may not appear while a command runs.
  * @param isAtTop it lies in the workspace itself, not in a folder of it
  */
 export function isProtectedFromCommands(name: string, isAtTop: boolean): boolean {

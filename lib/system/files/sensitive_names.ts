@@ -64,14 +64,14 @@ const PATTERNS: readonly RegExp[] = [
 
 const SHAPE = new RegExp(PATTERNS.map(({ source }) => source).join("|"));
 
-/** What editors, people and programs add to the name of a copy, at its end. */
+/** Endings that editors, people and programs add to the name of a copy. */
 const COPY_ENDING =
   /(?:~|\.~\d+~|[._-](?:bak|backup|old|orig|save|saved|copy|tmp|swp|swo|prev|previous|gz|bz2|xz|zst|zip)\d*|[._-]\d{1,8}|[._-]\d{4}-\d\d-\d\d| copy| - copy| ?\(\d{1,3}\)|#)$/;
 const MAX_ENDINGS = 4;
 
 /**
- * Whether a path names a file that usually holds credentials, or a folder of such files: at any depth, in any case, and also as a
- * copy (`.env~`, `server.key.bak`).
+ * Tells whether a path names a file that usually holds credentials, or a folder of such files: at any depth, in any case, and also
+ * as a copy (`.env~`, `server.key.bak`).
  * @param names the path's parts below the root
  * @param rootName the root's own name, which may be the folder of a pair as `.cargo/credentials`
  */

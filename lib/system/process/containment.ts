@@ -17,7 +17,7 @@ export type SandboxMode = "auto" | "require" | "off";
 export interface CommandContainment {
   /** `contained`: in bubblewrap; `uncontained`: they run with the rights of the gateway; `refused`: none runs */
   readonly kind: "contained" | "uncontained" | "refused";
-  /** One sentence for a person, without a full stop; the reason is in it */
+  /** Sentence for a person that gives the reason, without a full stop */
   readonly text: string;
 }
 

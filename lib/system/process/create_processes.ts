@@ -55,7 +55,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
     return { ...preparation, requireStarted, runCommand, surveys };
   });
 
-  /** What was found after a command, told to whom it concerns. */
+  /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
   const afterOf = async ({ after }: PreparedCommand): Promise<Aftermath> => {
     const found = await after();
     if (found.quarantined.length > 0 || found.unchecked) options.onQuarantine?.(found);

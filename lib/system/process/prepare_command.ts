@@ -46,14 +46,14 @@ export interface PreparedCommand {
   after(): Promise<Aftermath>;
 }
 
-/** What was found after a command. */
+/** Findings after a command: protected names that appeared in the workspace. */
 export interface Aftermath {
   readonly quarantined: readonly Quarantined[];
   /** The workspace could not be looked through, so that nobody knows */
   readonly unchecked: boolean;
 }
 
-/** What stands between a request and the start of its program: every check, and the sandbox. */
+/** Steps between a request and the start of its program: every check, and the sandbox. */
 export interface Preparation {
   /** @throws {ToolError} as `Processes.screen` */
   screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
@@ -163,13 +163,13 @@ export function createPreparation(options: PreparationOptions): Preparation {
     }
   };
 
-  /** What is there before the command, for `after` to compare with. Of a composed command nothing is. */
+  /** Returns the `after` of a command, which compares the workspace with what was there before. Not for composed commands. */
   const watch = (before: Survey, of: SurveyOf, workspace: string) => async (): Promise<Aftermath> => {
     if (!before.finished) return { quarantined: [], unchecked: true };
     const now = await of(workspace, false).catch(() => UNFINISHED);
     const known = new Set(before.guarded.map(({ identity }) => identity));
     const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
-    // Of two below each other the outer one takes the other along
+    // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
     return {
       quarantined: await quarantine.take(outer, workspace),

@@ -1,4 +1,4 @@
-/** One record: the marker that a data directory's processes are known by. */
+/** Collection of one record: the marker that a data directory's processes are known by. */
 export const PROCESSES = "processes";
 
 /** Returns the marker of a stored body. @throws {TypeError} for a body that no version wrote */

@@ -16,7 +16,7 @@ export interface ProcessInfo {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;
-  /** What was found once it had ended; undefined while it runs */
+  /** Findings after the process had ended; undefined while it runs */
   readonly after: Aftermath | undefined;
 }
 

@@ -11,7 +11,7 @@ export interface Processes {
   /** How commands are contained under this setting; waits for the first look alone, at most 10 s. */
   containment(sandbox: SandboxMode): Promise<CommandContainment>;
   /**
-   * Whether a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
+   * Checks that a command could be run: it is there, its arguments name nothing that they may not, and it can be contained as the
    * setting says. Runs nothing.
    * @throws {ToolError} `unsupported_platform`, `command_not_found`, `sandbox_unavailable`, and those of `screenArguments`
    */

@@ -11,7 +11,7 @@ import type { Guarded } from "./survey.ts";
 /** Items that may lie there: what a person has not looked at is never thrown away, so commands stop in its place */
 const MAX_ITEMS = 100;
 
-/** What became of a protected name that a command has made. */
+/** Protected name that a command has made, and what became of it. */
 export interface Quarantined {
   /** Relative to the workspace */
   readonly path: string;
@@ -22,7 +22,7 @@ export interface Quarantined {
 /** The folder `{data_dir}/quarantine`: protected names that appeared while a command ran. */
 export interface Quarantine {
   readonly folder: string;
-  /** Whether as much lies there as may. */
+  /** Tells whether the quarantine holds as many items as it may. */
   isFull(): Promise<boolean>;
   /** Moves what appeared out of the workspace. Never throws; what cannot be moved is in the answer. */
   take(appeared: readonly Guarded[], workspace: string): Promise<readonly Quarantined[]>;

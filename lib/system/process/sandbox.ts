@@ -31,7 +31,7 @@ const SYSTEM_FOLDERS = [
 const MAX_COVER_BYTES = 1_000_000;
 /** A machine that starts, or has many processes at work, needs seconds for what takes 10 ms elsewhere */
 const PROBE_TIMEOUT_MS = 10_000;
-/** What bubblewrap says when the machine lacks something for the moment: ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE */
+/** Messages of bubblewrap when the machine lacks something for the moment: ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE */
 const FOR_NOW = /No space left|temporarily unavailable|Cannot allocate memory|Too many open files/i;
 
 /** The part of bubblewrap's options that every contained command has. */
@@ -154,7 +154,7 @@ export async function contain(
   };
 }
 
-/** Whether a folder holds the system itself, so that a sandbox that shows the folder contains nothing. @param workspace real path */
+/** Tells whether a folder holds the system itself: a sandbox that shows the folder contains nothing. @param workspace real path */
 export function holdsSystem(workspace: string): boolean {
   return ["/usr", "/proc", "/dev", "/etc"].some((folder) => isWithin(folder, workspace));
 }

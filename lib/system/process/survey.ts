@@ -1,4 +1,4 @@
-/** What to look for in a folder before a command is started there, and after it. Plain data: it is handed to a thread. */
+/** Request to look through a folder before a command is started there, and after it. Plain data: it is handed to a thread. */
 export interface SurveyRequest {
   /** Real, absolute path of a folder, or of a file that is looked at alone */
   readonly root: string;
@@ -20,7 +20,7 @@ export interface Guarded {
   readonly identity: string;
 }
 
-/** What a survey has found; of an unfinished one the lists are not whole. */
+/** Findings of a survey. The lists of an unfinished survey are not whole. */
 export interface Survey {
   readonly finished: boolean;
   /** Files and folders that hold credentials: by name, by content, or as hard links of such files. Links by name too */

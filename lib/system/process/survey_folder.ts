@@ -26,7 +26,7 @@ const QUIET_MS = 2000;
 const CLOCK_EVERY = 256;
 /** `gitdir: <path>` of a `.git` file */
 const MAX_POINTER_BYTES = 4096;
-/** What stands in a listed name for bytes that are no UTF-8 */
+/** Character that stands in a listed name for bytes that are no UTF-8 */
 const REPLACEMENT = "\ufffd";
 
 type Kind = "folder" | "file" | "link";
@@ -37,7 +37,7 @@ interface Entry {
   readonly kind: Kind;
   readonly isSensitive: boolean;
   readonly isGuarded: boolean;
-  /** Its name is not UTF-8: it cannot be reached by a string */
+  /** Tells whether the name is not UTF-8: no string can reach such an entry */
   readonly isUnnamable: boolean;
   seen?: { readonly ino: number; readonly size: number; readonly ctimeMs: number; readonly isKey: boolean } | undefined;
 }
@@ -145,7 +145,7 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         const isTop = path === request.root;
         entries = entriesOf(path, { isGitFolder, isTop });
       } catch (error) {
-        // What cannot be looked into is hidden: a command of the same user could change that
+        // A folder that cannot be looked into is hidden: a command of the same user could make it readable
         if (!isGone(error) && request.secrets) sensitive.push(path);
         return;
       }
@@ -209,7 +209,7 @@ function isKeyFile(path: string, size: number): boolean {
   try {
     file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   } catch (error) {
-    // What cannot be read is hidden: a command of the same user could change that
+    // A file that cannot be read is hidden: a command of the same user could make it readable
     return !isGone(error);
   }
   try {

@@ -7,13 +7,13 @@ import type { BoundParts } from "../runtime/tool.ts";
 import { OPERATIONS } from "./git_input.ts";
 import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";
 
-/** Of the list of the index; a repository of a million files has more */
+/** Limit of the list of the index; the list of a repository of a million files is longer */
 const MAX_INDEX_BYTES = 134_217_728;
 /** Files whose content is looked at in one call */
 const MAX_FILES = 20_000;
 /** Files read at once */
 const WIDTH = 8;
-/** What stands in a listed name for bytes that are no UTF-8 */
+/** Character that stands in a listed name for bytes that are no UTF-8 */
 const REPLACEMENT = "\ufffd";
 
 const TRACKED = ["--modified", "--deleted"];
@@ -67,7 +67,7 @@ export async function boundState(call: GitCall): Promise<BoundParts> {
 }
 
 function bound({ input, repository }: GitCall, shown: readonly BoundState[]): BoundParts {
-  // What an operation with a remote does is not said by a folder
+  // An operation with a remote has no folder: a folder does not say what it does
   if (OPERATIONS[input.op].access !== "write") return { shown };
   return { shown, folder: repository.folder === "" ? "." : repository.folder };
 }

@@ -1,6 +1,6 @@
 import type { Aftermath } from "../../system/process/prepare_command.ts";
 
-/** What the model is told about protected names that a command has made: one line for each, in brackets. */
+/** Returns what the model is told about protected names that a command has made: one line for each, in brackets. */
 export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly string[] {
   return [
     ...quarantined.map(({ path, place }) =>

@@ -18,7 +18,7 @@ export function commandScope(
   };
 }
 
-/** What an approval of a command is bound to: each file of the workspace that its arguments name, also where none lies yet. */
+/** Returns what an approval of a command is bound to: each file of the workspace that its arguments name, even if none is there. */
 export async function boundFiles(
   words: readonly string[],
   context: Pick<ToolContext, "workspaceRoot" | "signal"> & { readonly services: Pick<ToolServices, "processes"> },

@@ -9,7 +9,7 @@ import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
 import { allowedWords } from "./allowed_words.ts";
 import { boundFiles, commandScope } from "./command_scope.ts";
 
-/** What a command may need beside its own time: finding the sandbox, and looking through the workspace before it and after it */
+/** Time beside the command's own: for finding the sandbox, and for looking through the workspace before and after the command */
 const START_MS = 60_000;
 
 /** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */

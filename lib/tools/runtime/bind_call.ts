@@ -19,7 +19,7 @@ export interface CallBinding {
   readonly digest: string;
   /** Files the call may change; null: there is none */
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
-  /** What else it is bound to, for the person */
+  /** States that the approval is bound to beside `files`, for the person who answers */
   readonly bound: readonly BoundState[];
   /** How the programs it starts are contained; null: it starts none */
   readonly containment: CommandContainment | null;
@@ -33,7 +33,7 @@ export interface BindOptions {
   readonly services: Pick<ToolServices, "files" | "commands" | "processes">;
   readonly workspaceRoot: string;
   readonly config: Config;
-  /** What the tool's own `bind` is given */
+  /** Context that the tool's own `bind` is given */
   readonly context: ScreenContext;
   readonly signal: AbortSignal;
 }
@@ -82,7 +82,7 @@ export async function bindCall(tool: Tool, prepared: PreparedCall, options: Bind
     executable: command[0] === undefined ? null : await services.commands.identify(command[0]) ?? null,
     ...(files.length === 0 ? {} : { root: scope.allowedRoot, files, folder: folder ?? null }),
     ...(prepared.bind === undefined ? {} : { bound, more }),
-    // What a person allowed inside the sandbox must not run without it
+    // A call that a person allowed inside the sandbox must not run without the sandbox
     ...(containment === null ? {} : { containment: containment.kind }),
   });
   return { digest, files, bound, containment, folder, versions };

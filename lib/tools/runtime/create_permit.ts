@@ -123,7 +123,7 @@ export function createPermit(options: PermitOptions): PermitCall {
   };
 }
 
-/** What rules are looked up by. Nothing wider than the call is offered where its words hold a secret, which a rule would keep. */
+/** Returns what rules are looked up by. Offers nothing wider than the call where its words hold a secret: a rule would keep it. */
 function subjectOf(
   tool: string,
   { input, digest, access, effects }: PreparedCall,

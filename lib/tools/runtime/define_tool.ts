@@ -59,7 +59,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services">,
   ) => Promise<void>;
-  /** What an approval of the call is bound to beside the files it changes; has no effect. Default: nothing. @throws {ToolError} */
+  /** Returns what an approval of the call is bound to beside the files it changes. Has no effect. Default: nothing. @throws {ToolError} */
   readonly bind?: (
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,

@@ -63,7 +63,7 @@ export interface PreparedCall {
   run(context: ToolContext): Promise<ToolResult>;
 }
 
-/** What an approval is bound to beside input and changed files. */
+/** Parts that an approval is bound to beside input and changed files. */
 export interface BoundParts {
   /** Shown to the person who answers */
   readonly shown: readonly BoundState[];

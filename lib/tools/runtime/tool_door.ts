@@ -26,7 +26,7 @@ export interface ApprovalRequest {
   /** What the answer counts for; the door compares it again just before the call runs */
   readonly binding: CallBinding;
   readonly workspaceRoot: string;
-  /** What remembered answers are looked up by */
+  /** Properties of the call that remembered answers are looked up by */
   readonly subject: RuleSubject;
   readonly reason: string;
   readonly rule: string;
@@ -36,7 +36,7 @@ export interface ApprovalRequest {
 }
 
 /**
- * Who or what a denial comes from, as the audit's `rule` has it: a person (`approval`), nobody, since nobody was asked
+ * Source of a denial, as the audit's `rule` has it: a person (`approval`), nobody, since nobody was asked
  * (`nobody_could_answer`), a question that nobody answered in time, one that still waits, or a failure of the approver.
  */
 export type DenialRule =
