@@ -4,7 +4,7 @@ import { prepareDataDir } from "../lib/config/folders.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import { type DaemonState, readDaemonState } from "../lib/host/daemon/daemon_state.ts";
 import { endProcess } from "../lib/host/daemon/end_process.ts";
-import { launchDetached, type Launched } from "../lib/host/daemon/launch.ts";
+import { type DetachedProcess, launchDetached } from "../lib/host/daemon/launch.ts";
 import { readLogEnd } from "../lib/host/daemon/read_log_end.ts";
 import { processIdentity } from "../lib/host/process_identity.ts";
 import { CommandError } from "./cli_error.ts";
@@ -108,7 +108,7 @@ async function untilItAnswers(
   return undefined;
 }
 
-async function endLaunched({ pid }: Launched): Promise<void> {
+async function endLaunched({ pid }: DetachedProcess): Promise<void> {
   const identity = await processIdentity(pid);
   if (identity === undefined) return;
   await endProcess({ pid, identity, leads_group: true }, { clock: systemClock, graceMs: END_GRACE_MS });

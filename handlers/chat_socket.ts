@@ -1,6 +1,6 @@
 import type { Message, Peer } from "crossws";
 import type { Route } from "./route.ts";
-import { type ChatSession, createChatSession } from "./websocket/chat_session.ts";
+import { createSocketSession, type SocketSession } from "./websocket/socket_session.ts";
 import { callerOf } from "./wire/caller_of.ts";
 import { httpError } from "./wire/error_codes.ts";
 import { textQuery } from "./wire/list_query.ts";
@@ -26,8 +26,8 @@ export const chatSocketRoute: Route = {
     }
     // Deno's sockets know no ping, and crossws warns on the terminal when one is tried
     const options = { services, caller: callerOf(context, "websocket"), requestId, canPing: !("Deno" in globalThis) };
-    let session: ChatSession | undefined;
-    const sessionOf = (peer: Peer) => (session ??= createChatSession(peer, options));
+    let session: SocketSession | undefined;
+    const sessionOf = (peer: Peer) => (session ??= createSocketSession(peer, options));
     return {
       open: (peer) => void sessionOf(peer),
       message(peer, message) {

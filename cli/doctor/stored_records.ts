@@ -6,11 +6,11 @@ import {
   DONE_SCHEDULES,
   FIRINGS,
   parseFiring,
-  parseSchedule,
+  parseScheduleRecord,
   SCHEDULES,
 } from "../../lib/automation/cron/schedule_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
-import { parseExecution, parsePlan as parseSopPlan, parseResult } from "../../lib/automation/sops/execution_record.ts";
+import { parseExecution, parseExecutionPlan, parseResult } from "../../lib/automation/sops/execution_record.ts";
 import {
   APPROVAL_RULES,
   APPROVALS,
@@ -57,7 +57,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [CONVERSATIONS]: parseConversation,
   [DELIVERIES]: parseDelivery,
   [DOCUMENTS]: parseDocument,
-  [DONE_SCHEDULES]: parseSchedule,
+  [DONE_SCHEDULES]: parseScheduleRecord,
   [FIRINGS]: parseFiring,
   [IDEMPOTENT_REPLIES]: parseReply,
   [MAILBOXES]: parseMailbox,
@@ -74,9 +74,9 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [RECORDED_TRUST]: parseRecordedTrust,
   [RUNS]: parseRunRecord,
   [RUN_INPUTS]: parseRunInput,
-  [SCHEDULES]: parseSchedule,
+  [SCHEDULES]: parseScheduleRecord,
   [SOP_EXECUTIONS]: parseExecution,
-  [SOP_PLANS]: parseSopPlan,
+  [SOP_PLANS]: parseExecutionPlan,
   [SOP_RESULTS]: parseResult,
   [SUB_AGENTS]: parseSubAgent,
   [SUB_AGENT_TURNS]: parseTurn,

@@ -2,7 +2,7 @@ import { createTokens } from "../../lib/access/create_tokens.ts";
 import { PAIRING_CODES } from "../../lib/access/create_pairing.ts";
 import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
-import { parseSchedule, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
+import { parseScheduleRecord, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import { SOP_EXECUTIONS } from "../../lib/automation/sops/collections.ts";
 import { type Execution, hasEnded, parseExecution } from "../../lib/automation/sops/execution_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
@@ -125,7 +125,7 @@ async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
 async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   const now = clock.now();
   let skipped = 0;
-  for await (const { key, version, value } of readRecords(store, SCHEDULES, parseSchedule)) {
+  for await (const { key, version, value } of readRecords(store, SCHEDULES, parseScheduleRecord)) {
     if (value.next_at === null || value.next_at > now) continue;
     const next_at = firingTimes(value.timing, value.timezone).next(now) ?? null;
     const state = next_at === null ? "paused" : value.state;

@@ -12,7 +12,7 @@ import * as v from "valibot";
 /** Schemes a model may be given for an image; `file:` would make a local model server read its own disk. */
 export const IMAGE_URL = /^([hH][tT][tT][pP][sS]?:\/\/|[dD][aA][tT][aA]:)/;
 /** Names of the client's tools, as the vendors accept them. */
-export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+export const CLIENT_TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
 /** Upper bound of token counts and other whole numbers. */
 export const MAX_WHOLE = Number.MAX_SAFE_INTEGER;
 
@@ -57,7 +57,7 @@ const messageSchema = v.variant("role", [
 const toolSchema = v.object({
   type: v.literal("function"),
   function: v.object({
-    name: v.pipe(v.string(), v.regex(TOOL_NAME, "Expected 1 to 64 letters, digits, _ or -")),
+    name: v.pipe(v.string(), v.regex(CLIENT_TOOL_NAME, "Expected 1 to 64 letters, digits, _ or -")),
     description: v.nullish(v.string()),
     parameters: v.nullish(v.looseObject({})),
     strict: v.nullish(v.boolean()),

@@ -1,4 +1,4 @@
-import { type CompletionBody, IMAGE_URL, MAX_WHOLE, TOOL_NAME } from "./completion_schema.ts";
+import { CLIENT_TOOL_NAME, type CompletionBody, IMAGE_URL, MAX_WHOLE } from "./completion_schema.ts";
 
 /**
  * Whether a parsed body satisfies `completionSchema`: the same check by hand, about twenty times faster. A refusal carries no
@@ -85,7 +85,7 @@ function areToolFields(body: Fields): boolean {
 function isTool(value: unknown): boolean {
   if (!isObject(value) || value.type !== "function" || !isObject(value.function)) return false;
   const { name, description, parameters, strict } = value.function;
-  return typeof name === "string" && TOOL_NAME.test(name) && isText(description) && isFlag(strict) &&
+  return typeof name === "string" && CLIENT_TOOL_NAME.test(name) && isText(description) && isFlag(strict) &&
     (parameters === undefined || parameters === null || isObject(parameters));
 }
 

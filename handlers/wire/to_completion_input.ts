@@ -3,7 +3,7 @@ import type { Message } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
 import type { CompletionBody, CompletionTool } from "./completion_schema.ts";
 import { toMessage } from "./to_message.ts";
-import { addOnce, fieldsBeside, type Unknown, withFunction } from "./unknown_fields.ts";
+import { addOnce, sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
 
 /** A completions body in the words of a run. */
 export interface CompletionInput {
@@ -65,7 +65,7 @@ export function toCompletionInput(
   }
   if (body.stream_options) {
     const options = body.stream
-      ? fieldsBeside(body.stream_options, STREAM_OPTIONS, "stream_options", unknown)
+      ? sortUnknownFields(body.stream_options, STREAM_OPTIONS, "stream_options", unknown)
       : undefined;
     if (!body.stream) addOnce(unknown.ignored, "stream_options");
     else if (options !== undefined) (passedBody ??= []).push(["stream_options", options]);
@@ -125,8 +125,8 @@ function toTools(tools: readonly CompletionTool[], unknown: Unknown): readonly T
   const seen = new Set<string>();
   return tools.map((declared, index) => {
     const tool = declared.function;
-    const own = fieldsBeside(declared, TOOL_DECLARATION_FIELDS, "tools[]", unknown);
-    const inner = fieldsBeside(tool, FUNCTION_FIELDS, "tools[].function", unknown);
+    const own = sortUnknownFields(declared, TOOL_DECLARATION_FIELDS, "tools[]", unknown);
+    const inner = sortUnknownFields(tool, FUNCTION_FIELDS, "tools[].function", unknown);
     if (seen.has(tool.name)) {
       throw invalid(
         `tools[${index}].function.name`,

@@ -1,6 +1,6 @@
 import type { Content, ContentPart, Message, ToolCall } from "../../lib/base/records/message.ts";
 import type { CompletionMessage } from "./completion_schema.ts";
-import { fieldsBeside, type Unknown, withFunction } from "./unknown_fields.ts";
+import { sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
 
 /** Translates one message of a checked body. */
 export function toMessage(message: CompletionMessage, unknown: Unknown): Message {
@@ -8,7 +8,7 @@ export function toMessage(message: CompletionMessage, unknown: Unknown): Message
     case "system":
     case "developer":
     case "user": {
-      const extra = fieldsBeside(message, MESSAGE_FIELDS, "messages[]", unknown);
+      const extra = sortUnknownFields(message, MESSAGE_FIELDS, "messages[]", unknown);
       const { role, name } = message;
       const content = toContent(message.content, unknown);
       // Nearly every message: an object in one piece costs a fraction of the spread one
@@ -23,7 +23,7 @@ export function toMessage(message: CompletionMessage, unknown: Unknown): Message
     case "assistant":
       return toAssistant(message, unknown);
     case "tool": {
-      const extra = fieldsBeside(message, TOOL_FIELDS, "messages[]", unknown);
+      const extra = sortUnknownFields(message, TOOL_FIELDS, "messages[]", unknown);
       return {
         role: "tool",
         content: toContent(message.content, unknown),
@@ -37,7 +37,7 @@ export function toMessage(message: CompletionMessage, unknown: Unknown): Message
 function toAssistant(message: Extract<CompletionMessage, { role: "assistant" }>, unknown: Unknown): Message {
   const calls = message.tool_calls ?? NO_CALLS;
   const vendors = calls.length > 0 ? VENDOR_FIELDS : NO_FIELDS;
-  const extra = fieldsBeside(message, ASSISTANT_FIELDS, "messages[]", unknown, vendors);
+  const extra = sortUnknownFields(message, ASSISTANT_FIELDS, "messages[]", unknown, vendors);
   return {
     role: "assistant",
     content: message.content === null || message.content === undefined ? null : toContent(message.content, unknown),
@@ -72,11 +72,15 @@ const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
 function toPart(part: Exclude<WireContent, string>[number], unknown: Unknown): ContentPart {
   switch (part.type) {
     case "text":
-      return { type: "text", text: part.text, ...fieldsBeside(part, TEXT_FIELDS, "messages[].content[]", unknown) };
+      return {
+        type: "text",
+        text: part.text,
+        ...sortUnknownFields(part, TEXT_FIELDS, "messages[].content[]", unknown),
+      };
     case "image_url": {
       const { url, detail } = part.image_url;
-      const own = fieldsBeside(part, IMAGE_FIELDS, "messages[].content[]", unknown);
-      const inner = fieldsBeside(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
+      const own = sortUnknownFields(part, IMAGE_FIELDS, "messages[].content[]", unknown);
+      const inner = sortUnknownFields(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
       return {
         type: "image_url",
         image_url: { url, ...(typeof detail === "string" ? { detail } : {}), ...inner },
@@ -94,8 +98,8 @@ const CALL_FIELDS: ReadonlySet<string> = new Set(["id", "type", "function", "ind
 const CALL_FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "arguments"]);
 
 function toToolCall(call: WireToolCall, unknown: Unknown): ToolCall {
-  const own = fieldsBeside(call, CALL_FIELDS, "messages[].tool_calls[]", unknown, VENDOR_CALL_FIELDS);
-  const inner = fieldsBeside(call.function, CALL_FUNCTION_FIELDS, "messages[].tool_calls[].function", unknown);
+  const own = sortUnknownFields(call, CALL_FIELDS, "messages[].tool_calls[]", unknown, VENDOR_CALL_FIELDS);
+  const inner = sortUnknownFields(call.function, CALL_FUNCTION_FIELDS, "messages[].tool_calls[].function", unknown);
   return {
     id: call.id,
     type: "function" as const,

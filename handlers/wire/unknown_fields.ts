@@ -15,7 +15,7 @@ export interface Unknown {
  * @param always those that go on to the model in either mode
  * @returns the fields that go on to the model; undefined when there is none
  */
-export function fieldsBeside(
+export function sortUnknownFields(
   fields: object,
   known: ReadonlySet<string>,
   place: string,

@@ -6,7 +6,7 @@ import { setAt } from "./environment_layer.ts";
 import { readText } from "./find_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
 import { checkConfigText } from "./load_config.ts";
-import { type LocatedKeys, locateKeys, namesOf } from "./locate_keys.ts";
+import { keyNamesOf, type LocatedKeys, locateKeys } from "./locate_keys.ts";
 import { isTable } from "./normalize_layer.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
 import { toTomlKey, toTomlValue } from "./to_toml_value.ts";
@@ -111,7 +111,7 @@ function dottedSibling(
   for (let length = parent.length; length > 0; length--) {
     const table = toKeyText(parent.slice(0, length));
     for (const { path, node } of located.values.toReversed()) {
-      const outer = path.length - namesOf(node.key).length;
+      const outer = path.length - keyNamesOf(node.key).length;
       const makesTable = node.parent.type !== "TOMLInlineTable" && outer < length && path.length > length;
       if (!makesTable || toKeyText(path.slice(0, length)) !== table) continue;
       return { node, prefix: `${toDotted(parent.slice(outer))}.` };

@@ -1,7 +1,7 @@
 import { readFile, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { ConfigError } from "../base/errors.ts";
-import { type Place, resolvePath, userConfigFile } from "./folders.ts";
+import { resolvePath, userConfigFile, type UserPlace } from "./folders.ts";
 import { readTrust } from "./trust_store.ts";
 
 const MAX_FILE_CHARACTERS = 4_194_304;
@@ -22,7 +22,7 @@ export interface FoundConfig {
  * @throws {ConfigError} `config_untrusted`, `config_unreadable`, `trust_store`
  */
 export async function findConfig(
-  place: Place,
+  place: UserPlace,
   options: { readonly config: string | undefined; readonly dataDir: string },
 ): Promise<FoundConfig | undefined> {
   const named = options.config ?? (place.env["POSTERN_CONFIG"] || undefined);

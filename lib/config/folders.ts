@@ -3,7 +3,7 @@ import { isAbsolute, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 
 /** What decides where Postern keeps things. */
-export interface Place {
+export interface UserPlace {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Absolute path of the current folder */
   readonly cwd: string;
@@ -18,12 +18,12 @@ export function resolvePath(path: string, base: string, home: string): string {
 }
 
 /** `$XDG_CONFIG_HOME/postern/postern.toml`; a relative variable is ignored (XDG Base Directory Specification). */
-export function userConfigFile({ env, home }: Place): string {
+export function userConfigFile({ env, home }: UserPlace): string {
   return join(xdg(env["XDG_CONFIG_HOME"]) ?? join(home, ".config"), "postern", "postern.toml");
 }
 
 /** `$XDG_DATA_HOME/postern`. */
-export function userDataDir({ env, home }: Place): string {
+export function userDataDir({ env, home }: UserPlace): string {
   return join(xdg(env["XDG_DATA_HOME"]) ?? join(home, ".local", "share"), "postern");
 }
 

@@ -4,13 +4,13 @@ import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
-import { type Place, requireFolder, resolvePath, userConfigFile, userDataDir } from "./folders.ts";
+import { requireFolder, resolvePath, userConfigFile, userDataDir, type UserPlace } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import type { LocatedKeys } from "./locate_keys.ts";
 import { isTable } from "./normalize_layer.ts";
 import { parseToml, type RawTable } from "./parse_toml.ts";
 import { switches } from "./schema/security.ts";
-import { type Finding, validateConfig } from "./validate_config.ts";
+import { validateConfig, type ValidationFinding } from "./validate_config.ts";
 
 /** Values of the command line. */
 export interface ConfigFlags {
@@ -21,7 +21,7 @@ export interface ConfigFlags {
   readonly keys?: Readonly<Record<string, unknown>>;
 }
 
-export interface LoadOptions extends Place {
+export interface LoadOptions extends UserPlace {
   readonly flags: ConfigFlags;
 }
 
@@ -151,7 +151,7 @@ interface Sources {
   readonly flags: RawTable;
 }
 
-async function toError(findings: readonly Finding[], sources: Sources): Promise<ConfigError> {
+async function toError(findings: readonly ValidationFinding[], sources: Sources): Promise<ConfigError> {
   const located = sources.file === undefined
     ? undefined
     : await (await import("./locate_keys.ts")).locateKeys(sources.file.text);
@@ -163,7 +163,11 @@ async function toError(findings: readonly Finding[], sources: Sources): Promise<
   return new ConfigError("config_invalid", message, { key, file, line, problems });
 }
 
-function toProblem({ path, reason }: Finding, sources: Sources, located: LocatedKeys | undefined): ConfigProblem {
+function toProblem(
+  { path, reason }: ValidationFinding,
+  sources: Sources,
+  located: LocatedKeys | undefined,
+): ConfigProblem {
   const key = toKeyText(path);
   const problem = (place: string, file?: string, line?: number) => ({
     message: `Cannot use "${key}" (${place}): ${reason}`,

@@ -42,12 +42,12 @@ export async function locateKeys(text: string): Promise<LocatedKeys | undefined>
 }
 
 /** The names of a key, `a.b` being two. */
-export function namesOf(key: AST.TOMLKey): readonly string[] {
+export function keyNamesOf(key: AST.TOMLKey): readonly string[] {
   return key.keys.map((part) => (part.type === "TOMLBare" ? part.name : part.value));
 }
 
 function collect(pair: AST.TOMLKeyValue, table: KeyPath, values: LocatedValue[]): void {
-  const path = [...table, ...namesOf(pair.key)];
+  const path = [...table, ...keyNamesOf(pair.key)];
   values.push({ path, node: pair });
   collectInside(pair.value, path, values);
 }

@@ -9,12 +9,12 @@ import { expectationAt, listsForTables, nearestKey, unknownKeys } from "./schema
 import { hidesValue } from "./secrets.ts";
 
 /** Something wrong with the value at `path`; `reason` goes on after `Cannot use "key" (place): `. Holds no secret. */
-export interface Finding {
+export interface ValidationFinding {
   readonly path: KeyPath;
   readonly reason: string;
 }
 
-export type Validation = { readonly config: Config } | { readonly findings: readonly Finding[] };
+export type Validation = { readonly config: Config } | { readonly findings: readonly ValidationFinding[] };
 
 const MAX_SHOWN_CHARACTERS = 60;
 
@@ -51,7 +51,7 @@ function givenKeys(layer: RawTable): readonly string[] {
   return [...Object.keys(layer), ...inner];
 }
 
-function toFindings(issue: v.BaseIssue<unknown>): readonly Finding[] {
+function toFindings(issue: v.BaseIssue<unknown>): readonly ValidationFinding[] {
   const path = (issue.path ?? []).map((item) => item.key as string | number);
   // Valibot names the first unknown key of a table only; unknownKeys finds all
   if (issue.type === "strict_object" && issue.expected === "never") return [];

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chatSocketRoute } from "../../handlers/chat_socket.ts";
-import { createChatSession } from "../../handlers/websocket/chat_session.ts";
+import { createSocketSession } from "../../handlers/websocket/socket_session.ts";
 import { socketsOf } from "../../handlers/websocket/sockets.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
@@ -284,7 +284,7 @@ test("a ping goes out every 30 s; 60 s without a pong end the connection", async
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  const session = createChatSession(peer, { services: context.services, caller, requestId: "r", canPing: true });
+  const session = createSocketSession(peer, { services: context.services, caller, requestId: "r", canPing: true });
   for (let i = 0; i < 3; i++) {
     await clock.advance(30_000);
     session.pong();
@@ -301,7 +301,7 @@ test("where the runtime has no ping none is tried", async () => {
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  createChatSession(peer, { services: context.services, caller, requestId: "r", canPing: false });
+  createSocketSession(peer, { services: context.services, caller, requestId: "r", canPing: false });
   await clock.advance(200_000);
   assert.equal(peer.pings, 0);
   assert.equal(peer.terminated, false);

@@ -1,5 +1,5 @@
 import type { Hooks, Message, Peer } from "crossws";
-import type { ChatPeer } from "../../handlers/websocket/chat_session.ts";
+import type { ChatPeer } from "../../handlers/websocket/socket_session.ts";
 
 /** A socket without a network: what was sent, how it was closed, and how much the reader has not taken. */
 export interface FakePeer extends ChatPeer {

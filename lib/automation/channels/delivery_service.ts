@@ -20,7 +20,7 @@ import {
   parseDelivery,
   promiseOf,
 } from "./delivery_record.ts";
-import { type Attempt, type ReplyTarget, sendReply } from "./send_reply.ts";
+import { type ReplyTarget, type SendOutcome, sendReply } from "./send_reply.ts";
 import { createTurnstile } from "./turnstile.ts";
 
 export interface DeliveryOptions {
@@ -112,7 +112,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
     });
     return await write({ ...tried, last_error: outcome.reason, next_attempt_at: toIso(next) });
   };
-  const waitAfter = ({ attempts }: DeliveryRecord, outcome: Extract<Attempt, { kind: "failed" }>) => {
+  const waitAfter = ({ attempts }: DeliveryRecord, outcome: Extract<SendOutcome, { kind: "failed" }>) => {
     const wait = BACKOFF_MS[attempts - 1];
     if (wait === undefined || outcome.isFinal) return undefined;
     const [byte = 128] = random.bytes(1);

@@ -14,7 +14,7 @@ export interface ReplyTarget {
 }
 
 /** What came of an attempt. */
-export type Attempt =
+export type SendOutcome =
   | { readonly kind: "delivered" }
   | {
     readonly kind: "failed";
@@ -48,7 +48,7 @@ export async function sendReply(
   run: Run,
   target: ReplyTarget,
   { fetch: guarded, clock, rules, environment, signal }: SendOptions,
-): Promise<Attempt> {
+): Promise<SendOutcome> {
   const body = JSON.stringify({
     channel: record.channel,
     run_id: run.id,
@@ -103,7 +103,7 @@ function retryAfterOf(text: string, now: number): number {
   return wait > 0 ? Math.min(wait, MAX_RETRY_AFTER_MS) : 0;
 }
 
-function failed(reason: string): Attempt {
+function failed(reason: string): SendOutcome {
   return { kind: "failed", reason, isFinal: false, retryAfterMs: 0 };
 }
 

@@ -12,7 +12,7 @@ import type { Cron } from "./cron.ts";
 import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
 import { firingTimes, toTiming } from "./firing_times.ts";
 import { createKeyedTurns } from "./keyed_turns.ts";
-import { parseSchedule as parseText } from "./parse_schedule.ts";
+import { parseSchedule } from "./parse_schedule.ts";
 import { createScheduleReader, type FoundSchedule, isScheduleId } from "./read_schedules.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
 import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
@@ -109,7 +109,7 @@ export function createCronService(options: CronOptions): Cron {
   };
 
   const toTimes = (schedule: string, timezone: string): Timing =>
-    toTiming(parseText(schedule), { given: schedule, timezone, now: clock.now() });
+    toTiming(parseSchedule(schedule), { given: schedule, timezone, now: clock.now() });
 
   const nextOf = (timing: Timing, timezone: string) => firingTimes(timing, timezone).next(clock.now()) ?? null;
 

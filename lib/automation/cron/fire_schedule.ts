@@ -10,7 +10,7 @@ import {
   FIRINGS,
   firingsOf,
   parseFiring,
-  parseSchedule,
+  parseScheduleRecord,
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
@@ -39,7 +39,7 @@ export async function fireSchedule(
   { isLast, ...options }: FireOptions & { readonly isLast: boolean },
 ): Promise<Fired> {
   const { store, clock, log } = options;
-  const stored = await unlessUnreadable(readRecord(store, SCHEDULES, id, parseSchedule));
+  const stored = await unlessUnreadable(readRecord(store, SCHEDULES, id, parseScheduleRecord));
   if (stored === undefined) return { kind: "settled", nextAt: undefined };
   const record = stored.value;
   const now = clock.now();

@@ -6,7 +6,7 @@ import {
   FIRINGS,
   firingsOf,
   parseFiring,
-  parseSchedule,
+  parseScheduleRecord,
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
@@ -40,10 +40,10 @@ export function isScheduleId(id: string): boolean {
 
 export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
   const getFrom = async (collection: string, id: string) =>
-    isScheduleId(id) ? await readRecord(store, collection, id, parseSchedule) : undefined;
+    isScheduleId(id) ? await readRecord(store, collection, id, parseScheduleRecord) : undefined;
 
   async function* records(): AsyncGenerator<ScheduleRecord> {
-    for await (const { value } of readRecords(store, SCHEDULES, parseSchedule)) yield value;
+    for await (const { value } of readRecords(store, SCHEDULES, parseScheduleRecord)) yield value;
   }
 
   const get: Cron["get"] = async (id) => {
@@ -65,7 +65,7 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
 
     async list() {
       const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
-      const fired = readable(store, DONE_SCHEDULES, done, parseSchedule).map(({ value }) => value);
+      const fired = readable(store, DONE_SCHEDULES, done, parseScheduleRecord).map(({ value }) => value);
       const all = [...await Array.fromAsync(records()), ...fired];
       return await Promise.all(all.map((record) => toSchedule(record, view)));
     },
@@ -74,7 +74,7 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
       const found: ScheduleRecord[] = [];
       const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
       const options = { order: "created", reverse: true, after } as const;
-      for await (const { value: record } of readRecords(store, collection, parseSchedule, options)) {
+      for await (const { value: record } of readRecords(store, collection, parseScheduleRecord, options)) {
         if (state === undefined || record.state === state) found.push(record);
         if (found.length > limit) break;
       }

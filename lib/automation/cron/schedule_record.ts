@@ -70,7 +70,7 @@ const scheduleSchema = v.object({
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;
 
 /** @throws {v.ValiError} for a body that no version wrote */
-export function parseSchedule(body: unknown): ScheduleRecord {
+export function parseScheduleRecord(body: unknown): ScheduleRecord {
   return v.parse(scheduleSchema, body);
 }
 

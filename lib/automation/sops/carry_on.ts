@@ -5,7 +5,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { SopStep } from "./definition.ts";
-import { type Execution, hasEnded, type Plan, type StepResult, type StepState } from "./execution_record.ts";
+import { type Execution, type ExecutionPlan, hasEnded, type StepResult, type StepState } from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
 import { fillStep } from "./fill_step.ts";
 import { type FilledWork, gateQuestion, type StepCall, stepQuestion } from "./questions.ts";
@@ -34,7 +34,7 @@ export interface CarryOnOptions {
 /** An execution as it was found. */
 export interface Turn {
   readonly found: KeptExecution;
-  readonly plan: Plan;
+  readonly plan: ExecutionPlan;
   readonly signal: AbortSignal;
 }
 

@@ -4,7 +4,7 @@ import { nearest } from "../../config/nearest.ts";
 import { checkPattern, checkValue } from "./check_inputs.ts";
 import { INPUT_TYPES, SOP_LIMITS, SOP_NAME, type SopDefinition, type SopInput, type SopStep } from "./definition.ts";
 import type { Fault } from "./plain_json.ts";
-import type { Section } from "./read_document.ts";
+import type { Section } from "./read_sop_document.ts";
 import { checkTemplates, type KnownNames, namesIn } from "./template.ts";
 
 const NAME_RULE = "1-64 of a-z, 0-9, _ and -, beginning with a letter or digit";
@@ -46,7 +46,7 @@ type RawInput = v.InferOutput<typeof inputSchema>;
 /** Procedures neither run nor steer procedures: one that runs itself would have no end. */
 const NOT_IN_STEPS: ReadonlySet<string> = new Set(["sop_execute", "sop_advance", "sop_approve"]);
 
-export interface CheckOptions {
+export interface DefinitionContext {
   /** Used where the definition has no id: the file's name without its ending */
   readonly defaultId: string;
   readonly guide: string;
@@ -56,7 +56,7 @@ export interface CheckOptions {
 /** The checked definition, or everything that is wrong with it. @param document plain JSON */
 export async function checkDefinition(
   document: unknown,
-  { defaultId, guide, sections }: CheckOptions,
+  { defaultId, guide, sections }: DefinitionContext,
 ): Promise<{ readonly definition: SopDefinition } | { readonly faults: readonly Fault[] }> {
   if (!isRecord(document)) return { faults: [{ path: [], reason: "it must be a table with id, inputs and steps" }] };
   const parsed = v.safeParse(rootSchema, withSections(document, sections));

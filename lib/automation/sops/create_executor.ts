@@ -3,7 +3,7 @@ import type { Timer } from "../../base/clock.ts";
 import { createWaiters } from "../../base/waiters.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type CarryOnOptions, createCarryOn } from "./carry_on.ts";
-import { type Execution, hasEnded, type Plan } from "./execution_record.ts";
+import { type Execution, type ExecutionPlan, hasEnded } from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
 import { cancelStepRun } from "./step_run.ts";
 import { currentStep } from "./transitions.ts";
@@ -50,7 +50,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
   let pruning: Timer | undefined;
 
   const drive = async (id: string): Promise<void> => {
-    let plan: Plan | undefined;
+    let plan: ExecutionPlan | undefined;
     for (let retryMs = RETRY_MS; !closing.signal.aborted;) {
       const turn = new AbortController();
       turns.set(id, turn);

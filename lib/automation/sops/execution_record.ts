@@ -64,7 +64,7 @@ const planSchema = v.object({
   limits: v.nullable(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
   requested_by: v.object({ via: v.string(), token_id: text, run_id: v.string() }),
 });
-export type Plan = v.InferOutput<typeof planSchema>;
+export type ExecutionPlan = v.InferOutput<typeof planSchema>;
 
 const resultSchema = v.object({
   v: v.literal(1),
@@ -82,7 +82,7 @@ export function parseExecution(body: unknown): Execution {
 }
 
 /** @throws {v.ValiError} for a body that no version wrote */
-export function parsePlan(body: unknown): Plan {
+export function parseExecutionPlan(body: unknown): ExecutionPlan {
   return v.parse(planSchema, body);
 }
 

@@ -3,11 +3,11 @@ import type { Store, Write } from "../../storage/store.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "./collections.ts";
 import {
   type Execution,
+  type ExecutionPlan,
   hasEnded,
   parseExecution,
-  parsePlan,
+  parseExecutionPlan,
   parseResult,
-  type Plan,
   type StepResult,
 } from "./execution_record.ts";
 
@@ -19,10 +19,10 @@ export interface KeptExecution {
 
 /** Executions over a store. */
 export interface ExecutionStore {
-  create(execution: Execution, plan: Plan): Promise<void>;
+  create(execution: Execution, plan: ExecutionPlan): Promise<void>;
   find(id: string): Promise<KeptExecution | undefined>;
   /** @throws {TypeError} for an execution without one */
-  plan(id: string): Promise<Plan>;
+  plan(id: string): Promise<ExecutionPlan>;
   /** What the steps gave that have ended, by step id */
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
   /** The write that puts `next` in the place of what was found: none other came between when it holds */
@@ -76,7 +76,7 @@ export function createExecutionStore(store: Store): ExecutionStore {
       return found === undefined ? undefined : { execution: found.value, version: found.version };
     },
     async plan(id) {
-      const found = await readRecord(store, SOP_PLANS, id, parsePlan);
+      const found = await readRecord(store, SOP_PLANS, id, parseExecutionPlan);
       if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
       return found.value;
     },

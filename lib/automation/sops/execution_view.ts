@@ -1,7 +1,7 @@
 import type { Approval } from "../../base/records/approval.ts";
 import type { SopExecutionView, SopStepView, SopSummary } from "../../tools/sops/sops.ts";
 import type { SopDefinition } from "./definition.ts";
-import { type Execution, hasEnded, type Plan, type StepResult } from "./execution_record.ts";
+import { type Execution, type ExecutionPlan, hasEnded, type StepResult } from "./execution_record.ts";
 import { fillHandWork } from "./fill_step.ts";
 import type { FoundSop } from "./load_definitions.ts";
 import { currentStep } from "./transitions.ts";
@@ -11,7 +11,7 @@ const SHOWN_CHARACTERS = 2_000;
 
 export interface ExecutionParts {
   readonly execution: Execution;
-  readonly plan: Plan;
+  readonly plan: ExecutionPlan;
   readonly results: ReadonlyMap<string, StepResult>;
   /** The question it waits for: about a step, its begin, or the call its run makes; undefined: none */
   readonly approval: Approval | undefined;

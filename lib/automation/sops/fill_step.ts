@@ -1,12 +1,12 @@
 import { wrapUntrusted } from "../../agent/untrusted_envelope.ts";
 import type { Random } from "../../base/random.ts";
 import type { SopStep } from "./definition.ts";
-import type { Execution, Plan, StepResult } from "./execution_record.ts";
+import type { Execution, ExecutionPlan, StepResult } from "./execution_record.ts";
 import { fillInput, fillText, type TemplateScope } from "./template.ts";
 
 interface Filling {
   readonly execution: Execution;
-  readonly plan: Plan;
+  readonly plan: ExecutionPlan;
   readonly results: ReadonlyMap<string, StepResult>;
   /** For the envelopes */
   readonly random: Random;

@@ -10,7 +10,7 @@ import { decodeText } from "../../tools/files/read_text.ts";
 import { checkDefinition } from "./check_definition.ts";
 import { SOP_LIMITS, type SopDefinition } from "./definition.ts";
 import { type Fault, toPlainJson } from "./plain_json.ts";
-import { DocumentError, readDocument, type SopDocument } from "./read_document.ts";
+import { readSopDocument, type SopDocument, SopDocumentError } from "./read_sop_document.ts";
 
 /** A folder of definitions. */
 export interface SopFolder {
@@ -43,7 +43,7 @@ export interface LoadedSops {
   readonly invalid: readonly InvalidSop[];
 }
 
-export interface LoadOptions {
+export interface DefinitionSources {
   readonly files: Files;
   /** The ones before win over later ones of the same id */
   readonly folders: readonly SopFolder[];
@@ -63,7 +63,7 @@ const MAX_PROBLEMS = 10;
  * Files are opened as tools open theirs: a link out of the folder, a FIFO, a second hard link, or too much of it is refused. Of two
  * definitions of one id the first counts, so that none found in a workspace takes the place of the operator's.
  */
-export async function loadDefinitions(options: LoadOptions): Promise<LoadedSops> {
+export async function loadDefinitions(options: DefinitionSources): Promise<LoadedSops> {
   const sops = new Map<string, FoundSop>();
   const invalid: InvalidSop[] = [];
   for (const folder of options.folders) {
@@ -89,7 +89,7 @@ export async function loadDefinitions(options: LoadOptions): Promise<LoadedSops>
 
 async function namesIn(
   { path, inWorkspace }: SopFolder,
-  { workspaceRoot }: LoadOptions,
+  { workspaceRoot }: DefinitionSources,
 ): Promise<{ readonly names: readonly string[] } | { readonly reason: string }> {
   const names: string[] = [];
   try {
@@ -114,11 +114,11 @@ async function namesIn(
 async function loadOne(
   name: string,
   file: string,
-  options: LoadOptions & { readonly folder: SopFolder },
+  options: DefinitionSources & { readonly folder: SopFolder },
 ): Promise<FoundSop | InvalidSop> {
   try {
     const text = await readText(name, options);
-    const document = await readDocument(text, name.endsWith(".toml") ? "toml" : "markdown");
+    const document = await readSopDocument(text, name.endsWith(".toml") ? "toml" : "markdown");
     const plain = toPlainJson(document.raw);
     const checked = "fault" in plain
       ? { faults: [plain.fault] }
@@ -127,13 +127,13 @@ async function loadOne(
     const { definition } = checked;
     return { definition, file, digest: canonicalDigest(definition), inWorkspace: options.folder.inWorkspace };
   } catch (error) {
-    if (error instanceof DocumentError) return { file, problems: [problem(file, error.message, error.line)] };
+    if (error instanceof SopDocumentError) return { file, problems: [problem(file, error.message, error.line)] };
     if (error instanceof ToolError) return { file, problems: [problem(file, error.message)] };
     throw error;
   }
 }
 
-async function readText(name: string, options: LoadOptions & { readonly folder: SopFolder }): Promise<string> {
+async function readText(name: string, options: DefinitionSources & { readonly folder: SopFolder }): Promise<string> {
   const { folder, workspaceRoot } = options;
   // The folder's own root counts for the operator's folders, which may lie where tools may not go
   const scope: FileScope = folder.inWorkspace

@@ -4,7 +4,7 @@ import { cutText, exactLine } from "../../base/exact_text.ts";
 import type { ApprovalQuestion } from "../../guard/approvals.ts";
 import type { BoundCall, ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
-import type { Execution, Plan } from "./execution_record.ts";
+import type { Execution, ExecutionPlan } from "./execution_record.ts";
 import { currentStep } from "./transitions.ts";
 
 /** Characters of a procedure's inputs in the reason of a question */
@@ -30,7 +30,7 @@ export type StepCall = Extract<BoundCall, { ok: true }>;
 export function stepQuestion(
   { execution, plan, step, work, call }: {
     readonly execution: Execution;
-    readonly plan: Plan;
+    readonly plan: ExecutionPlan;
     readonly step: SopStep;
     readonly work: FilledWork;
     /** undefined: the step is none */
@@ -75,7 +75,7 @@ function shownWork(work: FilledWork): Readonly<Record<string, unknown>> {
 
 /** Asked before the first step of a definition that was found in the workspace: an answer that is remembered stands for its very text. */
 export function gateQuestion(
-  { execution, plan }: { readonly execution: Execution; readonly plan: Plan },
+  { execution, plan }: { readonly execution: Execution; readonly plan: ExecutionPlan },
   options: QuestionOptions,
 ): ApprovalQuestion {
   const { definition, file, inputs } = plan;

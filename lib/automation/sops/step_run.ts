@@ -4,7 +4,7 @@ import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Write } from "../../storage/store.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
-import type { Execution, Plan } from "./execution_record.ts";
+import type { Execution, ExecutionPlan } from "./execution_record.ts";
 import type { FilledWork } from "./questions.ts";
 import { currentStep } from "./transitions.ts";
 
@@ -21,7 +21,7 @@ export type StartedStep =
 export interface StepRunOptions {
   readonly tools: Pick<ToolDoor, "enabled">;
   readonly execution: Execution;
-  readonly plan: Plan;
+  readonly plan: ExecutionPlan;
   readonly title: string;
   /** Written in the transaction that accepts the run */
   readonly claim: (runId: string) => Write;
@@ -72,7 +72,7 @@ export async function startStepRun(
 }
 
 /** Why a step's tool is not for whoever started the procedure; undefined when it is. */
-export function whyNotHeld(work: FilledWork, { tools }: Plan): string | undefined {
+export function whyNotHeld(work: FilledWork, { tools }: ExecutionPlan): string | undefined {
   if (work.kind !== "tool" || tools === null || matchesPatterns(work.tool, tools)) return undefined;
   return `Cannot call "${work.tool}": whoever started the procedure does not have this tool`;
 }

@@ -3,7 +3,7 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import { type Approver, nobodyCouldAnswer, type ToolDoor } from "../../tools/runtime/tool_door.ts";
 import type { ServiceName } from "../../tools/runtime/tool_services.ts";
 import type { NodeWork } from "./node_end.ts";
-import { MAX_TOOLS, TOOL_NAME, type ToolOffer } from "./protocol.ts";
+import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 
 export interface OfferOptions {
   readonly door: ToolDoor;
@@ -49,7 +49,7 @@ const denyOnNode: Approver = ({ reason }) =>
   ));
 
 function isOfferable({ name, source, needs }: Tool): boolean {
-  return TOOL_NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));
+  return OFFERED_TOOL_NAME.test(name) && source !== "node" && !needs.some((need) => OF_AN_AGENT.has(need));
 }
 
 function toOffer({ name, description, access, inputSchema }: Tool): ToolOffer {

@@ -36,8 +36,8 @@ const milliseconds = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(M
 const table = v.record(v.string(), v.unknown());
 
 /** Name of a node's tool: short enough for `node__<id>__<name>` to be a name that every model takes. */
-export const TOOL_NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/;
-const toolName = v.pipe(v.string(), v.regex(TOOL_NAME));
+export const OFFERED_TOOL_NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,31}$/;
+const toolName = v.pipe(v.string(), v.regex(OFFERED_TOOL_NAME));
 
 const inputSchema = v.looseObject({
   type: v.literal("object"),
@@ -118,19 +118,22 @@ export type WelcomeFrame = Extract<GatewayFrame, { type: "welcome" }>;
 export type InvokeFrame = Extract<GatewayFrame, { type: "invoke" }>;
 
 /** A frame, or why it is none; the reason never repeats the frame's values. */
-export type ParsedFrame<F> = { readonly ok: true; readonly frame: F } | { readonly ok: false; readonly reason: string };
+export type ParsedLinkFrame<F> = { readonly ok: true; readonly frame: F } | {
+  readonly ok: false;
+  readonly reason: string;
+};
 
 /** A frame of a node, for the gateway. Never throws. */
-export function parseNodeFrame(text: string): ParsedFrame<NodeFrame> {
+export function parseNodeFrame(text: string): ParsedLinkFrame<NodeFrame> {
   return parse<NodeFrame>(text, fromNode);
 }
 
 /** A frame of a gateway, for the node. Never throws. */
-export function parseGatewayFrame(text: string): ParsedFrame<GatewayFrame> {
+export function parseGatewayFrame(text: string): ParsedLinkFrame<GatewayFrame> {
   return parse<GatewayFrame>(text, fromGateway);
 }
 
-function parse<F>(text: string, schemas: Readonly<Record<string, v.GenericSchema>>): ParsedFrame<F> {
+function parse<F>(text: string, schemas: Readonly<Record<string, v.GenericSchema>>): ParsedLinkFrame<F> {
   let value: unknown;
   try {
     value = JSON.parse(text);

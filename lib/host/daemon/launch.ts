@@ -11,7 +11,7 @@ const PLAIN_PREFIX = /^(LC|XDG)_/;
 /** V8's and the runtimes' own words before the log is open must be readable by the user alone */
 const LOG_MODE = 0o600;
 
-export interface LaunchOptions {
+export interface DetachedLaunch {
   /** Program and arguments; no shell in between */
   readonly command: readonly string[];
   readonly cwd: string;
@@ -21,7 +21,7 @@ export interface LaunchOptions {
 }
 
 /** A process that outlives this one. */
-export interface Launched {
+export interface DetachedProcess {
   readonly pid: number;
   /** How it ended, as `with exit code 1`; pending while it runs */
   readonly ended: Promise<string>;
@@ -34,7 +34,7 @@ export interface Launched {
  * program of the same user can read, holds no secret: the whole environment is handed over through a pipe on its standard input.
  * @throws {Error} it cannot be started
  */
-export async function launchDetached({ command, cwd, env, logFile }: LaunchOptions): Promise<Launched> {
+export async function launchDetached({ command, cwd, env, logFile }: DetachedLaunch): Promise<DetachedProcess> {
   const [program = "", ...options] = command;
   const plain = Object.entries(env).filter(([name]) => PLAIN.has(name) || PLAIN_PREFIX.test(name));
   const log = openLog(logFile);

@@ -31,7 +31,7 @@ export interface ChatPeer extends OutboxPeer {
   ping(): void;
 }
 
-export interface ChatSessionOptions {
+export interface SocketSessionOptions {
   readonly services: Services;
   readonly caller: Caller;
   readonly requestId: string;
@@ -40,7 +40,7 @@ export interface ChatSessionOptions {
 }
 
 /** One connection of `/ws/chat`. None of its methods throws. */
-export interface ChatSession {
+export interface SocketSession {
   text(text: string): void;
   /** @param bytes length of the frame */
   binary(bytes: number): void;
@@ -67,7 +67,7 @@ const TRY_AGAIN_LATER = 1013;
 const TOO_SLOW = "Reader too slow";
 
 /** DESIGN.md section 4: a connection is one conversation, answers one message at a time and queues eight more. */
-export function createChatSession(peer: ChatPeer, options: ChatSessionOptions): ChatSession {
+export function createSocketSession(peer: ChatPeer, options: SocketSessionOptions): SocketSession {
   const { services, caller } = options;
   const { websocket: limits } = services.config().gateway;
   const sockets = socketsOf(services);

@@ -20,8 +20,8 @@ export interface Section {
 }
 
 /** The text could not be parsed. */
-export class DocumentError extends Error {
-  override readonly name = "DocumentError";
+export class SopDocumentError extends Error {
+  override readonly name = "SopDocumentError";
   /** 1-based */
   readonly line: number;
   constructor(line: number, reason: string) {
@@ -30,8 +30,8 @@ export class DocumentError extends Error {
   }
 }
 
-/** The parsers are loaded when first needed. @throws {DocumentError} */
-export async function readDocument(text: string, format: "toml" | "markdown"): Promise<SopDocument> {
+/** The parsers are loaded when first needed. @throws {SopDocumentError} */
+export async function readSopDocument(text: string, format: "toml" | "markdown"): Promise<SopDocument> {
   return format === "toml" ? await readToml(text) : await readMarkdown(text);
 }
 
@@ -53,7 +53,10 @@ async function readMarkdown(text: string): Promise<SopDocument> {
   const lines = text.split(/\r?\n/);
   const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
   if (end === -1) {
-    throw new DocumentError(1, 'it must begin with front matter: a line "---", the definition in YAML, a line "---"');
+    throw new SopDocumentError(
+      1,
+      'it must begin with front matter: a line "---", the definition in YAML, a line "---"',
+    );
   }
   const front = lines.slice(1, end).join("\n");
   const { parseYAML } = await import("confbox/yaml");
@@ -77,7 +80,7 @@ function parsed(
     // YAML's own line and column count from the front matter's begin, not the file's
     const [line = ""] = error.message.split("\n", 1);
     const reason = line.replace(/^Invalid TOML document: | \(\d+:\d+\)$/, "").slice(0, 200);
-    throw new DocumentError(
+    throw new SopDocumentError(
       lineOf(error as unknown as Record<string, unknown>),
       `it is not valid ${format}, ${reason}`,
     );
