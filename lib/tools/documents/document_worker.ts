@@ -1,7 +1,7 @@
 import { answerJob } from "../../system/process/answer_job.ts";
-import { DocumentError } from "./document_error.ts";
+import { DocumentError } from "../../documents/document_error.ts";
 import type { DocumentAnswer, DocumentJob } from "./read_document.ts";
-import { createWorkBudget } from "./work_budget.ts";
+import { createWorkBudget } from "../../documents/work_budget.ts";
 
 // Runs as a thread of its own, for one document. It loads the reader of that kind alone
 await answerJob(async (input, context): Promise<DocumentAnswer> => {
@@ -13,11 +13,11 @@ await answerJob(async (input, context): Promise<DocumentAnswer> => {
   try {
     switch (job.kind) {
       case "docx": {
-        const { docxText } = await import("./docx/docx_text.ts");
+        const { docxText } = await import("../../documents/docx/docx_text.ts");
         return { kind: "content", content: docxText(bytes, budget) };
       }
       case "pdf": {
-        const { pdfText } = await import("./pdf/pdf_text.ts");
+        const { pdfText } = await import("../../documents/pdf/pdf_text.ts");
         return { kind: "content", content: pdfText(bytes, { ...job.pages, budget }) };
       }
     }

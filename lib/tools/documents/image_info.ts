@@ -3,9 +3,9 @@ import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { readScope } from "../files/read_scope.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { DocumentError } from "./document_error.ts";
-import { fileSource } from "./image/byte_source.ts";
-import type { ImageProperties } from "./image/image_properties.ts";
+import { DocumentError } from "../../documents/document_error.ts";
+import { fileSource } from "../../documents/image/byte_source.ts";
+import type { ImageProperties } from "../../documents/image/image_properties.ts";
 
 /** `image_info`: what the header of an image says (DESIGN.md section 8, "Files"). */
 export const imageInfo = defineTool({
@@ -23,7 +23,7 @@ export const imageInfo = defineTool({
   async run({ path }, context) {
     const file = await context.services.files.open(path, readScope(context));
     try {
-      const { readImage } = await import("./image/read_image.ts");
+      const { readImage } = await import("../../documents/image/read_image.ts");
       const image = await readImage(fileSource(file, context));
       return { output: describe(image, file.size), isError: false, data: toData(image, { path, size: file.size }) };
     } catch (error) {

@@ -6,10 +6,10 @@ import { workerModule } from "../../system/process/worker_module.ts";
 import { WorkerError } from "../../system/process/workers.ts";
 import { readScope } from "../files/read_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
-import type { DocumentErrorCode } from "./document_error.ts";
-import type { DocxText } from "./docx/docx_text.ts";
-import type { PdfText } from "./pdf/pdf_text.ts";
-import type { WorkLimits } from "./work_budget.ts";
+import type { DocumentErrorCode } from "../../documents/document_error.ts";
+import type { DocxText } from "../../documents/docx/docx_text.ts";
+import type { PdfText } from "../../documents/pdf/pdf_text.ts";
+import type { WorkLimits } from "../../documents/work_budget.ts";
 
 const MAX_FILE_BYTES = 33_554_432;
 const READ_BYTES = 1_048_576;

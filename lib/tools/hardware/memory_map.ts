@@ -1,4 +1,4 @@
-import { attribute, readMarkup } from "../documents/parse_xml.ts";
+import { attribute, readMarkup } from "../../documents/parse_xml.ts";
 
 /** A part of a target's address space. */
 export interface MemoryRegion {

@@ -1,4 +1,4 @@
-import { attribute, readMarkup } from "../documents/parse_xml.ts";
+import { attribute, readMarkup } from "../../documents/parse_xml.ts";
 
 /** What a target says about itself. */
 export interface TargetDescription {

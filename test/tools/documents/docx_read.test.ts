@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { DocumentError } from "../../../lib/tools/documents/document_error.ts";
-import { docxText } from "../../../lib/tools/documents/docx/docx_text.ts";
-import { createWorkBudget } from "../../../lib/tools/documents/work_budget.ts";
+import { DocumentError } from "../../../lib/documents/document_error.ts";
+import { docxText } from "../../../lib/documents/docx/docx_text.ts";
+import { createWorkBudget } from "../../../lib/documents/work_budget.ts";
 import { documentFixture } from "../../support/document_fixtures.ts";
 import { type DocxParts, makeDocx, paragraph } from "../../support/make_docx.ts";
 import { makeZip } from "../../support/make_zip.ts";

@@ -1,0 +1,214 @@
+import { DocumentError } from "../document_error.ts";
+import type { WorkBudget } from "../work_budget.ts";
+import { textString } from "./pdf_text.ts";
+import { createMarkedText, createTextLayout, type MarkedText } from "./text_layout.ts";
+import { createTextPen, IDENTITY, START_STATE, type TextPen, type TextState, toMatrix } from "./text_pen.ts";
+import type { PdfFile } from "./open_pdf.ts";
+import { createLexer, isKeyword, isSpace, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
+import { loadFont, type PdfFont } from "./pdf_font.ts";
+import { EMPTY_DICT, isKind, type PdfDict, type PdfObject } from "./pdf_object.ts";
+
+const MAX_OPERANDS = 200;
+const MAX_OPERAND_PARTS = 500_000;
+const MAX_FORM_DEPTH = 10;
+/** UTF-16 units of one page */
+const MAX_PAGE_TEXT = 1_000_000;
+
+/** The text that a page shows. */
+export interface PageText {
+  readonly text: string;
+  /** Characters whose fonts do not say what they mean */
+  readonly unknown: number;
+  readonly pictures: number;
+}
+
+/** Options of reading one page's text. */
+export interface PageTextOptions {
+  readonly file: PdfFile;
+  readonly budget: WorkBudget;
+  /** Fonts of the whole document, by their dictionaries */
+  readonly fonts: Map<PdfDict, PdfFont>;
+}
+
+/** Contents that are run, and what their operators work on. */
+interface Contents {
+  readonly resources: PdfDict;
+  readonly pen: TextPen;
+  readonly marked: MarkedText;
+  readonly lexer: PdfLexer;
+  /** 0 for those of the page, 1 for those of a form in it */
+  readonly depth: number;
+}
+
+/**
+ * The text that the operators of a page draw.
+ * @throws {DocumentError} when the budget is used up, or `document_invalid`
+ * Source: ISO 32000-2, sections 7.8, 8.10 and 9.4
+ */
+export function pageText(bytes: Uint8Array, resources: PdfDict, { file, budget, fonts }: PageTextOptions): PageText {
+  const { reader } = file;
+  const layout = createTextLayout();
+  let unknown = 0;
+  let pictures = 0;
+
+  const run = (
+    contents: Uint8Array,
+    { own, start, depth }: { readonly own: PdfDict; readonly start: TextState; readonly depth: number },
+  ): void => {
+    const lexer = createLexer(contents);
+    const marked = createMarkedText(layout);
+    const pen = createTextPen(start, (drawn) => {
+      unknown += drawn.unknown;
+      marked.add(drawn);
+    });
+    let operands: PdfObject[] = [];
+    // What an operator works on is gone after it, so its parts are counted one operator at a time
+    let kept = 0;
+    const keep = (parts: number) => {
+      kept += parts;
+      if (kept > MAX_OPERAND_PARTS) {
+        throw new DocumentError("document_invalid", "an operator of it has too many operands");
+      }
+    };
+    const options = { budget: { step: budget.step, keep }, references: false };
+    while (layout.length < MAX_PAGE_TEXT) {
+      const object = parsePdfObject(lexer, options);
+      if (!isKeyword(object)) {
+        if (operands.length < MAX_OPERANDS) operands.push(object);
+        continue;
+      }
+      if (object.word === "") break;
+      budget.step(8);
+      operate(object.word, operands, { resources: own, pen, marked, lexer, depth });
+      operands = [];
+      kept = 0;
+    }
+    marked.close();
+  };
+
+  /** A named resource of a kind. */
+  const named = (kind: string, name: PdfObject | undefined, { resources: own }: Contents): PdfObject =>
+    isKind(name, "name") ? reader.get(reader.dict(own, kind) ?? EMPTY_DICT, name.name) : null;
+
+  const fontOf = (object: PdfObject): PdfFont | undefined => {
+    if (!isKind(object, "dict")) return undefined;
+    const font = fonts.get(object) ?? loadFont(object, file, budget);
+    fonts.set(object, font);
+    return font;
+  };
+
+  const external = (object: PdfObject, { resources: own, pen, depth }: Contents): void => {
+    if (!isKind(object, "stream")) return;
+    const kind = reader.name(object.dict, "Subtype");
+    if (kind === "Image") pictures++;
+    if (kind !== "Form" || depth >= MAX_FORM_DEPTH) return;
+    pen.save();
+    pen.transform(toMatrix(reader.array(object.dict, "Matrix").map((item) => reader.resolve(item))));
+    const inner = reader.dict(object.dict, "Resources") ?? own;
+    run(file.decode(object), { own: inner, start: pen.state, depth: depth + 1 });
+    pen.restore();
+  };
+
+  /** The text that a mark's properties say, as the letters of a word that is divided. */
+  const replacementOf = (properties: PdfObject | undefined, contents: Contents): string | undefined => {
+    const dict = isKind(properties, "dict") ? properties : named("Properties", properties, contents);
+    const text = isKind(dict, "dict") ? reader.string(dict, "ActualText") : undefined;
+    return text === undefined ? undefined : textString(text);
+  };
+
+  const operate = (word: string, operands: readonly PdfObject[], contents: Contents): void => {
+    const { pen, marked } = contents;
+    const [first, second, third] = operands;
+    switch (word) {
+      case "q":
+        return pen.save();
+      case "Q":
+        return pen.restore();
+      case "cm":
+        return pen.transform(toMatrix(operands));
+      case "BT":
+        return pen.setTextMatrix(IDENTITY);
+      case "Tf":
+        return pen.set({ font: fontOf(named("Font", first, contents)), size: toNumber(second) });
+      case "gs": {
+        const settings = named("ExtGState", first, contents);
+        const [font, size] = isKind(settings, "dict") ? reader.array(settings, "Font") : [];
+        if (font !== undefined) pen.set({ font: fontOf(reader.resolve(font)), size: toNumber(size) });
+        return;
+      }
+      case "Tc":
+        return pen.set({ characterSpace: toNumber(first) });
+      case "Tw":
+        return pen.set({ wordSpace: toNumber(first) });
+      case "Tz":
+        return pen.set({ stretch: toNumber(first) / 100 });
+      case "TL":
+        return pen.set({ leading: toNumber(first) });
+      case "Ts":
+        return pen.set({ rise: toNumber(first) });
+      case "Td":
+        return pen.moveLine(toNumber(first), toNumber(second));
+      case "TD":
+        pen.set({ leading: -toNumber(second) });
+        return pen.moveLine(toNumber(first), toNumber(second));
+      case "Tm":
+        return pen.setTextMatrix(toMatrix(operands));
+      case "T*":
+        return pen.nextLine();
+      case "Tj":
+        return show(pen, first);
+      case "TJ":
+        return showAll(pen, first);
+      case "'":
+        pen.nextLine();
+        return show(pen, first);
+      case '"':
+        pen.set({ wordSpace: toNumber(first), characterSpace: toNumber(second) });
+        pen.nextLine();
+        return show(pen, third);
+      case "BMC":
+      case "BDC":
+        return marked.begin(replacementOf(second, contents));
+      case "EMC":
+        return marked.end();
+      case "Do":
+        return external(named("XObject", first, contents), contents);
+      case "ID":
+        return skipPicture(contents.lexer);
+    }
+  };
+
+  run(bytes, { own: resources, start: START_STATE, depth: 0 });
+  return { text: layout.text(), unknown, pictures };
+}
+
+function show(pen: TextPen, object: PdfObject | undefined): void {
+  if (isKind(object, "string")) pen.show(object.bytes);
+}
+
+/** Strings, and between them numbers that move them closer. */
+function showAll(pen: TextPen, items: PdfObject | undefined): void {
+  if (!Array.isArray(items)) return;
+  for (const item of items as readonly PdfObject[]) {
+    if (typeof item === "number") pen.moveBack(item);
+    else show(pen, item);
+  }
+}
+
+function toNumber(object: PdfObject | undefined): number {
+  return typeof object === "number" ? object : 0;
+}
+
+/** A picture among the operators ends with `EI` between white space. */
+function skipPicture(lexer: PdfLexer): void {
+  const { bytes } = lexer;
+  for (let at = lexer.position + 1; at < bytes.length; at++) {
+    at = bytes.indexOf(0x45, at);
+    if (at === -1) break;
+    const end = bytes[at + 2];
+    if (bytes[at + 1] !== 0x49 || !isSpace(bytes[at - 1]) || (end !== undefined && !isSpace(end))) continue;
+    lexer.position = at + 2;
+    return;
+  }
+  lexer.position = bytes.length;
+}

@@ -1,0 +1,199 @@
+import { DocumentError } from "../document_error.ts";
+import type { WorkBudget } from "../work_budget.ts";
+import { type CharacterMap, readCharacterMap, toCode } from "./character_map.ts";
+import type { PdfFile } from "./open_pdf.ts";
+import { latin1 } from "./pdf_parser.ts";
+import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_object.ts";
+import { simpleEncoding } from "./simple_encoding.ts";
+
+const MAX_WIDTHS = 70_000;
+const MAX_PROGRAM_BYTES = 16_384;
+/** Encodings of predefined CMaps that a decoder is there for, by a part of their names */
+const LEGACY: readonly (readonly [part: RegExp, label: string])[] = [
+  [/^(GBK|GBKp|GBK2K|GB|GBpc|GBT|GBTpc)-/, "gb18030"],
+  [/RKSJ/, "shift_jis"],
+  [/^(B5pc|ETen|ETenms|HKscs|HKdla)-/, "big5"],
+  [/^(KSC|KSCms|KSCpc)-/, "euc-kr"],
+  [/^EUC-/, "euc-jp"],
+];
+
+/** A character of a string shown on a page. */
+export interface Glyph {
+  /** undefined when the font does not say what it means */
+  readonly text: string | undefined;
+  /** In sizes of the font */
+  readonly width: number;
+  /** True for the one-byte code of the space, which word spacing widens */
+  readonly isSpace: boolean;
+}
+
+/** Decodes the strings that are drawn in one font. */
+export interface PdfFont {
+  glyphs(bytes: string): readonly Glyph[];
+}
+
+/** Source: ISO 32000-2, sections 9.6, 9.7 and 9.10 */
+export function loadFont(dict: PdfDict, file: PdfFile, budget: WorkBudget): PdfFont {
+  const { reader } = file;
+  const unicode = readMap(dict, "ToUnicode", { file, budget });
+  return reader.name(dict, "Subtype") === "Type0"
+    ? compositeFont(dict, { unicode, file, budget })
+    : simpleFont(dict, { unicode, file, budget });
+}
+
+interface FontParts {
+  readonly unicode: CharacterMap | undefined;
+  readonly budget: WorkBudget;
+}
+
+function simpleFont(dict: PdfDict, { unicode, file, budget }: FontParts & { readonly file: PdfFile }): PdfFont {
+  const { reader } = file;
+  const program = unicode === undefined ? fontProgram(dict, file) : undefined;
+  const encoding = simpleEncoding(dict, { reader, program });
+  const first = reader.number(dict, "FirstChar") ?? 0;
+  const widths = reader.array(dict, "Widths").slice(0, 256).map((width) => reader.resolve(width));
+  const standard = widths.length === 0 ? standardWidths(reader.name(dict, "BaseFont") ?? "") : undefined;
+  const missing = reader.number(reader.dict(dict, "FontDescriptor") ?? EMPTY_DICT, "MissingWidth") ?? 0;
+  // The glyphs of a Type 3 font have a space of their own
+  const [scale = 0.001] = reader.name(dict, "Subtype") === "Type3" ? reader.array(dict, "FontMatrix") : [0.001];
+  const unit = typeof scale === "number" && scale > 0 ? scale : 0.001;
+  const widthOf = (code: number) => {
+    const width = standard === undefined ? widths[code - first] : standard(code);
+    return (typeof width === "number" ? width : missing) * unit;
+  };
+  budget.keep(256);
+  const glyphs = Array.from({ length: 256 }, (_, code): Glyph => ({
+    text: textOf(unicode?.texts.get(code)) ?? encoding(code),
+    width: widthOf(code),
+    isSpace: code === 32,
+  }));
+  return {
+    glyphs(bytes) {
+      budget.step(bytes.length);
+      // Every character of a string is a byte
+      return Array.from(bytes, (character) => glyphs[character.charCodeAt(0)] as Glyph);
+    },
+  };
+}
+
+function compositeFont(dict: PdfDict, { unicode, file, budget }: FontParts & { readonly file: PdfFile }): PdfFont {
+  const { reader } = file;
+  const [descendant] = reader.array(dict, "DescendantFonts");
+  const resolved = reader.resolve(descendant);
+  const font = isKind(resolved, "dict") ? resolved : EMPTY_DICT;
+  const widths = readWidths(font, reader, budget);
+  const missing = reader.number(font, "DW") ?? 1000;
+  const name = reader.name(dict, "Encoding") ?? "";
+  const encoding = readMap(dict, "Encoding", { file, budget });
+  const isUnicode = /-(UCS2|UTF16)-/.test(name);
+  const legacy = unicode === undefined ? LEGACY.find(([part]) => part.test(name))?.[1] : undefined;
+  if (legacy !== undefined) return legacyFont(legacy, budget);
+  return {
+    glyphs(bytes) {
+      budget.step(bytes.length * 4);
+      const found: Glyph[] = [];
+      for (let at = 0; at < bytes.length;) {
+        const length = encoding?.codeBytes(bytes, at) ?? 2;
+        const code = toCode(bytes.slice(at, at + length));
+        at += length;
+        const glyph = encoding === undefined ? code : encoding.glyphs.get(code) ?? code;
+        const text = textOf(unicode?.texts.get(code)) ?? (isUnicode ? String.fromCharCode(code & 0xffff) : undefined);
+        found.push({ text, width: (widths.get(glyph) ?? missing) / 1000, isSpace: length === 1 && code === 32 });
+      }
+      return found;
+    },
+  };
+}
+
+/** Decodes a font whose codes are of an old encoding that TextDecoder knows. Each width counts as one full size. */
+function legacyFont(label: string, budget: WorkBudget): PdfFont {
+  const decoder = new TextDecoder(label);
+  return {
+    glyphs(bytes) {
+      budget.step(bytes.length * 4);
+      return Array.from(decoder.decode(Buffer.from(bytes, "latin1")), (text) => ({ text, width: 1, isSpace: false }));
+    },
+  };
+}
+
+/** `[first [w1 w2 ...] first last w ...]` */
+function readWidths(font: PdfDict, reader: PdfReader, budget: WorkBudget): Map<number, number> {
+  const widths = new Map<number, number>();
+  const items = reader.array(font, "W").map((item) => reader.resolve(item));
+  const put = (glyph: number, width: PdfObject | undefined) => {
+    budget.step();
+    if (typeof width !== "number" || widths.size >= MAX_WIDTHS) return;
+    if (!widths.has(glyph)) budget.keep(1);
+    widths.set(glyph, width);
+  };
+  for (let i = 0; i + 1 < items.length && widths.size < MAX_WIDTHS;) {
+    budget.step(4);
+    const [first, second, third] = [items[i], items[i + 1], items[i + 2]];
+    if (typeof first !== "number") {
+      i++;
+    } else if (Array.isArray(second)) {
+      second.forEach((width, at) => put(first + at, width));
+      i += 2;
+    } else {
+      const last = typeof second === "number" ? Math.min(second, first + 65_535) : -1;
+      for (let glyph = first; glyph <= last && widths.size < MAX_WIDTHS; glyph++) put(glyph, third);
+      i += 3;
+    }
+  }
+  return widths;
+}
+
+function readMap(
+  dict: PdfDict,
+  key: string,
+  { file, budget }: { readonly file: PdfFile; readonly budget: WorkBudget },
+): CharacterMap | undefined {
+  const stream = file.reader.get(dict, key);
+  return isKind(stream, "stream") ? orNothing(() => readCharacterMap(file.decode(stream), budget)) : undefined;
+}
+
+/** The beginning of an embedded Type 1 font, which is text. */
+function fontProgram(dict: PdfDict, { reader, decode }: PdfFile): string | undefined {
+  const stream = reader.get(reader.dict(dict, "FontDescriptor") ?? EMPTY_DICT, "FontFile");
+  if (!isKind(stream, "stream")) return undefined;
+  const program = orNothing(() => decode(stream));
+  return program === undefined ? undefined : latin1(program.subarray(0, MAX_PROGRAM_BYTES));
+}
+
+/** A damaged part of a font leaves what the rest of it says. */
+function orNothing<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof DocumentError && ["document_invalid", "document_unsupported"].includes(error.code)) {
+      return undefined;
+    }
+    throw error;
+  }
+}
+
+/** Some writers map what they do not know to NUL. */
+function textOf(text: string | undefined): string | undefined {
+  return text === undefined || text === "" || text.startsWith("\0") ? undefined : text;
+}
+
+/** Widths of ! to ~ in thousandths of the size, for the fonts that every reader has. Source: Adobe Core 14 AFM */
+const HELVETICA =
+  "278 355 556 556 889 667 191 333 333 389 584 278 333 278 278 556 556 556 556 556 556 556 556 556 556 278 278 584 " +
+  "584 584 556 1015 667 667 722 722 667 611 778 722 278 500 667 556 833 722 778 667 778 722 667 611 722 667 944 667 667 611 278 " +
+  "278 278 469 556 333 556 556 500 556 556 278 556 556 222 222 500 222 833 556 556 556 556 333 500 278 556 500 722 500 500 500 " +
+  "334 260 334 584";
+const TIMES =
+  "333 408 500 500 833 778 180 333 333 500 564 250 333 250 278 500 500 500 500 500 500 500 500 500 500 278 278 564 " +
+  "564 564 444 921 722 667 667 722 611 556 722 722 333 389 722 611 889 722 722 556 722 667 556 611 722 722 944 722 722 611 333 " +
+  "278 333 469 500 333 444 500 444 500 444 333 500 500 278 278 500 278 778 500 500 500 500 333 389 278 500 500 722 500 500 444 " +
+  "480 200 480 541";
+
+/** The width of a code in a font that says none; about right for any, exact for the regular standard ones. */
+export function standardWidths(fontName: string): (code: number) => number {
+  if (/courier|mono/i.test(fontName)) return () => 600;
+  const serif = /times|roman|serif/i.test(fontName) && !/sans/i.test(fontName);
+  const widths = (serif ? TIMES : HELVETICA).split(" ").map(Number);
+  const space = serif ? 250 : 278;
+  return (code) => (code === 32 ? space : widths[code - 33] ?? 556);
+}

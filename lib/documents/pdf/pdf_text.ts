@@ -1,0 +1,189 @@
+import { DocumentError, type DocumentErrorCode } from "../document_error.ts";
+import { createTextOutput } from "../text_output.ts";
+import type { WorkBudget } from "../work_budget.ts";
+import { openPdf, type PdfFile } from "./open_pdf.ts";
+import { pageText } from "./page_text.ts";
+import type { PdfFont } from "./pdf_font.ts";
+import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, type PdfReader } from "./pdf_object.ts";
+
+/** Pages read by one call */
+const MAX_PAGES_AT_ONCE = 200;
+/** Errors that concern one page; the other pages stay readable */
+const LOCAL: readonly DocumentErrorCode[] = ["document_invalid", "document_unsupported"];
+
+/** The text of pages of a PDF document. */
+export interface PdfText {
+  /** Each page after a line `[Page 3 of 12]` */
+  readonly text: string;
+  readonly title: string | undefined;
+  readonly author: string | undefined;
+  /** Number of pages of the whole document */
+  readonly pages: number;
+  /** The last page that is in the text */
+  readonly lastPage: number;
+  /** The page to go on with; undefined when all that was asked for is there */
+  readonly nextPage: number | undefined;
+  /** True when a single page was too long and was cut */
+  readonly truncated: boolean;
+  /** Characters whose fonts do not say what they mean */
+  readonly unknownCharacters: number;
+}
+
+/** Pages to read, and the budget they share. */
+export interface PdfTextOptions {
+  /** From 1 */
+  readonly start: number;
+  /** Included; undefined: to the last */
+  readonly end: number | undefined;
+  readonly budget: WorkBudget;
+}
+
+/**
+ * Reads the text of pages, in the order in which they draw it, with what is filled into form fields.
+ * @throws {DocumentError} damaged, no PDF, needs a password, or over a bound; `page_out_of_range`
+ */
+export function pdfText(bytes: Uint8Array, { start, end, budget }: PdfTextOptions): PdfText {
+  const file = openPdf(bytes, budget);
+  const pages = listPages(file, budget);
+  if (pages.length === 0) throw new DocumentError("document_invalid", "it is damaged: none of its pages is found");
+  if (start > pages.length) {
+    throw new DocumentError("page_out_of_range", `"page_start" is ${start}, and it has ${pages.length} pages`);
+  }
+  const wanted = pages.slice(start - 1, Math.min(end ?? pages.length, start - 1 + MAX_PAGES_AT_ONCE));
+  const fonts = new Map<PdfDict, PdfFont>();
+  const output = createTextOutput();
+  let unknownCharacters = 0;
+  let done = 0;
+  for (const page of wanted) {
+    const { text, unknown } = readPage(page, { file, budget, fonts });
+    const block = `${done === 0 ? "" : "\n\n"}[Page ${start + done} of ${pages.length}]\n${text}`;
+    // A page is there as a whole, unless it alone is too long
+    if (done > 0 && !output.fits(block)) break;
+    output.add(block);
+    unknownCharacters += unknown;
+    done++;
+    if (output.full) break;
+  }
+  const information = file.reader.dict(file.trailer, "Info");
+  const lastPage = start - 1 + done;
+  return {
+    text: output.text(),
+    title: propertyText(information, "Title", file.reader),
+    author: propertyText(information, "Author", file.reader),
+    pages: pages.length,
+    lastPage,
+    nextPage: lastPage < Math.min(end ?? pages.length, pages.length) ? lastPage + 1 : undefined,
+    truncated: output.full,
+    unknownCharacters,
+  };
+}
+
+interface PageOptions {
+  readonly file: PdfFile;
+  readonly budget: WorkBudget;
+  readonly fonts: Map<PdfDict, PdfFont>;
+}
+
+/** Reads one page. A damaged page becomes a notice, so that the others stay readable. */
+function readPage(
+  { dict, resources }: Page,
+  options: PageOptions,
+): { readonly text: string; readonly unknown: number } {
+  try {
+    const { text, unknown, pictures } = pageText(contentsOf(dict, options), resources, options);
+    const fields = formFields(dict, options.file.reader);
+    const lines = [...(text === "" ? [] : [text]), ...(fields.length === 0 ? [] : ["[Form fields]", ...fields])];
+    if (lines.length > 0) return { text: lines.join("\n"), unknown };
+    return { text: pictures > 0 ? "[No text: the page is a picture, perhaps a scan]" : "[No text]", unknown };
+  } catch (error) {
+    if (!(error instanceof DocumentError) || !LOCAL.includes(error.code)) throw error;
+    return { text: `[The page cannot be read: ${error.message}]`, unknown: 0 };
+  }
+}
+
+/** The contents may be in several streams, which count as one. */
+function contentsOf(page: PdfDict, { file, budget }: PageOptions): Uint8Array {
+  const contents = file.reader.get(page, "Contents");
+  const streams = (Array.isArray(contents) ? contents : [contents]).map((item) => file.reader.resolve(item));
+  const parts = streams.flatMap((stream) => {
+    budget.step(20);
+    return isKind(stream, "stream") ? [file.decode(stream), Buffer.from("\n")] : [];
+  });
+  return Buffer.concat(parts);
+}
+
+const MAX_PAGES = 100_000;
+const MAX_DEPTH = 100;
+
+/** A page, with what it takes from the nodes above it. */
+export interface Page {
+  readonly dict: PdfDict;
+  readonly resources: PdfDict;
+}
+
+/** All pages in order. What leads in a circle is left out. Source: ISO 32000-2, section 7.7.3 */
+export function listPages({ reader, catalog }: PdfFile, budget: WorkBudget): readonly Page[] {
+  const pages: Page[] = [];
+  const visited = new Set<PdfObject>();
+  const visit = (object: PdfObject, inherited: PdfDict, depth: number): void => {
+    const node = reader.resolve(object);
+    if (!isKind(node, "dict") || visited.has(node) || depth > MAX_DEPTH || pages.length >= MAX_PAGES) return;
+    visited.add(node);
+    budget.step(20);
+    const resources = reader.dict(node, "Resources") ?? inherited;
+    if (!node.entries.has("Kids")) {
+      pages.push({ dict: node, resources });
+      return;
+    }
+    for (const kid of reader.array(node, "Kids")) visit(kid, resources, depth + 1);
+  };
+  visit(reader.get(catalog, "Pages"), EMPTY_DICT, 0);
+  return pages;
+}
+
+const MAX_FIELDS = 1000;
+const MAX_ANCESTORS = 10;
+const MAX_VALUE = 2000;
+
+/** Lists the filled form fields of a page as `name: value`. Their values do not stand in the page's contents. */
+export function formFields(page: PdfDict, reader: PdfReader): readonly string[] {
+  return reader.array(page, "Annots").slice(0, MAX_FIELDS).flatMap((item) => {
+    const field = reader.resolve(item);
+    if (!isKind(field, "dict") || reader.name(field, "Subtype") !== "Widget") return [];
+    const chain = [field];
+    for (
+      let at = reader.dict(field, "Parent");
+      at !== undefined && chain.length < MAX_ANCESTORS;
+      at = reader.dict(at, "Parent")
+    ) {
+      chain.push(at);
+    }
+    const first = <T>(read: (dict: PdfDict) => T | undefined) => chain.map(read).find((found) => found !== undefined);
+    const kind = first((dict) => reader.name(dict, "FT"));
+    const value = kind === "Btn" ? first((dict) => reader.name(dict, "V")) : first((dict) => reader.string(dict, "V"));
+    if (kind === undefined || value === undefined || value === "" || value === "Off") return [];
+    const names = chain.map((dict) => reader.string(dict, "T")).filter((name) => name !== undefined).reverse();
+    return [`${names.map(textString).join(".").slice(0, MAX_VALUE)}: ${textString(value).slice(0, MAX_VALUE)}`];
+  });
+}
+
+const MAX_PROPERTY = 500;
+/** PDFDocEncoding from 0x80 to 0xa0, where it is not Latin 1 */
+const UPPER = "•†‡…—–ƒ⁄‹›−‰„“”‘’‚™ﬁﬂŁŒŠŸŽıłœšž\u009f€";
+
+/** The text of a string outside of a page's contents: UTF-16 or UTF-8 with a mark, else Latin. Source: ISO 32000-2, section 7.9.2.2 and annex D.3 */
+export function textString(bytes: string): string {
+  const buffer = Buffer.from(bytes, "latin1");
+  if (bytes.startsWith("\xfe\xff")) return new TextDecoder("utf-16be").decode(buffer);
+  if (bytes.startsWith("\xff\xfe")) return new TextDecoder("utf-16le").decode(buffer);
+  if (bytes.startsWith("\xef\xbb\xbf")) return new TextDecoder().decode(buffer);
+  return bytes.replace(/[\u0080-\u009e\u00a0]/g, (byte) => UPPER[byte.charCodeAt(0) - 0x80] ?? "");
+}
+
+/** An entry of the document's information as one line; undefined when there is none. */
+export function propertyText(information: PdfDict | undefined, key: string, reader: PdfReader): string | undefined {
+  const bytes = information === undefined ? undefined : reader.string(information, key);
+  // deno-lint-ignore no-control-regex
+  const text = textString(bytes ?? "").slice(0, MAX_PROPERTY).replace(/[\u0000-\u001f\u007f-\u009f]+/g, " ").trim();
+  return text === "" ? undefined : text;
+}
