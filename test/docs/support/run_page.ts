@@ -1,0 +1,183 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type Machine, onMachine } from "../../cli/support/run_in.ts";
+import { RUN } from "../../support/gateway_process.ts";
+import { PROJECT_ROOT } from "../../support/source_files.ts";
+import { type PageShell, type Said, withPageShell } from "./page_shell.ts";
+import type { Block, Page } from "./read_pages.ts";
+
+/** Address in the pages, where each test has a port of its own */
+const ADDRESS = /(127\.0\.0\.1|localhost):42617/g;
+const SCOPES = "chat,runs,tools,approve,admin";
+/** On Deno without the programs: it finds packages in its own way */
+const RUN_LANGUAGES = "Deno" in globalThis ? ["sh", "console"] : ["sh", "console", "ts", "js"];
+/** Files of every workspace that the examples may read */
+const FILES = {
+  "README.md": "# Garden monitor\n\nMeasures soil moisture in four beds.\n",
+  "notes.txt": "Water the beans on Tuesday.\n",
+};
+
+/** Runs every block of a page that is not marked, in order, as one reader with a fresh home and a gateway of their own. */
+export async function runPage(page: Page): Promise<void> {
+  const blocks = page.blocks.filter(({ notRun, language }) => notRun === undefined && isRun(language));
+  if (!blocks.some(({ language, file }) => file === undefined && language !== "json")) return;
+  await onMachine(async (machine) => {
+    const config = page.blocks.filter(({ file }) => file === "postern.toml").map(({ text }) => text).join("\n");
+    write(join(machine.home, ".config/postern/postern.toml"), config);
+    const written = page.blocks.flatMap(({ file, text }) => (file === undefined ? [] : [[file, text]] as const));
+    for (const [path, text] of [...Object.entries(FILES), ...written]) {
+      if (path !== "postern.toml") write(join(machine.cwd, path), text);
+    }
+    linkPackages(machine.cwd);
+    const { stderr } = await machine.withGateway([], async ({ address, banner }) => {
+      const { stdout: token } = await machine.run(["token", "create", "--scope", SCOPES]);
+      const environment = { TOKEN: token.trim(), POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
+      await withPageShell({ machine, environment }, async (shell) => {
+        const reader = new Reader({ machine, shell, host: new URL(address).host, banner });
+        for (const block of blocks) await reader.follow(block);
+      });
+    }, { env: { POSTERN__PROVIDER__KIND: "offline" } });
+    assert.doesNotMatch(stderr, /internal error/i);
+  });
+}
+
+function isRun(language: string): boolean {
+  return RUN_LANGUAGES.includes(language);
+}
+
+class Reader {
+  readonly #machine: Machine;
+  readonly #shell: PageShell;
+  readonly #host: string;
+  /** Newest identifier of each kind that was shown, as `run_` */
+  readonly #seen = new Map<string, string>();
+
+  constructor({ machine, shell, host, banner }: {
+    readonly machine: Machine;
+    readonly shell: PageShell;
+    readonly host: string;
+    readonly banner: string;
+  }) {
+    this.#machine = machine;
+    this.#shell = shell;
+    this.#host = host;
+    this.#note(banner);
+  }
+
+  async follow(block: Block): Promise<void> {
+    if (block.language === "console") await this.#compare(block);
+    else if (block.language === "sh") await this.#runCommands(block);
+    else await this.#runProgram(block);
+  }
+
+  async #runCommands(block: Block): Promise<void> {
+    const commands = commandsOf(block.text);
+    for (const [at, command] of commands.entries()) {
+      const isLast = at === commands.length - 1;
+      const text = await this.#filled(command);
+      if (isLast && block.until !== undefined) return await this.#shell.start(text, block.until);
+      this.#expect(block, { said: await this.#run(text), command, exits: isLast ? block.exits : 0 });
+    }
+  }
+
+  /** Runs a `console` block: commands behind `$ `, and what they print, where `...` stands for anything. */
+  async #compare(block: Block): Promise<void> {
+    for (const part of block.text.split(/^\$ /m).slice(1)) {
+      const [command = ""] = commandsOf(part);
+      const expected = part.slice(command.length).trim();
+      const said = await this.#run(await this.#filled(command));
+      this.#expect(block, { said, command, exits: block.exits });
+      const pattern = expected.split(/(?:^|\n)\.\.\.(?:\n|$)/).map((piece) =>
+        piece.split("\n").map((line) => line.split("...").map(escaped).join(".*")).join("\\n")
+      ).join("(?:^|\\n|.)*?");
+      const output = `${said.stdout}${said.stderr}`.split("\n").map((line) => line.trimEnd()).join("\n").trim();
+      assert.match(output, new RegExp(`^${pattern}$`), `${block.place}: what "${command}" prints`);
+    }
+  }
+
+  async #runProgram({ place, language, text, until, exits }: Block): Promise<void> {
+    const name = `${place.replaceAll(/\W/g, "_")}.${language === "js" ? "mjs" : "mts"}`;
+    write(join(this.#machine.cwd, name), await this.#filled(text));
+    const command = [...RUN, name].join(" ");
+    if (until !== undefined) return await this.#shell.start(command, until);
+    const said = await this.#run(command);
+    assert.equal(said.code, exits, `${place}: ${said.stderr}`);
+  }
+
+  async #run(command: string): Promise<Said> {
+    const said = await this.#shell.run(command);
+    this.#note(`${said.stdout}${said.stderr}`);
+    return said;
+  }
+
+  #expect(
+    { place }: Block,
+    { said, command, exits }: { readonly said: Said; readonly command: string; readonly exits: number },
+  ): void {
+    assert.equal(said.code, exits, `${place}: "${command}" ended with ${said.code}\n${said.stdout}${said.stderr}`);
+    // curl says nothing by its exit code of a request that was refused
+    const refusal = /\bcurl\b/.test(command) && exits === 0 && /^\{"error":\{.*/m.exec(said.stdout)?.[0];
+    if (refusal) assert.fail(`${place}: "${command}" was refused: ${refusal}`);
+  }
+
+  #note(output: string): void {
+    for (const [id, kind = ""] of output.matchAll(/\b([a-z]+_)[0-9a-z]{8,64}\b/g)) this.#seen.set(kind, id);
+  }
+
+  /** The text with this gateway's address, a fresh pairing code, and the newest identifier where `run_...` stands. */
+  async #filled(text: string): Promise<string> {
+    let filled = text.replaceAll(ADDRESS, this.#host);
+    if (filled.includes("ABCD-EFGH")) {
+      const { stdout } = await this.#machine.run(["pair"]);
+      filled = filled.replaceAll("ABCD-EFGH", /[0-9A-Z]{4}-[0-9A-Z]{4}/.exec(stdout)?.[0] ?? "");
+    }
+    return filled.replaceAll(/\b([a-z]+_)\.\.\./g, (id, kind) => this.#seen.get(kind) ?? id);
+  }
+}
+
+/** The commands of a shell script, each with all of its lines. */
+export function commandsOf(script: string): readonly string[] {
+  const commands: string[] = [];
+  let open = "";
+  for (const line of script.split("\n")) {
+    open += open === "" ? line : `\n${line}`;
+    if (!isWhole(open)) continue;
+    if (/^\s*[^#\s]/m.test(open)) commands.push(open);
+    open = "";
+  }
+  return open === "" ? commands : [...commands, open];
+}
+
+function isWhole(command: string): boolean {
+  if (/\\$/.test(command)) return false;
+  if (!/['"<({]|\b(if|for|while|case)\b/.test(command)) return true;
+  const { status, stderr } = spawnSync("bash", ["-n"], { input: command, encoding: "utf8" });
+  return status === 0 && !stderr.includes("here-document");
+}
+
+/** Puts the packages that the examples import beside them, Postern from its source. */
+export function linkPackages(folder: string): void {
+  const modules = join(folder, "node_modules");
+  mkdirSync(join(modules, "postern"), { recursive: true });
+  for (const name of readdirSync(join(PROJECT_ROOT, "node_modules"))) {
+    if (!name.startsWith(".") && name !== "postern") {
+      symlinkSync(join(PROJECT_ROOT, "node_modules", name), join(modules, name));
+    }
+  }
+  const source = join(PROJECT_ROOT, "handlers/mod.ts");
+  write(join(modules, "postern/package.json"), `{"name": "postern", "type": "module", "exports": "./mod.js"}`);
+  write(join(modules, "postern/mod.js"), `export * from "${pathToFileURL(source)}";\n`);
+  write(join(modules, "postern/mod.d.ts"), `export * from "${source}";\n`);
+}
+
+export function write(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text);
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");
+}
