@@ -319,7 +319,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       return createMailbox({ store, clock, random, cipher });
     });
     const boards = lazily(async () => {
-      const { createBoards } = await import("./tools/hardware/create_boards.ts");
+      const { createBoards } = await import("./hardware/boards.ts");
       return createBoards({ config, clock });
     });
     const urls = createUrlPolicy();

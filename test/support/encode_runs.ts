@@ -1,4 +1,4 @@
-import { encodePacket } from "../../lib/tools/hardware/gdb_packet.ts";
+import { encodePacket } from "../../lib/hardware/gdb_packet.ts";
 
 /** A packet with every run of four or more shortened, as gdbserver writes it: over the escaped bytes. */
 export function encodeRuns(payload: string): Uint8Array {

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { encodePacket } from "../../lib/tools/hardware/gdb_packet.ts";
+import { encodePacket } from "../../lib/hardware/gdb_packet.ts";
 import { until } from "./until.ts";
 
 /** What one request is answered with: text becomes a packet, bytes are sent as they are, null is silence; undefined: as usual. */

@@ -1,6 +1,5 @@
 import { dirname, join } from "node:path";
-import { systemClock } from "../../lib/base/clock.ts";
-import type { Clock } from "../../lib/base/clock.ts";
+import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
@@ -23,7 +22,7 @@ import { createCommandLookup } from "../../lib/system/process/create_command_loo
 import { createProcesses } from "../../lib/system/process/create_processes.ts";
 import { createWorkers } from "../../lib/system/process/create_workers.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
-import { createBoards } from "../../lib/tools/hardware/create_boards.ts";
+import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";

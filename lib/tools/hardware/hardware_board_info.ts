@@ -1,6 +1,13 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { boardField } from "./board_field.ts";
+
+/** The name of a configured board, as a tool's input has it. */
+export const boardField = v.pipe(
+  v.string(),
+  v.minLength(1),
+  v.maxLength(64),
+  v.description("Name of a board of the configuration, [hardware.boards.<name>]"),
+);
 
 /**
  * `hardware_board_info`: architecture, registers and stub of a board. Without a name the only board there is, or the machine that the
@@ -16,7 +23,7 @@ export const hardwareBoardInfo = defineTool({
   input: v.strictObject({ board: v.optional(boardField) }),
   textField: "board",
   async run({ board }, { services: { boards }, config, signal }) {
-    const { describeBoard } = await import("./describe_board.ts");
+    const { describeBoard } = await import("./board_answers.ts");
     return await describeBoard(board, { boards, config, signal });
   },
 });

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { boardField } from "./board_field.ts";
+import { boardField } from "./hardware_board_info.ts";
 
 /** `hardware_memory_map`: what of a board's memory may be read (DESIGN.md section 8, "Hardware"). */
 export const hardwareMemoryMap = defineTool({
@@ -13,7 +13,7 @@ export const hardwareMemoryMap = defineTool({
   input: v.strictObject({ board: boardField }),
   textField: "board",
   async run({ board }, { services: { boards }, config, signal }) {
-    const { showMemoryMap } = await import("./show_memory_map.ts");
+    const { showMemoryMap } = await import("./board_answers.ts");
     return await showMemoryMap(board, { boards, config, signal });
   },
 });

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { boardField } from "./board_field.ts";
+import { boardField } from "./hardware_board_info.ts";
 
 const DEFAULT_LENGTH = 256;
 const MAX_LENGTH = 16_384;
@@ -31,7 +31,7 @@ export const hardwareMemoryRead = defineTool({
     ),
   }),
   async run({ board, address, length = DEFAULT_LENGTH }, { services: { boards }, config, signal }) {
-    const { readBoardMemory } = await import("./read_board_memory.ts");
+    const { readBoardMemory } = await import("./board_answers.ts");
     return await readBoardMemory({ board, start: BigInt(address), length }, { boards, config, signal });
   },
 });

@@ -8,7 +8,7 @@ import type { CommandLookup } from "../../system/process/command_lookup.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import type { Workers } from "../../system/process/workers.ts";
 import type { SubAgents } from "../agents/sub_agents.ts";
-import type { Boards } from "../hardware/boards.ts";
+import type { Boards } from "../../hardware/boards.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { Sops } from "../sops/sops.ts";
 

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
 import type { Config } from "../../../lib/config/config.ts";
-import { encodePacket } from "../../../lib/tools/hardware/gdb_packet.ts";
+import { encodePacket } from "../../../lib/hardware/gdb_packet.ts";
 import { encodeRuns } from "../../support/encode_runs.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { type FakeStub, type FakeStubOptions, withFakeStub } from "../../support/fake_gdb_stub.ts";

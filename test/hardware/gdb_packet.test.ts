@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createPacketReader, encodePacket, type GdbMessage } from "../../../lib/tools/hardware/gdb_packet.ts";
-import { encodeRuns } from "../../support/encode_runs.ts";
+import { createPacketReader, encodePacket, type GdbMessage } from "../../lib/hardware/gdb_packet.ts";
+import { encodeRuns } from "../support/encode_runs.ts";
 
 const latin1 = (text: string) => Buffer.from(text, "latin1");
 

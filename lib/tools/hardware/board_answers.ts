@@ -1,8 +1,10 @@
+import { ToolError } from "../../base/errors.ts";
+import type { BoardContext } from "../../hardware/boards.ts";
+import { coreRegisters } from "../../hardware/target_description.ts";
+import type { GdbTarget } from "../../hardware/gdb_target.ts";
+import { describeMap, firstOutside, rangeOf, toHex, usableMap } from "../../hardware/memory_map.ts";
 import type { HostBoard } from "../../system/machine/read_host_board.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import type { BoardContext } from "./boards.ts";
-import type { GdbTarget } from "./gdb_target.ts";
-import { coreRegisters } from "./core_registers.ts";
 
 const STUB_NAMES = { qemu: "QEMU", gdbserver: "gdbserver", other: "a GDB stub" } as const;
 
@@ -91,4 +93,65 @@ function describeHost(host: HostBoard): ToolResult {
 
 function listed(lines: Readonly<Record<string, string>>): string {
   return Object.entries(lines).map(([name, value]) => `${name}: ${value}`).join("\n");
+}
+
+/** @throws {ToolError} those of usableMap and Boards */
+export async function showMemoryMap(board: string, { boards, config, signal }: BoardContext): Promise<ToolResult> {
+  const map = await boards.attach(board, signal, (target) => usableMap(target, { board, config }));
+  const lines = map.regions.map((region) => `${rangeOf(region)}  ${region.length} bytes  ${region.name}`);
+  const regions = map.regions.map(({ name, start, length }) => ({ name, start: toHex(start), length: toHex(length) }));
+  const nothing = "Nothing is in both the target's map and the configured one";
+  return {
+    output: [`Memory map of "${board}", from the ${map.source}:`, ...lines.length === 0 ? [nothing] : lines].join("\n"),
+    isError: false,
+    data: { board, source: map.source, regions },
+  };
+}
+
+/** A range of a board's memory. */
+export interface MemoryRange {
+  readonly board: string;
+  readonly start: bigint;
+  /** Bytes */
+  readonly length: number;
+}
+
+/** @throws {ToolError} `address_outside_map` with the map's ranges, and those of usableMap and Boards */
+export async function readBoardMemory(
+  { board, start, length }: MemoryRange,
+  { boards, config, signal }: BoardContext,
+): Promise<ToolResult> {
+  const bytes = await boards.attach(board, signal, async (target) => {
+    const { regions, source } = await usableMap(target, { board, config });
+    const outside = firstOutside(regions, start, length);
+    if (outside === undefined) return await target.readMemory(start, length);
+    const range = rangeOf({ start, length: BigInt(length) });
+    throw new ToolError(
+      "address_outside_map",
+      `Cannot read ${range} of board "${board}": ${toHex(outside)} is outside its memory map (${source}), which has ${
+        describeMap(regions) || "nothing"
+      }`,
+    );
+  });
+  return {
+    output: hexDump(bytes, start),
+    isError: false,
+    data: { board, address: toHex(start), length, hex: Buffer.from(bytes).toString("hex") },
+  };
+}
+
+const WIDTH = 16;
+
+/** Lines of 16 bytes: the address, the bytes in hexadecimal, and as ASCII with `.` for what is not printable. */
+export function hexDump(bytes: Uint8Array, start: bigint): string {
+  const last = start + BigInt(bytes.length);
+  const digits = Math.max(8, last.toString(16).length);
+  const lines: string[] = [];
+  for (let at = 0; at < bytes.length; at += WIDTH) {
+    const line = bytes.subarray(at, at + WIDTH);
+    const hex = [...line].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    const text = [...line].map((byte) => (byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : ".")).join("");
+    lines.push(`${(start + BigInt(at)).toString(16).padStart(digits, "0")}  ${hex.padEnd(WIDTH * 3 - 1)}  |${text}|`);
+  }
+  return lines.join("\n");
 }

@@ -1,13 +1,41 @@
-import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
-import type { connectTcp, TcpAddress, TcpConnection } from "../../system/net/connect_tcp.ts";
-import { describeNetworkError } from "../../system/net/network_error.ts";
+import { cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
+import type { connectTcp, TcpAddress, TcpConnection } from "../system/net/connect_tcp.ts";
+import { describeNetworkError } from "../system/net/network_error.ts";
 import { createGdbSession, type GdbSession } from "./gdb_session.ts";
-import type { GdbStub, GdbTarget } from "./gdb_target.ts";
-import { parseMemoryMap } from "./memory_map.ts";
-import { readTargetDescription } from "./target_description.ts";
+import { type MemoryRegion, parseMemoryMap } from "./memory_map.ts";
+import { readTargetDescription, type TargetDescription } from "./target_description.ts";
 
+/** The program that speaks for a target. */
+export interface GdbStub {
+  /** Told by what it answers; `other`: OpenOCD, probe-rs, a monitor in the firmware and the like */
+  readonly kind: "qemu" | "gdbserver" | "other";
+  /** Features the stub announces, for example `qXfer:features:read`; at most 256 */
+  readonly features: readonly string[];
+  /** Bytes of the largest packet it takes */
+  readonly packetBytes: number;
+  readonly acknowledges: boolean;
+  /** True when the target was halted before the attach; undefined when the stub does not tell */
+  readonly haltedBefore: boolean | undefined;
+  /** Reason why the target is halted now, for example `signal 5`; undefined when the stub does not say */
+  readonly stopped: string | undefined;
+}
+
+/** A target that somebody is attached to. Every call throws what GdbSession does, and `board_refused` with the stub's own error. */
+export interface GdbTarget {
+  readonly stub: GdbStub;
+  /** Reads the target's description of itself; undefined when its stub offers none */
+  description(): Promise<TargetDescription | undefined>;
+  /** Reads the target's memory map; undefined when its stub offers none */
+  memoryMap(): Promise<readonly MemoryRegion[] | undefined>;
+  /** All registers as the stub has them, hexadecimal, `x` for unknown digits; undefined when it gives none */
+  registers(): Promise<string | undefined>;
+  /** The whole of `length` bytes, or an error that names the first address which cannot be read */
+  readMemory(address: bigint, length: number): Promise<Uint8Array>;
+}
+
+/** The board to attach to, and the means to reach it. */
 export interface AttachOptions {
   readonly board: string;
   readonly address: TcpAddress;
@@ -24,7 +52,7 @@ const DETACH_MS = 1000;
 
 const DEFAULT_PACKET_BYTES = 400;
 const [MIN_PACKET_BYTES, MAX_PACKET_BYTES] = [64, 16_384];
-/** Of a packet, for its frame and for escapes */
+/** Share of a packet kept for its frame and for escapes, in bytes */
 const FRAME_BYTES = 16;
 const MAX_DOCUMENT_BYTES = 262_144;
 const MAX_FEATURES = 256;
@@ -157,7 +185,7 @@ function toTarget({ session, stub, action, signal }: TargetParts): GdbTarget {
       if (reply[0] !== "m" || part === "") throw broken(`its GDB stub answered "${object}" with what is no part of it`);
     }
   }
-  /** What is wrong with a document is told as the board's fault. */
+  /** Reports a malformed document as an error of the board. */
   const parsed = async <T>(parse: () => Promise<T>): Promise<T> => {
     try {
       return await parse();

@@ -1,6 +1,6 @@
-import { attribute, readMarkup } from "../../documents/parse_xml.ts";
+import { attribute, readMarkup } from "../documents/parse_xml.ts";
 
-/** What a target says about itself. */
+/** A target's description of itself: architecture and registers. */
 export interface TargetDescription {
   /** In GDB's words, as `arm` or `riscv:rv32` */
   readonly architecture: string | undefined;
@@ -13,6 +13,7 @@ export interface TargetFeature {
   readonly registers: readonly TargetRegister[];
 }
 
+/** A register as the target describes it. */
 export interface TargetRegister {
   readonly name: string;
   readonly bits: number;
@@ -88,4 +89,43 @@ function named(name: string | undefined): string {
 
 function toCount(text: string | undefined): number | undefined {
   return text !== undefined && /^\d{1,9}$/.test(text.trim()) ? Number(text) : undefined;
+}
+
+/** A core register and its value. */
+export interface RegisterValue {
+  readonly name: string;
+  /** As `0x2000ffe8`; undefined: the stub does not know it */
+  readonly value: string | undefined;
+}
+
+const MAX_SHOWN = 40;
+const MAX_REGISTER_BITS = 64;
+/** Architectures whose stubs send the lowest byte first. The order of others is unknown, so their values are not shown */
+const LITTLE_ENDIAN = /^(arm|aarch64|i386|riscv|xtensa|avr|msp430)/;
+
+/**
+ * The values of the first group of registers, which is a target's core.
+ * @param raw the reply to `g`: all registers by number, hexadecimal
+ */
+export function coreRegisters(description: TargetDescription, raw: string): readonly RegisterValue[] {
+  if (!LITTLE_ENDIAN.test(description.architecture ?? "")) return [];
+  const all = description.features.flatMap(({ registers }) => registers).toSorted((a, b) => a.number - b.number);
+  const core = new Set(
+    description.features.find(({ registers }) => registers.length > 0)?.registers.slice(0, MAX_SHOWN),
+  );
+  const values: RegisterValue[] = [];
+  let at = 0;
+  for (const register of all) {
+    // Numbers that no register has take no place, but a width that is no whole bytes tells none
+    if (register.bits % 8 !== 0) break;
+    const digits = raw.slice(at, at += register.bits / 4);
+    if (digits.length < register.bits / 4) break;
+    if (!core.has(register) || register.bits > MAX_REGISTER_BITS || register.bits === 0) continue;
+    const bytes = digits.includes("x") ? undefined : Buffer.from(digits, "hex").reverse().toString("hex");
+    values.push({
+      name: register.name,
+      value: bytes === undefined ? undefined : `0x${BigInt(`0x${bytes}`).toString(16)}`,
+    });
+  }
+  return values;
 }

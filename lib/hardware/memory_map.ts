@@ -1,4 +1,8 @@
-import { attribute, readMarkup } from "../../documents/parse_xml.ts";
+import { ToolError } from "../base/errors.ts";
+import type { Config } from "../config/config.ts";
+import { attribute, readMarkup } from "../documents/parse_xml.ts";
+import { configuredBoard } from "./boards.ts";
+import type { GdbTarget } from "./gdb_target.ts";
 
 /** A part of a target's address space. */
 export interface MemoryRegion {
@@ -11,7 +15,7 @@ export interface MemoryRegion {
 
 const ADDRESS_SPACE = 1n << 64n;
 const MAX_REGIONS = 256;
-/** Of one message */
+/** Most regions that one error message lists */
 const MAX_SHOWN = 20;
 
 /**
@@ -45,7 +49,7 @@ export function configuredMap(
   return inOrder(regions.map(({ name, start, length }) => ({ name, start: BigInt(start), length: BigInt(length) })));
 }
 
-/** What is in both maps: with the target's name first, where the two differ. */
+/** Returns the intersection of two maps. Where the names differ, the target's name comes first. */
 export function inBoth(target: readonly MemoryRegion[], configured: readonly MemoryRegion[]): readonly MemoryRegion[] {
   const shared: MemoryRegion[] = [];
   for (const one of target) {
@@ -98,4 +102,32 @@ function inOrder(regions: readonly MemoryRegion[]): readonly MemoryRegion[] {
 /** -1 for what is no number. */
 function toNumber(text: string | undefined): bigint {
   return text !== undefined && /^(0x[0-9a-f]{1,16}|\d{1,20})$/i.test(text.trim()) ? BigInt(text.trim()) : -1n;
+}
+
+/** The memory of a board that may be read, and the source that says so. */
+export interface UsableMap {
+  readonly source: "target" | "configuration" | "target and configuration";
+  readonly regions: readonly MemoryRegion[];
+}
+
+/**
+ * The target's own map, or the configured one where it has none; where there are both, what is in both: a stub may offer the whole
+ * address space, and the operator leave out what must not be touched, as registers that change when they are read.
+ * @throws {ToolError} `no_memory_map`
+ */
+export async function usableMap(
+  target: Pick<GdbTarget, "memoryMap">,
+  { board, config }: { readonly board: string; readonly config: Pick<Config, "hardware"> },
+): Promise<UsableMap> {
+  const configured = configuredMap(configuredBoard(config, board).memory_map);
+  const own = await target.memoryMap() ?? [];
+  if (own.length > 0 && configured.length > 0) {
+    return { source: "target and configuration", regions: inBoth(own, configured) };
+  }
+  if (own.length > 0) return { source: "target", regions: own };
+  if (configured.length > 0) return { source: "configuration", regions: configured };
+  throw new ToolError(
+    "no_memory_map",
+    `Cannot tell the memory map of board "${board}": its GDB stub has none; a person adds hardware.boards.${board}.memory_map`,
+  );
 }

@@ -1,15 +1,15 @@
-import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
-import type { TcpConnection } from "../../system/net/connect_tcp.ts";
-import { describeNetworkError } from "../../system/net/network_error.ts";
+import { cancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
+import { ToolError } from "../base/errors.ts";
+import type { TcpConnection } from "../system/net/connect_tcp.ts";
+import { describeNetworkError } from "../system/net/network_error.ts";
 import { createPacketReader, encodePacket, type GdbMessage } from "./gdb_packet.ts";
 
-/** What a stub answered. */
+/** The answer of a stub to one request. */
 export interface GdbReply {
   /** A character up to U+00FF for each byte; empty: the stub does not know the request */
   readonly text: string;
-  /** What it printed before, as the answer of a monitor command */
+  /** Text that the stub printed before the reply, for example the answer of a monitor command */
   readonly console: string;
 }
 
@@ -24,6 +24,7 @@ export interface GdbSession {
   withoutAcknowledgments(): void;
 }
 
+/** The connection a session speaks over, and the clock of its time limits. */
 export interface GdbSessionOptions {
   readonly connection: TcpConnection;
   readonly clock: Clock;
@@ -35,9 +36,9 @@ export interface GdbSessionOptions {
 
 /** Times a packet is sent again, or asked for again, because it came damaged */
 const MAX_REPEATS = 3;
-/** Of one reply, expanded */
+/** Most bytes of one reply after expansion */
 const MAX_PACKET_BYTES = 65_536;
-/** Of everything a stub may send: a memory read and all descriptions are far below */
+/** Most bytes a stub may send in one session. A memory read and all descriptions stay far below */
 const MAX_SESSION_BYTES = 4_194_304;
 /** Packets and marks that answer nothing, for each request */
 const MAX_STRAYS = 64;
