@@ -1,8 +1,10 @@
 import { fileURLToPath } from "node:url";
 
-/** The command line that starts this program again, by the same runtime and from the same place: arguments follow. */
+/** Returns the command line that starts this program again, by the same runtime and from the same place. Arguments follow. */
 export function ownCommand(): readonly string[] {
-  // Sources and the built program have the same layout; only the ending differs
-  const main = fileURLToPath(new URL(`./main${import.meta.url.endsWith(".ts") ? ".ts" : ".js"}`, import.meta.url));
+  // The build puts this module into the folder "chunks", beside "cli"
+  const main = fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "./main.ts" : "../cli/main.js", import.meta.url),
+  );
   return "Deno" in globalThis ? [process.execPath, "run", "--allow-all", "--no-check", main] : [process.execPath, main];
 }

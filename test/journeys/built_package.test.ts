@@ -8,7 +8,7 @@ import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { buildPackage } from "../support/build_package.ts";
 import { documentFixture } from "../support/document_fixtures.ts";
-import { RUN } from "../support/gateway_process.ts";
+import { RUN, RUN_ENV } from "../support/gateway_process.ts";
 import { loadsUntilHealth, RECORD_LOADS } from "../support/loads_until_health.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 import { until } from "../support/until.ts";
@@ -62,6 +62,23 @@ test("the command line runs from the package", () => {
   assert.equal(status, 0, stderr);
   assert.ok(JSON.parse(stdout).properties.gateway);
 });
+
+test("the daemon of the package starts and stops", () =>
+  withTemporaryFolder((home) => {
+    const postern = (...words: readonly string[]) => {
+      const [command = "", ...options] = RUN;
+      const env = { ...RUN_ENV, HOME: home, POSTERN__PROVIDER__KIND: "offline" };
+      return spawnSync(command, [...options, join(built, "cli/main.js"), ...words], {
+        encoding: "utf8",
+        env,
+        cwd: home,
+      });
+    };
+    const started = postern("daemon", "start", "--port", "0");
+    const stopped = postern("daemon", "stop");
+    assert.equal(started.status, 0, started.stderr);
+    assert.equal(stopped.status, 0, stopped.stderr);
+  }));
 
 test("a start reads its code from few files", { skip: ON_DENO }, async () => {
   const loads = await loadsUntilHealth(join(built, "cli/main.js"), { POSTERN__PROVIDER__KIND: "offline" });
