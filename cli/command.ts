@@ -1,7 +1,7 @@
 import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
 
-import type { LineReader, LineReaderOptions } from "./line_reader.ts";
+import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 
 /** The process as a command sees it; tests hand in their own. */
 export interface CliIo {

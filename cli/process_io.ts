@@ -1,7 +1,7 @@
 import { homedir } from "node:os";
 import type { CliIo } from "./command.ts";
 import { EXIT } from "./exit_codes.ts";
-import type { LineReader, LineReaderOptions } from "./line_reader.ts";
+import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 import { hasLostTerminal } from "./lost_terminal.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
@@ -100,7 +100,7 @@ async function askLine(question: string, history: string[]): Promise<string | un
 
 /** The terminal of this process: keys from stdin, all that is shown on stderr. */
 async function openReader(options: LineReaderOptions): Promise<LineReader> {
-  const { createLineReader } = await import("./line_reader.ts");
+  const { createLineReader } = await import("./terminal/line_reader.ts");
   const { stdin, stderr } = process;
   // A terminal that is closed ends the chat in its own order: its run is cancelled, its question withdrawn
   stderr.on("error", () => {});

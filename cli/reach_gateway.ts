@@ -11,7 +11,7 @@ import {
 } from "../lib/system/net/gateway_client.ts";
 import { CommandError } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
-import { randomControlToken } from "./control_token.ts";
+import { randomControlToken } from "./serve/control_token.ts";
 
 /** A gateway to work with: the running one, or the same services in this process while nobody else holds the data directory. */
 export interface ReachedGateway {
@@ -100,7 +100,7 @@ async function startHere(
   const [{ createRouter }, { ROUTES }, { startServices }] = await Promise.all([
     import("../handlers/router.ts"),
     import("../handlers/routes.ts"),
-    import("./start_services.ts"),
+    import("./serve/start_services.ts"),
   ]);
   const services = await startServices(context, { loaded, agent, controlToken: token, quiet: true }).catch((error) => {
     if (!(error instanceof ConfigError) || error.code !== "data_dir_locked") throw error;

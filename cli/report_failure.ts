@@ -4,7 +4,7 @@ import { environmentSecrets } from "../lib/config/secrets.ts";
 import { CommandError, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
 import { EXIT } from "./exit_codes.ts";
-import { harmless } from "./terminal_text.ts";
+import { harmless } from "./terminal/terminal_text.ts";
 
 /** Errors of other rooms whose message is meant for the person at the terminal. */
 const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);

@@ -33,11 +33,17 @@ const TOGETHER: Readonly<Record<string, readonly string[]>> = {
   main: ["cli/exit_codes", "lib/host/daemon/handover_variable"],
   command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
   verb: [
-    ...["cli/read_arguments", "cli/with_gateway", "cli/to_table", "cli/report_failure", "lib/config/load_config"],
+    ...[
+      "cli/read_arguments",
+      "cli/with_gateway",
+      "cli/terminal/to_table",
+      "cli/report_failure",
+      "lib/config/load_config",
+    ],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
   services: ["lib/gateway", "handlers/router", "handlers/routes"],
-  start_services: ["cli/start_services"],
+  start_services: ["cli/serve/start_services"],
   gateway: ["cli/commands/gateway"],
 };
 

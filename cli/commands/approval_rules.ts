@@ -1,7 +1,7 @@
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
 import { exactLine } from "../../lib/base/exact_text.ts";
 import { defineCliCommand } from "../command.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 /** `postern approvals rules`: answers that are remembered. */

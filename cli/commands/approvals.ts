@@ -7,11 +7,11 @@ import {
 } from "../../lib/base/records/approval.ts";
 import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
 import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
-import { describeApproval, describeOffers, offersOf } from "../ask_person.ts";
+import { describeApproval, describeOffers, offersOf } from "../terminal/ask_person.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 const ID = {

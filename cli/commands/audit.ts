@@ -10,7 +10,7 @@ import { UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { reachGateway } from "../reach_gateway.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 
 interface AuditList {
   readonly data: readonly AuditRecord[];

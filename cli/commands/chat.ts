@@ -1,13 +1,13 @@
-import { askPerson } from "../ask_person.ts";
-import { createChatCommands, findConversation } from "../chat_commands.ts";
-import { type ChatHistory, openChatHistory } from "../chat_history.ts";
-import { type ChatSession, type ChatTopic, openChatSession } from "../chat_session.ts";
+import { askPerson } from "../terminal/ask_person.ts";
+import { createChatCommands, findConversation } from "../terminal/chat_commands.ts";
+import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
+import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import type { LineReader } from "../line_reader.ts";
+import type { LineReader } from "../terminal/line_reader.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
-import { createReplyView } from "../reply_view.ts";
+import { createReplyView } from "../terminal/reply_view.ts";
 
 /**
  * `postern chat`: at a terminal a conversation until Ctrl-D; with a message, or one piped in, a single reply. The answer goes to

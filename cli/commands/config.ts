@@ -4,7 +4,7 @@ import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { toTomlKey, toTomlValue } from "../../lib/config/to_toml_value.ts";
 import { UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import { configWarnings } from "../config_warnings.ts";
+import { configWarnings } from "../doctor/config_warnings.ts";
 import { EXIT } from "../exit_codes.ts";
 
 /** `postern config show`: the values in use as TOML, secrets masked; says which are not defaults and where they came from. */

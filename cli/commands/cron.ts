@@ -3,7 +3,7 @@ import { zonedTime } from "../../lib/base/zoned_time.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 const ID = { type: "positional", required: true, description: "Id of the schedule, from postern cron list" } as const;

@@ -3,12 +3,12 @@ import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
-import { pairingText } from "../banner.ts";
-import { bindFlags, bindKeys } from "../bind_flags.ts";
-import { checkBind } from "../check_bind.ts";
+import { pairingText } from "../serve/banner.ts";
+import { bindFlags, bindKeys } from "../serve/bind_flags.ts";
+import { checkBind } from "../serve/check_bind.ts";
 import { CommandError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import { daemonStatusText, toDaemonStatus } from "../daemon_status.ts";
+import { daemonStatusText, toDaemonStatus } from "../daemon/daemon_status.ts";
 import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
 import { probeGateway } from "../probe_gateway.ts";
@@ -28,14 +28,14 @@ export const daemonStartCommand = defineCliCommand({
     }
     const keys = bindKeys({ host, port });
     if (foreground === true) {
-      const { runDaemon } = await import("../run_daemon.ts");
+      const { runDaemon } = await import("../daemon/run_daemon.ts");
       await runDaemon(context, keys);
       return EXIT.ok;
     }
     const loaded = await context.loadConfig(keys);
     // A configuration that cannot work is told here, not in a log
     checkBind(loaded.config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
-    const { launchDaemon } = await import("../launch_daemon.ts");
+    const { launchDaemon } = await import("../daemon/launch_daemon.ts");
     const flags = Object.entries({ host, port }).flatMap(([name, value]) =>
       value === undefined ? [] : [`--${name}=${value}`]
     );
@@ -80,7 +80,7 @@ export const daemonStopCommand = defineCliCommand({
   example: "postern daemon stop",
   async run(context) {
     const dataDir = await findDataDir(context);
-    const { stopDaemon } = await import("../stop_daemon.ts");
+    const { stopDaemon } = await import("../daemon/stop_daemon.ts");
     const stopped = await stopDaemon(dataDir);
     if (stopped === undefined) {
       const gateway = await readControlFile(dataDir);

@@ -1,7 +1,7 @@
-import { bindFlags, bindKeys } from "../bind_flags.ts";
+import { bindFlags, bindKeys } from "../serve/bind_flags.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import { runGateway } from "../run_gateway.ts";
+import { runGateway } from "../serve/run_gateway.ts";
 
 /** `postern gateway`: runs until SIGINT or SIGTERM, then drains; a second signal ends it at once (DESIGN.md sections 2 and 9). */
 export const gatewayCommand = defineCliCommand({

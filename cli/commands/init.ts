@@ -48,7 +48,7 @@ export const initCommand = defineCliCommand({
 
 /** @param existing real path of what would be overwritten. @throws {CommandError} the person said no */
 async function ask({ io }: CommandContext, existing: string | undefined): Promise<StarterChoices> {
-  const { askChoices, askLine } = await import("../ask_choices.ts");
+  const { askChoices, askLine } = await import("../terminal/ask_choices.ts");
   if (existing !== undefined) {
     const answer = await askLine(io, `${existing} exists already. Overwrite it? [y/N] `);
     if (!/^y(es)?$/i.test(answer)) throw new CommandError("Nothing was written");

@@ -3,8 +3,8 @@ import type { ModelEntry } from "../../lib/base/records/model.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { reachGateway } from "../reach_gateway.ts";
-import { harmless } from "../terminal_text.ts";
-import { toTable } from "../to_table.ts";
+import { harmless } from "../terminal/terminal_text.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 /** `postern models`: what the configured providers really serve. */

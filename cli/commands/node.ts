@@ -6,10 +6,10 @@ import { VERSION } from "../../lib/base/version.ts";
 import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import { randomControlToken } from "../control_token.ts";
+import { randomControlToken } from "../serve/control_token.ts";
 import { EXIT } from "../exit_codes.ts";
 import { NODE_TOKEN_VARIABLE } from "../node_token_variable.ts";
-import { startServices } from "../start_services.ts";
+import { startServices } from "../serve/start_services.ts";
 
 const MAX_TOKEN_BYTES = 65_536;
 

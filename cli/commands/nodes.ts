@@ -1,6 +1,6 @@
 import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/nodes.ts";
 import { defineCliCommand } from "../command.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 /** `postern nodes list` */

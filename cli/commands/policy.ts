@@ -4,13 +4,13 @@ import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
 import { CommandError } from "../cli_error.ts";
-import { commandNotes } from "../command_notes.ts";
+import { commandNotes } from "../doctor/command_notes.ts";
 import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import { INPUT_ARG, readInput } from "../read_input.ts";
-import { runningNodeTool } from "../running_node_tool.ts";
-import { harmless } from "../terminal_text.ts";
-import { toTable } from "../to_table.ts";
+import { INPUT_ARG, readInput } from "./read_input.ts";
+import { runningNodeTool } from "./running_node_tool.ts";
+import { harmless } from "../terminal/terminal_text.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { findTool } from "./tools.ts";
 
 /**

@@ -1,10 +1,10 @@
 import { type Run, runStatusSchema } from "../../lib/base/records/run.ts";
 import { UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import { RUN_ID, runPath } from "../run_path.ts";
-import { showRunEvents } from "../show_run_events.ts";
-import { harmless } from "../terminal_text.ts";
-import { toTable } from "../to_table.ts";
+import { RUN_ID, runPath } from "../terminal/run_path.ts";
+import { showRunEvents } from "../terminal/show_run_events.ts";
+import { harmless } from "../terminal/terminal_text.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 const STATUSES = runStatusSchema.options;

@@ -1,14 +1,14 @@
 import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import type { Run } from "../../lib/base/records/run.ts";
-import { answerQuestion } from "../answer_question.ts";
+import { answerQuestion } from "../terminal/answer_question.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
-import { runEvents } from "../run_events.ts";
-import { RUN_ID, runPath } from "../run_path.ts";
-import { showRunEvents } from "../show_run_events.ts";
-import { untilInterrupt } from "../until_interrupt.ts";
+import { runEvents } from "../terminal/run_events.ts";
+import { RUN_ID, runPath } from "../terminal/run_path.ts";
+import { showRunEvents } from "../terminal/show_run_events.ts";
+import { untilInterrupt } from "../terminal/until_interrupt.ts";
 
 /** `postern runs cancel <id>` */
 export const runsCancelCommand = defineCliCommand({

@@ -7,10 +7,10 @@ import { ServiceError, type ServiceManager } from "../../lib/host/service/servic
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
-import { readServiceStatus, serviceLogPath, serviceStatusText } from "../service_status.ts";
-import { serviceManagerOf } from "../service_manager_of.ts";
-import { setUpService } from "../service_setup.ts";
-import { untilServiceAnswers } from "../until_service_answers.ts";
+import { readServiceStatus, serviceLogPath, serviceStatusText } from "../daemon/service_status.ts";
+import { serviceManagerOf } from "../daemon/service_manager_of.ts";
+import { setUpService } from "../daemon/service_setup.ts";
+import { untilServiceAnswers } from "../daemon/until_service_answers.ts";
 
 const args = {
   "service-init": {

@@ -2,7 +2,7 @@ import type { TokenRecord } from "../../lib/access/identity.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import { UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 import { withGateway } from "../with_gateway.ts";
 
 /** `postern token list` */

@@ -4,7 +4,7 @@ import { UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
-import { toTable } from "../to_table.ts";
+import { toTable } from "../terminal/to_table.ts";
 
 const TOOL = { type: "positional", required: true, description: "Name of the tool, from postern tools list" } as const;
 

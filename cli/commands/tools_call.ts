@@ -1,10 +1,10 @@
 import type { Approval } from "../../lib/base/records/approval.ts";
-import { askPerson } from "../ask_person.ts";
+import { askPerson } from "../terminal/ask_person.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { EXIT } from "../exit_codes.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
-import { INPUT_ARG, readInput } from "../read_input.ts";
-import { harmless } from "../terminal_text.ts";
+import { INPUT_ARG, readInput } from "./read_input.ts";
+import { harmless } from "../terminal/terminal_text.ts";
 import { findTool, listTools } from "./tools.ts";
 
 interface CallReply {

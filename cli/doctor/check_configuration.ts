@@ -4,7 +4,7 @@ import { ConfigError } from "../../lib/base/errors.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { knownSecrets } from "../../lib/config/secrets.ts";
 import type { CommandContext } from "../command.ts";
-import { configWarnings } from "../config_warnings.ts";
+import { configWarnings } from "./config_warnings.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "configuration";

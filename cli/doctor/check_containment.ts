@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { launchersIn } from "../../lib/guard/launchers.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
-import { containmentHere } from "../command_notes.ts";
+import { containmentHere } from "./command_notes.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
 
 /** By which of its two ways the file tools stay in the workspace here (DESIGN.md section 8). */

@@ -1,5 +1,5 @@
 import { access, constants, lstat } from "node:fs/promises";
-import { daemonLogPath } from "../daemon_log.ts";
+import { daemonLogPath } from "../daemon/daemon_log.ts";
 import { type Check, failure, fine } from "./finding.ts";
 
 const NAME = "log";

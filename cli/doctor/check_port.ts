@@ -1,7 +1,7 @@
 import { ConfigError } from "../../lib/base/errors.ts";
 import { tryListen } from "../../lib/system/net/try_listen.ts";
-import { checkBind } from "../check_bind.ts";
-import { ownAddress } from "../own_address.ts";
+import { checkBind } from "../serve/check_bind.ts";
+import { ownAddress } from "../serve/listen_address.ts";
 import { probeGateway } from "../probe_gateway.ts";
 import { type Check, failure, type Finding, fine } from "./finding.ts";
 

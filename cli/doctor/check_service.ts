@@ -4,8 +4,8 @@ import { readServiceMark } from "../../lib/host/service/service_description.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError } from "../../lib/host/service/service_manager.ts";
 import { CommandError } from "../cli_error.ts";
-import { serviceManagerOf } from "../service_manager_of.ts";
-import { readServiceStatus } from "../service_status.ts";
+import { serviceManagerOf } from "../daemon/service_manager_of.ts";
+import { readServiceStatus } from "../daemon/service_status.ts";
 import { type Check, failure, fine, warning } from "./finding.ts";
 
 const NAME = "service";

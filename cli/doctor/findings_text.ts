@@ -1,4 +1,4 @@
-import { harmlessLine } from "../terminal_text.ts";
+import { harmlessLine } from "../terminal/terminal_text.ts";
 import type { Finding, FindingState } from "./finding.ts";
 
 export interface FindingsTextOptions {

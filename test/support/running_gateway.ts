@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { serveGateway } from "../../cli/serve.ts";
+import { serveGateway } from "../../cli/serve/serve_gateway.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import {
   createScriptedProvider,

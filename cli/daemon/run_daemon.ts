@@ -1,0 +1,169 @@
+import { existsSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { systemClock, type Timer } from "../../lib/base/clock.ts";
+import { createRedactor } from "../../lib/base/redact.ts";
+import { VERSION } from "../../lib/base/version.ts";
+import { prepareDataDir } from "../../lib/config/folders.ts";
+import { loadConfig, type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
+import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
+import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
+import { processIdentity } from "../../lib/host/process_identity.ts";
+import { createNotifier } from "../../lib/host/service/create_notifier.ts";
+import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
+import { CommandError } from "../cli_error.ts";
+import type { CommandContext } from "../command.ts";
+import { openDaemonLog } from "./daemon_log.ts";
+import { probeGateway } from "../probe_gateway.ts";
+import { runGateway } from "../serve/run_gateway.ts";
+import { takeDaemonLock } from "./take_daemon_lock.ts";
+
+/** Between two looks whether the supervisor is there */
+const LOOK_MS = 1_000;
+
+/**
+ * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
+ * tells systemd where that waits for it (DESIGN.md section 9).
+ * @param keys configuration keys of the command line
+ * @throws {CommandError} another one runs; {ConfigError} {ListenError} it cannot start
+ */
+export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
+  const { io } = context;
+  const service = io.env[SERVICE_VARIABLE] || undefined;
+  const isService = service !== undefined;
+  const load = () => loadFor(context, { keys, isService });
+  const loaded = await load().catch((error) => tellInLog(context, error));
+  const { dataDir, config } = loaded;
+  await prepareDataDir(dataDir);
+  const lock = await takeDaemonLock(dataDir);
+  if (lock === undefined) return tellInLog(context, await alreadyRuns(dataDir));
+  const log = openDaemonLog(io, { dataDir, format: config.logging.format });
+  const { redact } = createRedactor([...knownSecrets(config, io.env), ...await secretsOfFiles(config)]);
+  io.onCrash((error) =>
+    log.say("error", "The process ends after an error that nothing caught", { error: redact(textOf(error)) })
+  );
+  const pidFile = await keepPidFile(loaded, { leadsGroup: io.isLaunched, service });
+  let address = "";
+  const notifier = createNotifier({
+    env: io.env,
+    pid: process.pid,
+    clock: systemClock,
+    answers: async () => await probeGateway({ address, token: "" }) !== "silent",
+    onError: (message) => log.say("error", message),
+  });
+  const supervised = service === "openrc" ? endWithoutParent() : undefined;
+  try {
+    await pidFile.tell("starting");
+    log.say("info", "The daemon starts", { pid: process.pid, version: VERSION });
+    await runGateway({ ...context, say: (message) => log.say("info", message) }, {
+      loaded,
+      reload: load,
+      agent: true,
+      newPairing: false,
+      banner: !io.isLaunched && !isService,
+      log,
+      async onStarted(at) {
+        address = at;
+        await pidFile.tell("running");
+        log.say("info", "The daemon listens", { address });
+        await notifier.ready(`Listening at ${address}`);
+      },
+      onStopping() {
+        // A full disk must not cut off the work that is to finish
+        pidFile.tell("stopping").catch((error) =>
+          log.say("warn", "The PID file does not tell that the daemon stops", { error: String(error) })
+        );
+        void notifier.stopping();
+      },
+    });
+    log.say("info", "The daemon has ended");
+  } catch (error) {
+    // Of a process that was launched in the background, stderr is the log
+    if (!io.isLaunched) {
+      log.say("error", redact(`The daemon ${address === "" ? "does not start" : "ends"}: ${reasonOf(error)}`));
+    }
+    throw error;
+  } finally {
+    supervised?.clear();
+    await notifier.close();
+    await pidFile.remove();
+    log.close();
+    lock.release();
+  }
+}
+
+/** A service works in a folder of its own unless the configuration names one: that which it is started in is Postern's. */
+async function loadFor(
+  context: CommandContext,
+  { keys, isService }: { readonly keys: Readonly<Record<string, unknown>>; readonly isService: boolean },
+): Promise<LoadedConfig> {
+  const loaded = await context.loadConfig(keys);
+  const { flags } = context.loadOptions;
+  if (!isService || flags.workspace !== undefined || loaded.sources.has("workspace")) return loaded;
+  const workspace = join(loaded.dataDir, "workspace");
+  await mkdir(workspace, { recursive: true, mode: 0o700 });
+  return await loadConfig({ ...context.loadOptions, flags: { ...flags, workspace, keys } });
+}
+
+/** Nobody sees a service's stderr: what keeps it from starting must be in the log, wherever that would be. */
+function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
+  const dataDir = trustDirectory(loadOptions);
+  if (!io.isLaunched && existsSync(dataDir)) {
+    const log = openDaemonLog({ ...io, stderr: () => {} }, { dataDir, format: "pretty" });
+    const { redact } = createRedactor(environmentSecrets(io.env));
+    log.say("error", redact(`The daemon does not start: ${reasonOf(error)}`));
+    log.close();
+  }
+  throw error;
+}
+
+/** OpenRC has lost track of a service whose supervisor was killed: it would neither stop it nor start another beside it. */
+function endWithoutParent(): Timer {
+  const { pid, ppid: parent } = process;
+  const timer = systemClock.every(LOOK_MS, () => {
+    if (process.ppid === parent) return;
+    timer.clear();
+    process.kill(pid, "SIGTERM");
+  });
+  return timer;
+}
+
+async function alreadyRuns(dataDir: string): Promise<CommandError> {
+  const other = await readPidFile(dataDir);
+  const who = other?.kind === "alive" ? ` (process ${other.process.pid})` : "";
+  return new CommandError(
+    `Cannot start: a daemon${who} runs on "${dataDir}" already; stop it with postern daemon stop`,
+  );
+}
+
+async function keepPidFile(
+  { dataDir, config }: LoadedConfig,
+  { leadsGroup, service }: { readonly leadsGroup: boolean; readonly service: string | undefined },
+) {
+  const own: Omit<DaemonProcess, "phase"> = {
+    pid: process.pid,
+    identity: await processIdentity(process.pid) ?? "",
+    leads_group: leadsGroup,
+    service,
+    grace_seconds: config.gateway.shutdown_grace_secs,
+  };
+  // One after the other: the last word must be the last one written
+  let written = Promise.resolve();
+  return {
+    tell(phase: DaemonProcess["phase"]): Promise<void> {
+      return written = written.catch(() => {}).then(() => writePidFile(dataDir, { ...own, phase }));
+    },
+    remove(): Promise<void> {
+      return written.catch(() => {}).then(() => removePidFile(dataDir));
+    },
+  };
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}

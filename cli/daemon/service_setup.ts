@@ -1,0 +1,92 @@
+import { prepareDataDir } from "../../lib/config/folders.ts";
+import { readText } from "../../lib/config/find_config.ts";
+import { loadConfig, type LoadedConfig } from "../../lib/config/load_config.ts";
+import { namedVariables } from "../../lib/config/secrets.ts";
+import { OPENRC_PATHS } from "../../lib/host/service/openrc_service.ts";
+import { OPENRC_USER } from "../../lib/host/service/to_openrc_script.ts";
+import type { ServiceDescription } from "../../lib/host/service/service_description.ts";
+import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
+import { VENDORS } from "../../lib/providers/provider_settings.ts";
+import { checkBind } from "../serve/check_bind.ts";
+import type { CommandContext } from "../command.ts";
+import { ownCommand } from "./own_command.ts";
+
+/** What `service install` gives to the service manager, and what the person should know of it. */
+export interface ServiceSetup {
+  readonly description: ServiceDescription;
+  readonly notes: readonly string[];
+}
+
+/**
+ * Describes the service that runs by the configuration in use here: its file, its data directory and the flags are named in the
+ * service itself, since a service sees nothing of this terminal.
+ * @throws {ConfigError} a configuration that could not start; {ServiceError} a path that no service file can hold
+ */
+export async function setUpService(
+  context: CommandContext,
+  { init }: Pick<ServiceManager, "init">,
+): Promise<ServiceSetup> {
+  const loaded = init === "openrc" ? await loadForMachine(context) : await context.loadConfig();
+  // A service has no POSTERN_TOKEN that would make a public bind safe
+  checkBind(loaded.config, { hasEnvironmentToken: false });
+  // OpenRC's belongs to another user, and is made with it
+  if (init !== "openrc") await prepareDataDir(loaded.dataDir);
+  const config = loaded.file?.path ?? (init === "openrc" ? context.flags.config ?? OPENRC_PATHS.config : undefined);
+  const command = [
+    ...ownCommand(),
+    ...["daemon", "start", "--foreground", `--data-dir=${loaded.dataDir}`],
+    ...(config === undefined ? [] : [`--config=${config}`]),
+    ...(context.flags.workspace === undefined ? [] : [`--workspace=${loaded.workspace}`]),
+  ];
+  // deno-lint-ignore no-control-regex -- these are what a line of a service file cannot hold
+  const broken = command.find((word) => /[\x00-\x1f]/.test(word));
+  if (broken !== undefined) {
+    throw new ServiceError(`Cannot install the service: ${JSON.stringify(broken)} has a control character in it`);
+  }
+  const graceSeconds = loaded.config.gateway.shutdown_grace_secs;
+  const ofMachine = init === "openrc" && config !== undefined ? machineNotes(config, loaded.dataDir) : [];
+  return {
+    description: { command, directory: loaded.dataDir, graceSeconds },
+    notes: [...ofMachine, ...notesOn(context, loaded)],
+  };
+}
+
+/** What a service of the whole machine uses, whoever installs it; before its first installation all defaults. */
+async function loadForMachine({ flags, loadOptions }: CommandContext): Promise<LoadedConfig> {
+  const exists = flags.config !== undefined || await readText(OPENRC_PATHS.config) !== undefined;
+  return await loadConfig({
+    ...loadOptions,
+    env: {},
+    cwd: "/",
+    flags: {
+      ...loadOptions.flags,
+      config: exists ? flags.config ?? OPENRC_PATHS.config : undefined,
+      dataDir: flags.dataDir ?? OPENRC_PATHS.dataDir,
+    },
+  });
+}
+
+function machineNotes(config: string, dataDir: string): readonly string[] {
+  return [
+    `It runs as the user ${OPENRC_USER}, by ${config}, with its records in ${dataDir}`,
+    `A pairing code: sudo -u ${OPENRC_USER} postern pair --data-dir "${dataDir}"`,
+  ];
+}
+
+function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readonly string[] {
+  const keys = [
+    ...Object.values(VENDORS).flatMap(({ keyEnv }) => keyEnv ?? []),
+    ...namedVariables(config).map(({ name }) => name),
+  ];
+  const settings = Object.keys(io.env).filter((name) => name.startsWith("POSTERN__") || name === "POSTERN_TOKEN");
+  const seenHereAlone = [...new Set([...keys, ...settings])].filter((name) => (io.env[name] ?? "") !== "").sort();
+  return [
+    ...(seenHereAlone.length === 0 ? [] : [
+      `The service does not see ${
+        seenHereAlone.join(", ")
+      } of this terminal: write settings into postern.toml, and a key into a ` +
+      "file that api_key_file names",
+    ]),
+    ...(file?.trusted === true ? [`${file.path} is used as it is then, also after a change that nobody accepted`] : []),
+  ];
+}

@@ -1,0 +1,99 @@
+import { ConfigError } from "../../lib/base/errors.ts";
+import { loadConfig } from "../../lib/config/load_config.ts";
+import { readControlFile } from "../../lib/host/control_file.ts";
+import type { Health } from "../../lib/host/daemon/daemon_state.ts";
+import { readServiceMark, type ServiceDescription } from "../../lib/host/service/service_description.ts";
+import { readServiceFile } from "../../lib/host/service/service_file.ts";
+import type { InitSystem, ServiceManager, UnitState } from "../../lib/host/service/service_manager.ts";
+import type { CommandContext } from "../command.ts";
+import { daemonLogPath } from "./daemon_log.ts";
+import { ownAddress } from "../serve/listen_address.ts";
+import { probeGateway } from "../probe_gateway.ts";
+import { readGlobalFlags } from "../read_global_flags.ts";
+import { harmlessLine } from "../terminal/terminal_text.ts";
+
+/** What `service status` tells. */
+export interface ServiceStatus {
+  /** The unit runs and the port answers */
+  readonly running: boolean;
+  readonly init: InitSystem;
+  readonly file: string;
+  readonly installed: boolean;
+  /** Whether it starts by itself */
+  readonly enabled: boolean;
+  readonly unit: UnitState["active"];
+  /** The service manager's own words */
+  readonly unit_detail: string;
+  /** Where the port was asked; null: nothing is installed, or its configuration cannot be used */
+  readonly address: string | null;
+  /** `silent`: nothing, or no gateway, answers there */
+  readonly health: Health | null;
+  readonly log_file: string | null;
+}
+
+type AskContext = Pick<CommandContext, "loadOptions" | "say">;
+
+/** Asks the service manager and the port. */
+export async function readServiceStatus(context: AskContext, manager: ServiceManager): Promise<ServiceStatus> {
+  const state = await manager.state();
+  const text = await readServiceFile(manager.file) ?? "";
+  const description = readServiceMark(text);
+  const place = description === undefined ? undefined : await findGateway(context, description);
+  const health = place === undefined ? null : await probeGateway(place);
+  return {
+    running: state.active === "running" && health !== null && health !== "silent",
+    init: manager.init,
+    file: manager.file,
+    installed: state.installed,
+    enabled: state.enabled,
+    unit: state.active,
+    unit_detail: state.detail,
+    address: place?.address ?? null,
+    health,
+    log_file: serviceLogPath(text) ?? null,
+  };
+}
+
+/** Where a service whose file this is writes its log; undefined for any other file. */
+export function serviceLogPath(text: string): string | undefined {
+  const description = readServiceMark(text);
+  return description === undefined ? undefined : daemonLogPath(description.directory);
+}
+
+/** The same for people. */
+export function serviceStatusText(status: ServiceStatus): string {
+  const { running, installed, unit, health } = status;
+  if (!installed) return `The service is not installed: there is no ${status.file}`;
+  const heading = running
+    ? "The service is running"
+    : unit === "running"
+    ? "The service is started but does not answer"
+    : health !== null && health !== "silent"
+    ? "The service does not run; another gateway answers in its place"
+    : "The service does not run";
+  const rows = [
+    ["Unit", `${unit}: ${status.unit_detail}`],
+    ["Starts", status.enabled ? "by itself" : "only when it is told to"],
+    ["Address", status.address === null ? "unknown: see its configuration" : `${status.address}: ${health}`],
+    ["File", status.file],
+    ["Log", status.log_file ?? ""],
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${harmlessLine(value)}`);
+  return `${heading}\n\n${rows.join("\n")}`;
+}
+
+/** Where the service listens: by its own record, or where another user keeps that closed, by its configuration, if it can be used. */
+async function findGateway(
+  context: AskContext,
+  { command, directory }: ServiceDescription,
+): Promise<{ readonly address: string; readonly token: string } | undefined> {
+  const record = await readControlFile(directory);
+  if (record !== undefined) return record;
+  const { config, dataDir } = readGlobalFlags(command).flags;
+  const loaded = await loadConfig({ ...context.loadOptions, env: {}, flags: { config, dataDir } }).catch((error) => {
+    if (!(error instanceof ConfigError)) throw error;
+    // Nothing starts by it, or it is closed to this user
+    context.say(error.message);
+  });
+  if (loaded === undefined) return undefined;
+  return { address: ownAddress(loaded.config.gateway), token: "" };
+}

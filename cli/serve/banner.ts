@@ -1,0 +1,91 @@
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import type { Services } from "../../lib/gateway.ts";
+import type { CommandContainment } from "../../lib/system/process/containment.ts";
+import { harmlessLine } from "../terminal/terminal_text.ts";
+
+/** What a started gateway tells, in `--json` as it is. */
+export interface BannerFacts {
+  readonly version: string;
+  readonly pid: number;
+  readonly address: string;
+  readonly dashboard: string;
+  readonly host: string;
+  readonly port: number;
+  /** null while a token is stored, or with pairing off */
+  readonly pairing_code: string | null;
+  readonly provider: string | null;
+  readonly model: string | null;
+  readonly provider_reason: string;
+  /** How commands of tools are contained */
+  readonly containment: CommandContainment;
+  readonly workspace: string;
+  readonly data_dir: string;
+  /** null: defaults only */
+  readonly config_file: string | null;
+}
+
+export interface BannerParts {
+  readonly services: Services;
+  readonly loaded: LoadedConfig;
+  readonly server: { readonly url: string; readonly host: string; readonly port: number };
+  readonly pairingCode: string | undefined;
+  readonly containment: CommandContainment;
+  readonly pid: number;
+}
+
+/** Gathers the facts of a start. */
+export function bannerFacts({ services, loaded, server, pairingCode, containment, pid }: BannerParts): BannerFacts {
+  const inUse = services.agent?.providers.inUse;
+  return {
+    version: services.version,
+    pid,
+    address: server.url,
+    dashboard: server.url,
+    host: server.host,
+    port: server.port,
+    pairing_code: pairingCode ?? null,
+    provider: inUse?.name ?? null,
+    model: inUse?.model ?? null,
+    provider_reason: inUse?.reason ?? "there is no agent: provider.kind is none, or --no-agent was given",
+    containment,
+    workspace: loaded.workspace,
+    data_dir: loaded.dataDir,
+    config_file: loaded.file?.path ?? null,
+  };
+}
+
+/** The facts for people. The pairing code stands on a plain line of its own, as scripts look for it. */
+export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly requiresPairing: boolean }): string {
+  const model = facts.provider === null
+    ? "none"
+    : `${facts.provider}/${facts.model === "" ? "(its default model)" : facts.model}`;
+  const rows = [
+    ["Address", facts.address],
+    ["Dashboard", facts.dashboard],
+    ["Provider", `${model}, since ${facts.provider_reason}`],
+    ["Commands", facts.containment.text],
+    ["Workspace", facts.workspace],
+    ["Records", facts.data_dir],
+    ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${harmlessLine(value)}`);
+  return `Postern ${facts.version} is running
+
+${rows.join("\n")}
+
+${pairingText(facts, { requiresPairing })}
+Stop it with Ctrl-C.
+`;
+}
+
+/** How to pair with a gateway: the code on a plain line of its own, or why there is none. */
+export function pairingText(
+  { pairing_code: code, dashboard }: Pick<BannerFacts, "pairing_code" | "dashboard">,
+  { requiresPairing }: { readonly requiresPairing: boolean },
+): string {
+  if (!requiresPairing) return "Pairing is off: every program on this machine may use the gateway.\n";
+  if (code === null) return "Paired already. A further code: postern pair\n";
+  return `Pairing code: ${code}
+  Type it into the dashboard, or trade it for a token with
+  curl -X POST -H "X-Pairing-Code: ${code}" ${new URL("pair", dashboard).href}
+`;
+}

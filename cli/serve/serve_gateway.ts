@@ -1,0 +1,165 @@
+import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
+import { eventFollowersOf } from "../../handlers/event_followers.ts";
+import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
+import { ROUTES } from "../../handlers/routes.ts";
+import type { ResponseClass } from "../../handlers/route.ts";
+import { socketsOf } from "../../handlers/websocket/sockets.ts";
+import { waitAtMost } from "../../lib/base/wait_at_most.ts";
+import type { GatewayServices } from "../../lib/gateway.ts";
+import { readNodeBody, watchNodeClient } from "./node_body.ts";
+import { watchNodeConnections } from "./node_connections.ts";
+import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
+import { createSocketServer, type SocketServer } from "./socket_server.ts";
+
+export interface ServeOptions {
+  readonly services: GatewayServices;
+  /** `localhost`, an IPv4 or an IPv6 address, with or without brackets */
+  readonly host: string;
+  /** 0 takes a free one */
+  readonly port: number;
+  /** Milliseconds for the headers of a request to arrive (Node). Default 30,000 */
+  readonly headersTimeoutMs?: number;
+  /** Called at the beginning of each request; must be cheap and not throw */
+  readonly onRequest?: () => void;
+}
+
+/** A gateway with an open port. */
+export interface RunningServer {
+  readonly host: string;
+  /** The real one */
+  readonly port: number;
+  /** As a browser takes it, with a slash at the end */
+  readonly url: string;
+  /**
+   * Ends it (DESIGN.md "Drain"): accepts nothing new, closes what is idle, lets attached work finish for `graceMs` and cancels the
+   * rest, then closes every connection. The services stay open.
+   */
+  drain(graceMs: number): Promise<void>;
+}
+
+/** The address cannot be listened on; `code` is the system's, as EADDRINUSE. */
+export class ListenError extends Error {
+  override readonly name = "ListenError";
+  readonly code: string;
+  constructor(code: string, message: string, options: { readonly cause: unknown }) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+const HEADERS_TIMEOUT_MS = 30_000;
+const IDLE_SWEEP_MS = 20;
+/** After the grace, the time for the last frames of the sockets. */
+const FLUSH_LIMIT_MS = 500;
+/** After the grace, the time to flush the last replies; Deno's close() may hang for ever. */
+const CLOSE_LIMIT_MS = 2_000;
+
+/**
+ * Opens the gateway's port, on Node and Deno. The only place that does.
+ * @throws {ListenError} naming address and port
+ */
+export async function serveGateway(options: ServeOptions): Promise<RunningServer> {
+  const { services } = options;
+  const host = options.host.replace(/^\[(.*)\]$/, "$1");
+  const { gateway } = services.config();
+  const router = createRouter({
+    services,
+    routes: ROUTES,
+    Response: FastResponse as unknown as ResponseClass, // differs only in what it leaves undone
+    readBody: readNodeBody,
+    watchClient: watchNodeClient,
+  });
+  const sockets = createSocketServer({
+    router,
+    maxMessageBytes: gateway.websocket.max_message_bytes,
+    heartbeatSecs: gateway.websocket.heartbeat_secs,
+    log: services.log,
+  });
+  const stop = new AbortController();
+  const server = serve({
+    hostname: host,
+    port: options.port,
+    manual: true,
+    silent: true,
+    gracefulShutdown: false,
+    fetch: fetchOf(router, sockets, options.onRequest ?? (() => {})),
+    node: nodeServerOptions({
+      headersTimeoutMs: options.headersTimeoutMs ?? HEADERS_TIMEOUT_MS,
+      requestTimeoutMs: gateway.request_timeout_secs * 1000,
+    }) as object,
+    deno: { signal: stop.signal },
+  });
+  const connections = watchNodeConnections(server, services.clock);
+  hardenNodeServer(server, { sockets, connections, newRequestId: () => services.random.id("req_") });
+  await listen(server, host, options.port);
+  const url = new URL(server.url ?? "");
+  services.listensOn(Number(url.port));
+  return {
+    host,
+    port: Number(url.port),
+    url: url.href,
+    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop, closeSilent: connections.closeSilent }),
+  };
+}
+
+function fetchOf(router: GatewayRouter, sockets: SocketServer, onRequest: () => void) {
+  return (request: ServerRequest): Response | Promise<Response> => {
+    onRequest();
+    return sockets.upgradeInFetch(request) ?? router.fetch(request, { remoteAddress: request.ip });
+  };
+}
+
+async function listen(server: Server, host: string, port: number): Promise<void> {
+  try {
+    await server.serve();
+  } catch (error) {
+    const shown = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+    const code = error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : "EUNKNOWN";
+    throw new ListenError(code, `Cannot listen on ${shown}: ${REASONS[code] ?? "the system refuses it"}`, {
+      cause: error,
+    });
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: "the port is in use; stop the other program, or choose another with --port",
+  EACCES: "this user may not use the port; choose one above 1023 with --port",
+  EADDRNOTAVAIL: "the machine has no such address; choose another with --host",
+  ENOTFOUND: "the host name is unknown; choose another with --host",
+};
+
+interface DrainOptions {
+  readonly services: GatewayServices;
+  readonly server: Server;
+  readonly sockets: SocketServer;
+  readonly graceMs: number;
+  readonly stop: AbortController;
+  readonly closeSilent: () => void;
+}
+
+async function drain({ services, server, sockets, graceMs, stop, closeSilent }: DrainOptions): Promise<void> {
+  const { clock } = services;
+  services.beginDrain();
+  let isClosed = false;
+  const close = () => server.close().catch(() => {}).then(() => void (isClosed = true));
+  const node = server.node?.server;
+  // Deno's close() breaks every WebSocket off at once, so there the port stays until the work has ended; new work is refused anyway
+  const closing = node === undefined ? undefined : close();
+  const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
+    closeSilent();
+    if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
+  });
+  socketsOf(services).closeIdle();
+  eventFollowersOf(services).closeAll();
+  await services.drain(graceMs);
+  // A socket closes by itself once the last event of its run is written
+  const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
+  while (socketsOf(services).count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
+  socketsOf(services).closeAll();
+  await waitAtMost(closing ?? close(), { ms: CLOSE_LIMIT_MS, clock });
+  idleSweep.clear();
+  sockets.terminate();
+  if (node !== undefined && "closeAllConnections" in node) node.closeAllConnections();
+  // Deno refuses to abort a server that has closed
+  if (!isClosed) stop.abort();
+}

@@ -1,0 +1,45 @@
+import { VERSION } from "../../lib/base/version.ts";
+import { prepareDataDir } from "../../lib/config/folders.ts";
+import type { LogSink } from "../../lib/base/telemetry/log.ts";
+import { type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
+import { createServices, type GatewayServices } from "../../lib/gateway.ts";
+import type { CommandContext } from "../command.ts";
+import { helpOfEach } from "../help_text.ts";
+import { createLogSink } from "./log_sink.ts";
+
+export interface StartOptions {
+  readonly loaded: LoadedConfig;
+  readonly agent: boolean;
+  readonly controlToken: string;
+  /** Shows warnings and errors only: for a command that does one thing and ends */
+  readonly quiet: boolean;
+  /** Where the log goes, and whether it can be written. Default: stderr */
+  readonly log?: { readonly write: LogSink; healthy(): boolean };
+}
+
+/** The gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
+export async function startServices(
+  { io, loadOptions }: CommandContext,
+  options: StartOptions,
+): Promise<GatewayServices> {
+  const { loaded, quiet } = options;
+  await prepareDataDir(loaded.dataDir);
+  const sink = options.log?.write ?? createLogSink({ format: loaded.config.logging.format, write: io.stderr });
+  return await createServices({
+    config: loaded.config,
+    dataDir: loaded.dataDir,
+    workspaceRoot: loaded.workspace,
+    ownPaths: loaded.ownPaths,
+    trustDir: trustDirectory(loadOptions),
+    home: io.home,
+    environment: io.env,
+    version: VERSION,
+    help: helpOfEach,
+    agent: options.agent,
+    controlToken: options.controlToken,
+    ...(options.log === undefined ? {} : { logHealthy: options.log.healthy }),
+    logSink: (record) => {
+      if (!quiet || record.level === "error" || record.level === "warn") sink(record);
+    },
+  });
+}

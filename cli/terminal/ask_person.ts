@@ -1,0 +1,127 @@
+import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
+import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
+import { CommandError } from "../cli_error.ts";
+import type { CommandContext } from "../command.ts";
+import type { ReachedGateway } from "../reach_gateway.ts";
+
+/** Characters of an input that stand before a question: the whole is a few screens long at most */
+const MAX_INPUT_ASKED = 20_000;
+
+/** Words by which a rule is chosen. */
+const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
+  call: "this exact call",
+  folder: "this tool in this folder",
+  command: "this command with this first argument",
+};
+
+/**
+ * Describes what a person should know of a call before answering: the exact input, why it is asked about, and what it changes. What
+ * cannot be seen on a screen is spelled out.
+ * @param options.whole shows a long input whole. Default: cut, with its length and digest
+ */
+export function describeApproval(approval: Approval, { whole = false }: { readonly whole?: boolean } = {}): string {
+  const { id, tool, access, input, input_digest: digest, reason, workspace, files, bound = [], containment } = approval;
+  const shown = exactText(JSON.stringify(input, null, 2) ?? "null");
+  const isCut = !whole && shown.length > MAX_INPUT_ASKED;
+  const changes = files.map(({ path, sha256 }) =>
+    `  ${JSON.stringify(path)} ${sha256 === null ? "(new)" : `sha256:${sha256}`}`
+  );
+  const others = bound.map(({ kind, name, sha256 }) =>
+    `  ${kind} ${JSON.stringify(name)} ${sha256 === null ? "(none)" : `sha256:${sha256}`}`
+  );
+  return [
+    `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
+    isCut ? cutText(shown, { limit: MAX_INPUT_ASKED, digest }) : shown,
+    ...(isCut ? [`postern approvals show ${id} shows it whole`] : []),
+    exactLine(reason),
+    ...(containment === undefined || containment === null ? [] : [exactLine(containment.text)]),
+    ...(changes.length === 0 ? [] : ["Files:", ...changes.map(exactLine)]),
+    ...(others.length === 0 ? [] : ["Bound to:", ...others.map(exactLine)]),
+  ].join("\n");
+}
+
+/** Describes the rules that an answer may store, each with the flags that store it. */
+export function describeOffers(approval: Approval): string {
+  const offers = offersOf(approval).map(({ remember, match, text }) =>
+    `  --remember ${remember}${match === "call" ? "" : ` --match ${match}`}\n    ${exactLine(text)}`
+  );
+  return offers.length === 0
+    ? "It is asked about each time: no answer is remembered."
+    : `To remember:\n${offers.join("\n")}`;
+}
+
+/** Returns the rules that an answer may store; an approval of an earlier version offers the exact call for good. */
+export function offersOf({ offers, always_rule: text }: Approval): readonly RuleOffer[] {
+  return offers ?? (text === null ? [] : [{ remember: "always", match: "call", text }]);
+}
+
+/**
+ * Asks the person at the terminal about a call, and answers the approval; any line but a yes is a denial. A rule is shown before it
+ * is stored, and needs a yes of its own.
+ * @param options.inRun a run waits for the answer, so that one may stand for the rest of the run
+ * @returns undefined where nobody answered, as at Ctrl-C or the end of the terminal: the question is still open
+ */
+export async function askPerson(
+  { io, say }: CommandContext,
+  gateway: ReachedGateway,
+  { id, inRun }: { readonly id: string; readonly inRun: boolean },
+): Promise<"approve" | "deny" | undefined> {
+  const path = `/v1/approvals/${encodeURIComponent(id)}`;
+  const approval = await gateway.request({ method: "GET", path }) as Approval;
+  say(describeApproval(approval));
+  const choices = choicesOf(offersOf(approval).filter(({ remember }) => inRun || remember === "always"));
+  for (const [word, { match, remember }] of choices) {
+    say(`  ${word.padEnd(12)} yes, and remember ${MATCH_WORDS[match]}${remember === "run" ? " in this run" : ""}`);
+  }
+  const body = await choose(choices, io.ask, say);
+  if (body === undefined) return undefined;
+  try {
+    await gateway.request({ method: "POST", path, body });
+    return body.decision;
+  } catch (error) {
+    // It expired, or was answered elsewhere
+    if (!(error instanceof CommandError)) throw error;
+    say(error.message);
+    return "deny";
+  }
+}
+
+interface Answer {
+  readonly decision: "approve" | "deny";
+  readonly remember?: RuleOffer["remember"];
+  readonly match?: RuleOffer["match"];
+}
+
+/** @returns undefined where nobody answered */
+async function choose(
+  choices: ReadonlyMap<string, RuleOffer>,
+  ask: CommandContext["io"]["ask"],
+  say: CommandContext["say"],
+): Promise<Answer | undefined> {
+  for (;;) {
+    const line = await ask(`Run this call? [${["y", "N", ...choices.keys()].join("/")}] `);
+    if (line === undefined) return undefined;
+    const word = line.trim().toLowerCase().replace(/\s+/g, " ");
+    if (isYes(word)) return { decision: "approve" };
+    const offer = choices.get(word);
+    if (offer === undefined) return { decision: "deny" };
+    say(`This rule would be stored, until you revoke it:\n  ${exactLine(offer.text)}`);
+    const sure = await ask("Store it, and run this call? [y/N] ");
+    if (sure === undefined) return undefined;
+    const { remember, match } = offer;
+    if (isYes(sure.trim().toLowerCase())) return { decision: "approve", remember, match };
+  }
+}
+
+/** Rules by the word that chooses each: `always`, `folder`, `command`, and `run` before those of the run. */
+function choicesOf(offers: readonly RuleOffer[]): ReadonlyMap<string, RuleOffer> {
+  return new Map(offers.map((offer) => {
+    const { remember, match } = offer;
+    if (match === "call") return [remember, offer];
+    return [remember === "run" ? `run ${match}` : match, offer];
+  }));
+}
+
+function isYes(word: string): boolean {
+  return word === "y" || word === "yes";
+}

@@ -1,0 +1,116 @@
+import { constants } from "node:fs";
+import { chmod, open } from "node:fs/promises";
+import { join } from "node:path";
+import * as v from "valibot";
+import { writeAtomically } from "../../lib/base/write_atomically.ts";
+
+/** History of the chats at this terminal: the messages typed in them, and the conversation of the last one. */
+export interface ChatHistory {
+  /** Messages, the newest first */
+  readonly lines: readonly string[];
+  readonly lastConversation: string | undefined;
+  /** Keeps a message. One that begins with a space, or is longer than 4,096 characters, is not kept. Never throws */
+  add(line: string): Promise<void>;
+  /** Keeps the conversation that `--continue` goes on with. Never throws */
+  setConversation(id: string): Promise<void>;
+}
+
+const MAX_LINES = 1_000;
+const MAX_LINE = 4_096;
+/** A longer file is written anew with the newest lines */
+const MAX_BYTES = 1_048_576;
+const MODE = 0o600;
+
+const entrySchema = v.union([v.object({ text: v.string() }), v.object({ conversation_id: v.string() })]);
+type Entry = v.InferOutput<typeof entrySchema>;
+
+/**
+ * Opens `{data_dir}/chat_history`: a line of JSON each, mode 0600. A line that cannot be read is skipped.
+ * @param say told once when nothing can be kept, as where something else than a file of this user has the name
+ */
+export async function openChatHistory(dataDir: string, say: (message: string) => void): Promise<ChatHistory> {
+  const path = join(dataDir, "chat_history");
+  let broken = false;
+  const give = (error: unknown) => {
+    if (!broken) say(`The chat's history is not kept: ${error instanceof Error ? error.message : String(error)}`);
+    broken = true;
+  };
+  const entries = await load(path).catch((error: unknown) => {
+    give(error);
+    return [];
+  });
+  const append = async (entry: Entry) => {
+    if (broken) return;
+    try {
+      await appendLine(path, `${JSON.stringify(entry)}\n`);
+    } catch (error) {
+      give(error);
+    }
+  };
+  let last = entries.findLast((entry) => "conversation_id" in entry);
+  return {
+    lines: entries.flatMap((entry) => ("text" in entry ? [entry.text] : [])).slice(-MAX_LINES).toReversed(),
+    lastConversation: last === undefined || !("conversation_id" in last) ? undefined : last.conversation_id,
+    async add(line) {
+      if (line.startsWith(" ") || line.length > MAX_LINE) return;
+      await append({ text: line });
+    },
+    async setConversation(id) {
+      if (last !== undefined && "conversation_id" in last && last.conversation_id === id) return;
+      last = { conversation_id: id };
+      await append(last);
+    },
+  };
+}
+
+/** Reads the entries, oldest first; a file that grew too long is made short. */
+async function load(path: string): Promise<readonly Entry[]> {
+  const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === "ENOENT") return undefined;
+    throw error;
+  });
+  if (file === undefined) return [];
+  try {
+    const info = await file.stat();
+    if (!info.isFile()) throw new Error(`"${path}" is not a regular file`);
+    if ((info.mode & 0o077) !== 0) await file.chmod(MODE);
+    const start = Math.max(0, info.size - MAX_BYTES);
+    const buffer = Buffer.alloc(info.size - start);
+    const { bytesRead } = await file.read(buffer, 0, buffer.length, start);
+    const text = buffer.subarray(0, bytesRead).toString("utf8");
+    const entries = text.split("\n").flatMap(parseEntry);
+    if (start === 0) return entries;
+    const kept = newest(entries);
+    await writeAtomically(path, kept.map((entry) => `${JSON.stringify(entry)}\n`).join(""));
+    await chmod(path, MODE);
+    return kept;
+  } finally {
+    await file.close();
+  }
+}
+
+function newest(entries: readonly Entry[]): readonly Entry[] {
+  const last = entries.findLast((entry) => "conversation_id" in entry);
+  const texts = entries.filter((entry) => "text" in entry).slice(-MAX_LINES);
+  return last === undefined ? texts : [...texts, last];
+}
+
+function parseEntry(line: string): readonly Entry[] {
+  if (line === "") return [];
+  try {
+    const parsed = v.safeParse(entrySchema, JSON.parse(line));
+    return parsed.success ? [parsed.output] : [];
+  } catch {
+    return [];
+  }
+}
+
+async function appendLine(path: string, line: string): Promise<void> {
+  const flags = constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NOFOLLOW;
+  const file = await open(path, flags, MODE);
+  try {
+    await file.appendFile(line);
+  } finally {
+    await file.close();
+  }
+}

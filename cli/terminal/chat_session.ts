@@ -1,0 +1,85 @@
+import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
+import { SCOPES } from "../../lib/base/records/caller.ts";
+import type { RunHandle } from "../../lib/runs/run_request.ts";
+import { CommandError } from "../cli_error.ts";
+import type { ReachedGateway } from "../reach_gateway.ts";
+
+/** What a reply is made of; an error that is no event of a run has only its code and message. */
+export type ChatEvent = AgentEvent | { readonly type: "error"; readonly code: string; readonly message: string };
+
+/** Model and conversation of the next message; both may change between two messages. */
+export interface ChatTopic {
+  /** undefined: the configured model */
+  model: string | undefined;
+  /** Goes on with this conversation; undefined: a new one. Set by each reply */
+  conversationId: string | undefined;
+}
+
+export interface ChatOptions {
+  readonly topic: ChatTopic;
+  /** Tells whether somebody here answers questions about calls. If not, such a call is denied at once as `nobody_could_answer` */
+  readonly canApprove: boolean;
+}
+
+/** A conversation at the terminal, one message at a time. */
+export interface ChatSession {
+  /** The reply's events; ends after `done` or `error` */
+  send(text: string): AsyncIterable<ChatEvent>;
+  /** Stops the reply under way; its events then end with an error */
+  cancel(): void;
+  close(): void;
+}
+
+/** A session with the running gateway over its WebSocket, else with the services in this process. @throws {CommandError} */
+export async function openChatSession(gateway: ReachedGateway, options: ChatOptions): Promise<ChatSession> {
+  if (gateway.running === undefined) return localSession(gateway, options);
+  const { ticket } = await gateway.request({ method: "POST", path: "/v1/ws-ticket" }) as { ticket: string };
+  const socket = await gateway.running.client.openSocket(`/ws/chat?ticket=${encodeURIComponent(ticket)}`);
+  socket.send(JSON.stringify({ type: "hello", events: true, approvals: options.canApprove }));
+  const frames = socket.frames()[Symbol.asyncIterator]();
+  const { topic } = options;
+  return {
+    async *send(text) {
+      const { model, conversationId = "new" } = topic;
+      socket.send(JSON.stringify({ type: "message", text, model, conversation_id: conversationId }));
+      for (;;) {
+        const frame = await frames.next();
+        if (frame.done === true) throw new CommandError("The gateway closed the connection");
+        // The gateway sends its own events and nothing else
+        const event = JSON.parse(frame.value) as ChatEvent;
+        if (event.type === "run_start") topic.conversationId = event.conversation_id ?? topic.conversationId;
+        yield event;
+        if (isTerminal(event)) return;
+      }
+    },
+    cancel: () => socket.send(JSON.stringify({ type: "cancel" })),
+    close: () => socket.close(),
+  };
+}
+
+function localSession({ services }: ReachedGateway, options: ChatOptions): ChatSession {
+  const runs = services?.agent?.runs;
+  if (runs === undefined) throw new CommandError('Cannot chat: there is no agent, since provider.kind is "none"');
+  const { topic } = options;
+  let running: RunHandle | undefined;
+  return {
+    async *send(text) {
+      running = await runs.start({
+        kind: "chat",
+        messages: [{ role: "user", content: text }],
+        model: topic.model,
+        conversationId: topic.conversationId ?? "new",
+        caller: { via: "cli", tokenId: null, scopes: SCOPES },
+        durable: false,
+        canApprove: options.canApprove,
+        agentTools: "configured",
+        clientTools: [],
+        parameters: {},
+      });
+      topic.conversationId = running.conversationId ?? topic.conversationId;
+      for await (const events of running.events()) yield* events;
+    },
+    cancel: () => running?.cancel("cancelled"),
+    close: () => running?.cancel("client_gone"),
+  };
+}

@@ -1,0 +1,70 @@
+import { exactLine } from "../../lib/base/exact_text.ts";
+import type { ChatEvent } from "./chat_session.ts";
+import type { CommandContext } from "../command.ts";
+import { harmless, harmlessLine } from "./terminal_text.ts";
+
+/** Shows the events of a run to a person. */
+export interface ReplyView {
+  show(event: ChatEvent): void;
+  /** Ends the line that was begun */
+  end(): void;
+}
+
+const MAX_SHOWN_INPUT = 200;
+
+/** The text goes to stdout as it comes, tool use and notices to stderr; with --json each event is a line of stdout. */
+export function createReplyView({ io, flags }: CommandContext): ReplyView {
+  let atLineStart = true;
+  const text = (part: string) => {
+    io.stdout(io.isTerminal.stdout ? harmless(part) : part);
+    if (part !== "") atLineStart = part.endsWith("\n");
+  };
+  const end = () => {
+    if (!atLineStart) io.stdout("\n");
+    atLineStart = true;
+  };
+  const aside = (line: string) => {
+    // On a terminal both streams meet: what is told aside begins a line of its own
+    if (io.isTerminal.stdout) end();
+    io.stderr(`${harmlessLine(line)}\n`);
+  };
+  if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
+  return {
+    show(event) {
+      switch (event.type) {
+        case "text_delta":
+        case "refusal_delta":
+          return text(event.delta);
+        case "tool_start":
+          return aside(`[tool] ${event.tool} ${shorten(exactLine(JSON.stringify(event.input) ?? ""))}`);
+        case "tool_end":
+          return aside(
+            `[tool] ${event.tool} ${
+              event.is_error ? `failed: ${shorten(event.output)}` : `done in ${event.duration_ms} ms`
+            }`,
+          );
+        case "approval_needed":
+          return aside(`[approval] ${event.tool} needs your word`);
+        case "approval_answered":
+          return aside(`[approval] ${event.decision}`);
+        case "review_answered":
+          return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
+        case "turn_restart":
+          return aside(
+            "[restart] The gateway stopped in this turn: it is asked again, and its text so far does not count",
+          );
+        case "notice":
+          return aside(`[notice] ${event.message}`);
+        case "error":
+          return aside(`[error] ${event.message}`);
+        default:
+          return;
+      }
+    },
+    end,
+  };
+}
+
+function shorten(text: string): string {
+  return text.length <= MAX_SHOWN_INPUT ? text : `${text.slice(0, MAX_SHOWN_INPUT)}... (${text.length} characters)`;
+}

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
+import { jsonOf } from "../../support/json_of.ts";
+import { type Machine, onMachine } from "../support/run_in.ts";
+
+const KEY = new Uint8Array(32).fill(7);
+
+async function fill({ dataDir, run }: Machine): Promise<void> {
+  // Makes the data directory
+  await run(["pair"]);
+  const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock: systemClock });
+  await store.insertOnce("documents", "one", { v: 1, text: "kept" });
+  await store.close();
+  writeFileSync(join(dataDir, "agents_ipc.key"), KEY, { mode: 0o600 });
+}
+
+test("backup makes one file of the owner with all records and the key, and says that it holds the key", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const { code, stderr } = await machine.run(["backup", "kept.db"]);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /the key agents_ipc.key/);
+    const path = join(machine.cwd, "kept.db");
+    assert.equal(statSync(path).mode & 0o777, 0o600);
+    assert.deepEqual(readdirSync(machine.cwd), ["kept.db"]);
+    const database = new DatabaseSync(path, { readOnly: true });
+    const kept = database.prepare("SELECT body FROM records WHERE collection = 'documents'").get();
+    assert.equal(kept?.["body"], '{"v":1,"text":"kept"}');
+    assert.deepEqual(database.prepare("SELECT content FROM backup_files").get()?.["content"], KEY);
+    database.close();
+  }));
+
+test("backup replaces no file, and needs records", () =>
+  onMachine(async (machine) => {
+    const none = await machine.run(["backup", "kept.db"]);
+    assert.equal(none.code, 78);
+    assert.match(none.stderr, /there is no database yet/);
+    assert.ok(!existsSync(join(machine.cwd, "kept.db")));
+    await fill(machine);
+    writeFileSync(join(machine.cwd, "kept.db"), "mine");
+    const refused = await machine.run(["backup", "kept.db"]);
+    assert.equal(refused.code, 78);
+    assert.match(refused.stderr, /the file exists/);
+    assert.equal(readFileSync(join(machine.cwd, "kept.db"), "utf8"), "mine");
+  }));
+
+test("backup takes no file of another backup away, which may be at work, and says what to do", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const partial = join(machine.cwd, "kept.db.partial");
+    writeFileSync(partial, "at work");
+    const { code, stderr } = await machine.run(["backup", "kept.db"]);
+    assert.equal(code, 78);
+    assert.match(stderr, /kept\.db\.partial" exists: another backup is at work, or was cut off, then remove that file/);
+    assert.equal(readFileSync(partial, "utf8"), "at work");
+  }));
+
+test("backup of a running gateway holds what it has just written, and leaves it at work", () =>
+  onMachine(async (machine) => {
+    await machine.withGateway([], async ({ address }) => {
+      assert.equal((await machine.run(["token", "create", "--label", "one"])).code, 0);
+      const { code, stderr } = await machine.run(["backup", "kept.db"]);
+      assert.equal(code, 0, stderr);
+      const database = new DatabaseSync(join(machine.cwd, "kept.db"), { readOnly: true });
+      const tokens = database.prepare("SELECT count(*) AS n FROM records WHERE collection = 'tokens'").get();
+      assert.equal(tokens?.["n"], 1);
+      database.close();
+      assert.equal((await machine.run(["token", "create", "--label", "two"])).code, 0);
+      assert.equal((await jsonOf(await fetch(new URL("/health", address)))).status, "ok");
+      const repaired = await machine.run(["doctor", "--repair"]);
+      assert.equal(repaired.code, 1);
+      assert.match(repaired.stderr, /a gateway or node uses it/);
+    });
+  }));
+
+test("doctor --repair says that nothing is damaged, and makes no backup then", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const { code, stdout } = await machine.run(["doctor", "--repair"]);
+    assert.deepEqual([code, stdout], [0, "Every record can be read: nothing was changed\n"]);
+    assert.ok(!readdirSync(machine.dataDir).some((name) => name.startsWith("before-repair")));
+  }));
+
+/** Files in the place of the database that are none of Postern's, or not whole. */
+const RUINS: readonly (readonly [what: string, ruin: (path: string) => void, said: RegExp])[] = [
+  ["the database of another program", (path) => {
+    rmSync(path);
+    const database = new DatabaseSync(path);
+    database.exec("CREATE TABLE notes (text)");
+    database.close();
+  }, /the database of another program/],
+  ["half a database", (path) => truncateSync(path, Math.floor(statSync(path).size / 2)), /damaged/],
+  ["no database", (path) => writeFileSync(path, "notes ".repeat(1000)), /damaged or no database/],
+  ["a log without its database", (path) => {
+    writeFileSync(`${path}-wal`, "records");
+    rmSync(path);
+  }, /its log holds records/],
+];
+for (const [what, ruin, said] of RUINS) {
+  test(`doctor --repair refuses ${what} with the way out, and changes nothing; doctor calls it no fine one`, () =>
+    onMachine(async (machine) => {
+      await fill(machine);
+      const path = join(machine.dataDir, "postern.db");
+      ruin(path);
+      const content = () => existsSync(path) ? readFileSync(path, "latin1") : null;
+      const before = content();
+      const { code, stderr } = await machine.run(["doctor", "--repair"]);
+      assert.equal(code, 78, stderr);
+      assert.match(stderr, said);
+      assert.match(stderr, /Cannot repair .*; restore a backup with postern restore <file>/);
+      assert.equal(content(), before);
+      const { checks } = JSON.parse((await machine.run(["doctor", "--json"])).stdout);
+      const { state } = checks.find(({ name }: { name: string }) => name === "database");
+      assert.equal(state, "failure");
+    }));
+}

@@ -1,0 +1,149 @@
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { test } from "node:test";
+import { parseToml } from "../../../lib/config/parse_toml.ts";
+import { validateConfig } from "../../../lib/config/validate_config.ts";
+import { until } from "../../support/until.ts";
+import { onMachine } from "../support/run_in.ts";
+
+function write(path: string, text: string): void {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text);
+}
+
+test("config show prints TOML that is a valid configuration, says where values came from, and masks secrets", () =>
+  onMachine(async ({ run, home }) => {
+    write(
+      join(home, ".config/postern/postern.toml"),
+      '[gateway]\nport = 5\n[gateway.node_control]\nauth_token = "tip-top"\n',
+    );
+    const { code, stdout } = await run(["config", "show"]);
+    assert.equal(code, 0);
+    assert.match(stdout, /^port = 5 {2}# file$/m);
+    assert.match(stdout, /^kind = "offline" {2}# environment$/m);
+    assert.match(stdout, /^auth_token = "\*\*\*"/m);
+    assert.doesNotMatch(stdout, /tip-top/);
+    assert.ok("config" in validateConfig([parseToml(stdout, "shown")]));
+    const json = JSON.parse((await run(["config", "show", "--json"])).stdout);
+    assert.equal(json.config.gateway.port, 5);
+    assert.equal(json.sources["gateway.port"], "file");
+  }));
+
+test("config get prints one value or one table", () =>
+  onMachine(async ({ run }) => {
+    assert.equal((await run(["config", "get", "gateway.host"])).stdout, "127.0.0.1\n");
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "42617\n");
+    assert.equal((await run(["config", "get", "security.allowed_commands"])).stdout, '["ls", "pwd", "cat", "echo"]\n');
+    assert.match((await run(["config", "get", "storage"])).stdout, /driver = "sqlite"/);
+    assert.equal((await run(["config", "get", "providers.nobody.model"])).code, 2);
+  }));
+
+test("config set changes one value, keeps comments, and refuses what the gateway would refuse", () =>
+  onMachine(async ({ run, home }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    write(path, "# mine\n[gateway]\nport = 70000 # too high\n");
+    assert.equal((await run(["tools", "list"])).code, 78);
+    assert.equal((await run(["config", "set", "gateway.port", "99999"])).code, 78);
+    assert.equal((await run(["config", "set", "gateway.port", "8080"])).code, 0, "a wrong file can be mended");
+    assert.equal((await run(["config", "set", "provider.model", "123"])).code, 0);
+    assert.equal(
+      readFileSync(path, "utf8"),
+      '# mine\n[gateway]\nport = 8080 # too high\n\n[provider]\nmodel = "123"\n',
+    );
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "8080\n");
+  }));
+
+test("config set without a file makes the user's own", () =>
+  onMachine(async ({ run, home }) => {
+    assert.equal((await run(["config", "set", "security.allowed_commands", '["git"]'])).code, 0);
+    assert.equal(
+      readFileSync(join(home, ".config/postern/postern.toml"), "utf8"),
+      '[security]\nallowed_commands = ["git"]\n',
+    );
+  }));
+
+test("config set says that a running gateway may go by the old value, and doctor by which", () =>
+  onMachine(async ({ run, withGateway }) => {
+    const set = async (key: string, value: string) => (await run(["config", "set", key, value])).stderr;
+    assert.equal(await set("enable_git", "true"), "");
+    await withGateway([], async () => {
+      const told = /^A gateway is running: it takes the change over where it can; postern doctor says what waits/;
+      assert.match(await set("enable_git", "false"), told);
+      assert.match(await set("gateway.shutdown_grace_secs", "9"), told);
+      const waits = /It goes by the old value of gateway\.shutdown_grace_secs/;
+      await until(
+        async () => waits.test((await run(["doctor"])).stdout),
+        "doctor does not say what waits for a restart",
+      );
+    });
+  }));
+
+test("config check tells all problems with exit 78", () =>
+  onMachine(async ({ run, cwd }) => {
+    write(join(cwd, "own.toml"), "[gateway]\nprot = 1\nport = -1\n");
+    const { code, stdout, stderr } = await run(["config", "check", "--config", "own.toml"]);
+    assert.deepEqual([code, stdout], [78, ""]);
+    assert.match(stderr, /own\.toml:2\).*\n.*own\.toml:3\)/);
+    assert.equal((await run(["config", "check"])).code, 0);
+  }));
+
+test("config schema prints a JSON Schema", () =>
+  onMachine(async ({ run }) => {
+    assert.equal(JSON.parse((await run(["config", "schema"])).stdout).type, "object");
+  }));
+
+test("a postern.toml of the folder refuses every command until it is accepted, and again after a change", () =>
+  onMachine(async ({ run, cwd }) => {
+    write(join(cwd, "postern.toml"), "[gateway]\nport = 7\n");
+    const refused = await run(["config", "get", "gateway.port"]);
+    assert.equal(refused.code, 78);
+    assert.match(refused.stderr, /postern trust.*--config \.\/postern\.toml/);
+    assert.equal((await run(["trust"])).code, 0);
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "7\n");
+    assert.equal((await run(["config", "set", "gateway.port", "8"])).code, 0, "the user's own change stays accepted");
+    assert.equal((await run(["config", "get", "gateway.port"])).stdout, "8\n");
+    write(join(cwd, "postern.toml"), "[gateway]\nport = 9\n");
+    assert.equal((await run(["config", "get", "gateway.port"])).code, 78);
+  }));
+
+test("trust refuses a file that is missing or wrong", () =>
+  onMachine(async ({ run, cwd }) => {
+    assert.equal((await run(["trust"])).code, 1);
+    write(join(cwd, "postern.toml"), "port = 1\n");
+    assert.equal((await run(["trust"])).code, 78);
+  }));
+
+test("config check, doctor and a start name each setting that does nothing, with its line", () =>
+  onMachine(async ({ run, home, withGateway }) => {
+    const path = join(home, ".config/postern/postern.toml");
+    write(path, '[gateway]\nhost = "127.0.0.1"\n\n[web_fetch]\nenabled = true\n\n[plugins]\nallow_ffi = true\n');
+    const env = { POSTERN__SECURITY__MCP__ENABLED: "true" };
+    const expected = [
+      `${path}:4: [web_fetch] does nothing`,
+      "[security.mcp] does nothing",
+      `${path}:7: [plugins] does nothing`,
+    ];
+    const checked = await run(["config", "check"], { env });
+    assert.equal(checked.code, 0);
+    assert.doesNotMatch(checked.stdout, /fine/);
+    for (const text of expected) assert.ok(checked.stderr.includes(`Warning: ${text}`), `${text} in ${checked.stderr}`);
+    const { warnings } = JSON.parse((await run(["config", "check", "--json"], { env })).stdout);
+    assert.deepEqual(warnings.map(({ key, line }: { key: string; line: number | null }) => [key, line]), [
+      ["web_fetch", 4],
+      ["security.mcp", null],
+      ["plugins", 7],
+    ]);
+    const doctor = JSON.parse((await run(["doctor", "--json"], { env })).stdout);
+    const found = doctor.checks.filter(({ state }: { state: string }) => state === "warning")
+      .map(({ message }: { message: string }) => message);
+    for (const text of expected) {
+      assert.ok(found.some((message: string) => message.startsWith(text)), `${text} in ${found}`);
+    }
+    const { stderr } = await withGateway([], () => Promise.resolve(), { env });
+    for (const text of ["[web_fetch]", "[security.mcp]", "[plugins]"]) {
+      assert.equal(stderr.split(`${text} does nothing`).length, 2, `${text} once in ${stderr}`);
+    }
+    write(path, '[gateway]\nhost = "127.0.0.1"\n');
+    assert.match((await run(["config", "check"])).stdout, /is fine/);
+  }));

@@ -1,0 +1,476 @@
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import process from "node:process";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import type { Check, Finding } from "../../../cli/doctor/finding.ts";
+import { findingsText } from "../../../cli/doctor/findings_text.ts";
+import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
+import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
+import { systemClock } from "../../../lib/base/clock.ts";
+import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
+import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
+import { until } from "../../support/until.ts";
+import { type Machine, onMachine } from "../support/run_in.ts";
+
+const skip = process.platform === "win32" ? "there are no modes and no locks of this kind on Windows" : false;
+/** Deno counts a process's time from the start of the file's own worker, so that there nobody knows */
+const skipClock = process.platform === "linux" && !("Deno" in globalThis)
+  ? false
+  : "the age of another process is read from /proc";
+/** Whatever listens on the machine that runs the tests */
+const ANY_PORT = { POSTERN__GATEWAY__PORT: "0" };
+
+interface Examined {
+  readonly code: number;
+  readonly all: readonly Finding[];
+  /** Those of one name, as `state: message` */
+  of(name: string): readonly string[];
+}
+
+async function examine(
+  { run }: Machine,
+  { env = {}, flags = [] }: { readonly env?: Readonly<Record<string, string>>; readonly flags?: readonly string[] } =
+    {},
+): Promise<Examined> {
+  const { code, stdout, stderr } = await run(["doctor", "--json", ...flags], { env: { ...ANY_PORT, ...env } });
+  assert.equal(stderr, "");
+  const { ok, checks } = JSON.parse(stdout) as { ok: boolean; checks: readonly Finding[] };
+  assert.equal(ok, code === 0);
+  return {
+    code,
+    all: checks,
+    of: (name) => checks.filter((check) => check.name === name).map(({ state, message }) => `${state}: ${message}`),
+  };
+}
+
+async function makeDatabase({ dataDir }: Machine): Promise<string> {
+  mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+  const path = join(dataDir, "postern.db");
+  await (await openSqliteStore({ path, clock: systemClock })).close();
+  return path;
+}
+
+test("on a fresh machine nothing fails, everything takes one line, and nothing is made", () =>
+  onMachine(async (machine) => {
+    const { code, all } = await examine(machine);
+    assert.equal(code, 0, JSON.stringify(all));
+    assert.ok(all.length >= 15);
+    for (const { name, state, message, fix } of all) {
+      assert.ok(!`${message}${fix}`.includes("\n"), name);
+      assert.equal(fix === null, state === "ok", `${name}: what is not fine has something that mends it`);
+    }
+    assert.deepEqual(readdirSync(machine.home), ["work"]);
+    const shown = await machine.run(["doctor"], { env: ANY_PORT });
+    assert.match(shown.stdout, /^ok +configuration +No file/m);
+    assert.match(shown.stdout, /\n\n\d+ ok[^\n]*\n$/);
+  }));
+
+test("warnings are a failure with --strict alone", () =>
+  onMachine(async (machine) => {
+    const env = { POSTERN_GATEWAY_PORT: "1" };
+    const { code, of } = await examine(machine, { env });
+    assert.equal(code, 0);
+    assert.match(of("environment").join(), /warning: POSTERN_GATEWAY_PORT is read by nobody/);
+    assert.equal((await examine(machine, { env, flags: ["--strict"] })).code, 1);
+  }));
+
+test("a variable that the configuration names and nobody set is a warning, there and in the log of a start", () =>
+  onMachine(async (machine) => {
+    const path = join(machine.home, "named.toml");
+    writeFileSync(
+      path,
+      `[gateway.node_control]
+enabled = true
+auth_token_env = "POSTERN_OF_NODES"
+[channels.ci]
+secret_env = "CI_SIGNATURE"
+[mcp.servers.a]
+command = "true"
+env = { my_env = "canary-7f3a" }
+`,
+    );
+    const flags = ["--config", path];
+    const env = { ...ANY_PORT, POSTERN_NODE_TOKEN: "canary-51c2" };
+    const missing = await examine(machine, { flags, env });
+    const warnings = missing.all.filter(({ name, state }) => name === "environment" && state === "warning");
+    assert.deepEqual(warnings.map(({ message, fix }) => [message, fix]), [
+      [
+        "POSTERN_OF_NODES, which gateway.node_control.auth_token_env names, is not set here",
+        "export POSTERN_OF_NODES=... where the gateway is started",
+      ],
+      [
+        "CI_SIGNATURE, which channels.ci.secret_env names, is not set here",
+        "export CI_SIGNATURE=... where the gateway is started",
+      ],
+    ]);
+    assert.ok(!JSON.stringify(missing.all).includes("canary"));
+    const set = { POSTERN_OF_NODES: "a-token", CI_SIGNATURE: "a-secret" };
+    const whole = await examine(machine, { flags, env: { ...env, ...set } });
+    assert.doesNotMatch(whole.of("environment").join(), /warning/);
+    const one = { POSTERN_OF_NODES: "a-token" };
+    const { stderr } = await machine.withGateway(flags, () => Promise.resolve(), { env: one });
+    assert.match(stderr, /warn.* not set.*variable=CI_SIGNATURE key=channels\.ci\.secret_env/);
+    assert.doesNotMatch(stderr, /POSTERN_OF_NODES/);
+  }));
+
+test("a ./postern.toml that nobody accepted, and one that is wrong, fail and say what mends it", () =>
+  onMachine(async (machine) => {
+    const path = join(machine.cwd, "postern.toml");
+    writeFileSync(path, '[gateway]\nprot = 1\n[providers.a]\napi_key_env = "sk-not-a-name-at-all"\n');
+    const untrusted = await examine(machine);
+    assert.equal(untrusted.code, 1);
+    assert.match(untrusted.all.find(({ name }) => name === "configuration")?.fix ?? "", /postern trust/);
+    const wrong = await examine(machine, { flags: ["--config", path] });
+    assert.match(wrong.of("configuration").join(), /failure: .*postern\.toml:2.*"gateway\.port".*and 1 more/);
+    assert.match(wrong.of("the rest").join(), /Not looked at/);
+    assert.ok(!JSON.stringify(wrong.all).includes("sk-not"));
+  }));
+
+test(
+  "a file that others can change fails, and so does one that hides ./postern.toml as a warning",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const own = join(machine.home, ".config/postern");
+      mkdirSync(own, { recursive: true });
+      writeFileSync(
+        join(own, "postern.toml"),
+        '[gateway]\nrate_limit_max = 0\n[gateway.node_control]\nauth_token = "x1"\n',
+      );
+      writeFileSync(join(machine.cwd, "postern.toml"), "");
+      chmodSync(join(own, "postern.toml"), 0o644);
+      const first = await examine(machine, { env: { POSTERN__GATEWAY__RATE_LIMIT_MAX: "5" } });
+      assert.equal(first.code, 0);
+      assert.match(first.of("configuration").join("\n"), /warning: Other users can read it/);
+      assert.match(first.of("configuration").join("\n"), /warning: .*work\/postern\.toml is not used/);
+      assert.match(first.of("environment").join("\n"), /warning: POSTERN__GATEWAY__RATE_LIMIT_MAX takes the place of/);
+      const keyFile = join(machine.home, "provider.key");
+      writeFileSync(keyFile, "sk-0123456789");
+      chmodSync(keyFile, 0o644);
+      const named = await examine(machine, { env: { POSTERN__PROVIDER__API_KEY_FILE: keyFile } });
+      assert.match(named.of("configuration").join("\n"), /warning: Other users can read the key in .*provider\.key/);
+      chmodSync(join(own, "postern.toml"), 0o666);
+      const second = await examine(machine);
+      assert.match(second.of("configuration").join("\n"), /failure: Other users can change it/);
+      assert.equal(second.code, 1);
+    }),
+);
+
+test(
+  "a data directory that others can read fails where it is not Postern's own",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const { dataDir } = machine;
+      mkdirSync(dataDir, { recursive: true, mode: 0o755 });
+      chmodSync(dataDir, 0o755);
+      assert.match((await examine(machine)).of("data directory").join(), /warning: .*mode 755/);
+      writeFileSync(join(dataDir, "letter.txt"), "");
+      chmodSync(join(dataDir, "letter.txt"), 0o644);
+      const { code, of } = await examine(machine);
+      assert.equal(code, 1);
+      assert.match(of("data directory").join("\n"), /failure: .*mode 755/);
+      assert.match(of("data directory").join("\n"), /warning: Files in it are open to other users: letter\.txt/);
+      const file = await examine(machine, { flags: ["--data-dir", join(dataDir, "letter.txt")] });
+      assert.match(file.of("data directory").join(), /failure: .*is no folder/);
+    }),
+);
+
+test(
+  "a data directory that its group can read is open to others, one of mode 0700 is not",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const { dataDir } = machine;
+      mkdirSync(dataDir, { recursive: true, mode: 0o700 });
+      assert.match((await examine(machine)).of("data directory").join(), /^ok: /);
+      for (const mode of [0o750, 0o710, 0o701, 0o704, 0o720]) {
+        chmodSync(dataDir, mode);
+        const found = (await examine(machine)).of("data directory").join();
+        assert.match(found, new RegExp(`warning: .*mode ${mode.toString(8)}`));
+      }
+      chmodSync(dataDir, 0o700);
+      writeFileSync(join(dataDir, "letter.txt"), "");
+      for (const [mode, isOpen] of [[0o640, true], [0o600, false]] as const) {
+        chmodSync(join(dataDir, "letter.txt"), mode);
+        const found = (await examine(machine)).of("data directory").join();
+        assert.equal(/warning: Files in it are open to other users: letter\.txt/.test(found), isOpen, found);
+      }
+    }),
+);
+
+test(
+  "a database is looked at without a change; a newer, a damaged and a foreign one fail",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const path = await makeDatabase(machine);
+      const before = readdirSync(machine.dataDir);
+      assert.match((await examine(machine)).of("database").join(), /^ok: Version \d+, [\d.]+ MB, undamaged$/);
+      assert.deepEqual(readdirSync(machine.dataDir).filter((name) => !before.includes(name)), ["gateway.lock"]);
+      const database = new DatabaseSync(path);
+      database.exec("PRAGMA user_version = 999");
+      database.close();
+      const newer = await examine(machine);
+      assert.equal(newer.code, 1);
+      assert.match(newer.of("database").join(), /failure: A newer Postern wrote it: its version is 999/);
+      writeFileSync(path, "This is no database, and it is long enough to be taken for one by its size.".repeat(100));
+      assert.match((await examine(machine)).of("database").join(), /failure: .*cannot be read/);
+    }),
+);
+
+test(
+  "records that a killed gateway left in the log of the database are seen",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const path = await makeDatabase(machine);
+      const writer = new DatabaseSync(path);
+      writer.exec("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA user_version = 998");
+      assert.match((await examine(machine)).of("database").join(), /its version is 998/);
+      writer.close();
+    }),
+);
+
+test(
+  "a database that a gateway holds is never opened: the gateway is asked",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      await machine.withGateway([], async ({ address }) => {
+        const { of } = await examine(machine);
+        assert.match(of("database").join(), /^ok: In use by the running gateway/);
+        assert.match(of("gateway").join(), new RegExp(`^ok: A gateway in a terminal runs at ${address}`));
+        const { port } = new URL(address);
+        const ours = await examine(machine, { env: { POSTERN__GATEWAY__PORT: port } });
+        assert.match(ours.of("port").join(), /^ok: .* is held by the running gateway/);
+        const elsewhere = { flags: ["--data-dir", join(machine.home, "other")], env: { POSTERN__GATEWAY__PORT: port } };
+        const other = await examine(machine, elsewhere);
+        assert.match(other.of("port").join(), /failure: .* in use by a gateway with another data directory/);
+      }, { env: { POSTERN_TOKEN: "token-of-the-environment-0123456789" } });
+      const path = join(machine.dataDir, "postern.db");
+      assert.ok(existsSync(path));
+      const lock = takeGatewayLock(machine.dataDir);
+      assert.match(
+        (await examine(machine)).of("database").join(),
+        /warning: Not looked at: a node runs on it, or a gateway that cannot be reached/,
+      );
+      lock?.release();
+    }),
+);
+
+test("a port in use and an address that would be open to everybody fail", () =>
+  onMachine(async (machine) => {
+    const server = await startFakeServer((_seen, response) => void response.end("hello"));
+    try {
+      const { port } = new URL(server.origin);
+      const used = await examine(machine, { env: { POSTERN__GATEWAY__PORT: port } });
+      assert.equal(used.code, 1);
+      assert.match(used.of("port").join(), /failure: 127\.0\.0\.1:\d+ is in use by another program/);
+    } finally {
+      await server.close();
+    }
+    const open = await examine(machine, { env: { POSTERN__GATEWAY__HOST: "0.0.0.0" } });
+    assert.match(open.of("port").join(), /failure: .*allow_public_bind/);
+  }));
+
+test("each provider is asked; a refused key, an unlisted model and a dead address fail, and no key is shown", () =>
+  onMachine(async (machine) => {
+    const key = "sk-key-that-must-not-show-0123456789";
+    const seen = { models: ["small", "large:latest"], status: 200 };
+    const server = await startFakeServer((_request, response) => {
+      response.writeHead(seen.status, { "content-type": "application/json" });
+      const message = `Incorrect API key provided: ${key}`;
+      const data = seen.models.map((id) => ({ id, object: "model" }));
+      response.end(JSON.stringify(seen.status === 200 ? { object: "list", data } : { error: { message } }));
+    });
+    const config = (model: string) => {
+      const provider = `kind = "openai_compatible"\nbase_url = "${server.origin}/v1"\napi_key_env = "MY_KEY"\n`;
+      const dead = '[providers.dead]\nkind = "openai_compatible"\nbase_url = "http://127.0.0.1:9/v1"\n';
+      writeFileSync(join(machine.home, "p.toml"), `[provider]\n${provider}model = "${model}"\n${dead}`);
+    };
+    const ask = async () => {
+      const flags = ["--config", join(machine.home, "p.toml")];
+      const env = { ...ANY_PORT, MY_KEY: key };
+      // The kind of run_in's machine is the environment's
+      const { stdout } = await machine.run(["doctor", "--json", ...flags], {
+        env: { ...env, POSTERN__PROVIDER__KIND: "openai_compatible" },
+      });
+      assert.ok(!stdout.includes(key));
+      const { checks } = JSON.parse(stdout) as { checks: readonly Finding[] };
+      return checks.filter(({ name }) => name.startsWith("provider")).map(({ state, message }) =>
+        `${state}: ${message}`
+      );
+    };
+    try {
+      config("large");
+      const [main = "", dead = ""] = await ask();
+      assert.match(main, /^ok: openai_compatible, since [^,]+, answers with 2 models; in use: large$/);
+      assert.match(dead, /^failure: .*127\.0\.0\.1:9/);
+      config("huge");
+      assert.match((await ask())[0] ?? "", /^failure: .*"huge" is not among them/);
+      seen.models = [];
+      config("");
+      assert.match((await ask())[0] ?? "", /^warning: .*answers with 0 models/);
+      seen.status = 401;
+      assert.match((await ask())[0] ?? "", /^failure: /);
+    } finally {
+      await server.close();
+    }
+    const missing = await examine(machine, { env: { POSTERN__PROVIDER__KIND: "anthropic" } });
+    assert.match(missing.of("provider").join(), /failure: .*ANTHROPIC_API_KEY.* is not set/);
+    const fix = missing.all.find(({ name }) => name === "provider")?.fix;
+    assert.match(fix ?? "", /export ANTHROPIC_API_KEY=/);
+    const none = await examine(machine, { env: { POSTERN__PROVIDER__KIND: "none" } });
+    assert.match(none.of("provider").join(), /^ok: There is no agent/);
+  }));
+
+test(
+  "a key that the running gateway has and this terminal has not is no failure",
+  { skip },
+  () =>
+    onMachine(async (machine) => {
+      const server = await startLocalServer("vllm");
+      try {
+        const env = {
+          POSTERN__PROVIDER__KIND: "openai_compatible",
+          POSTERN__PROVIDER__BASE_URL: `${server.origin}/v1`,
+          POSTERN__PROVIDER__API_KEY_ENV: "MY_KEY",
+        };
+        await machine.withGateway([], async () => {
+          const [found = ""] = (await examine(machine, { env })).of("provider");
+          assert.match(found, /^ok: The running gateway uses openai_compatible, .* models; from this terminal/);
+          assert.match(found, /"MY_KEY" is not set/);
+        }, { env: { ...env, MY_KEY: "key-of-the-gateway-0123456789" } });
+        assert.match((await examine(machine, { env })).of("provider").join(), /^failure: .*"MY_KEY" is not set/);
+      } finally {
+        await server.close();
+      }
+    }),
+);
+
+test("what the running gateway did not take from its file is a warning", { skip }, () =>
+  onMachine(async (machine) => {
+    const path = join(machine.home, "live.toml");
+    writeFileSync(path, "[gateway]\nrequest_timeout_secs = 100\n");
+    chmodSync(path, 0o600);
+    await machine.withGateway(["--config", path], async () => {
+      writeFileSync(path, "[gateway]\nrequest_timeout_secs = 200\n");
+      const warning = /warning: It goes by the old value of gateway\.request_timeout_secs/;
+      // The change is noticed in the background
+      await until(async () => {
+        const { of } = await examine(machine, { flags: ["--config", path], env: { POSTERN__PROVIDER__KIND: "none" } });
+        return warning.test(of("gateway").join("\n"));
+      }, "nothing warns");
+    });
+  }));
+
+test("records from the future tell that the clock was set back", { skip }, () =>
+  onMachine(async (machine) => {
+    const path = await makeDatabase(machine);
+    assert.match((await examine(machine)).of("clock").join(), /^ok: 20\d\d-/);
+    const later = new Date(systemClock.now() + 3_600_000);
+    utimesSync(path, later, later);
+    assert.match((await examine(machine)).of("clock").join(), /failure: .*it was set back/);
+  }));
+
+test("records up to two minutes ahead are not from the future", { skip }, () =>
+  onMachine(async (machine) => {
+    const path = await makeDatabase(machine);
+    for (const [seconds, state] of [[90, "ok"], [150, "failure"]] as const) {
+      const time = new Date(systemClock.now() + seconds * 1000);
+      utimesSync(path, time, time);
+      assert.match((await examine(machine)).of("clock").join(), new RegExp(`^${state}: `), String(seconds));
+    }
+  }));
+
+test(
+  "a clock that was set back since the gateway started is a warning, and the way is named",
+  { skip: skipClock },
+  () =>
+    onMachine(async (machine) => {
+      await machine.withGateway([], async () => {
+        const path = join(machine.dataDir, "control.json");
+        const record = JSON.parse(readFileSync(path, "utf8"));
+        const startedAt = async (ms: number) => {
+          const started_at = new Date(Date.parse(record.started_at) + ms).toISOString();
+          writeFileSync(path, JSON.stringify({ ...record, started_at }));
+          return (await examine(machine)).of("clock").join();
+        };
+        assert.match(await startedAt(3_600_000), /^warning: It was set back by 3\d\d\d s/);
+        assert.match(await startedAt(90_000), /^ok/);
+        assert.match(await startedAt(-90_000), /^ok/);
+      });
+    }),
+);
+
+test(
+  "a clock that was moved since the gateway started is a warning",
+  { skip: skipClock },
+  () =>
+    onMachine(async (machine) => {
+      await machine.withGateway([], async () => {
+        assert.match((await examine(machine)).of("clock").join(), /^ok/);
+        const path = join(machine.dataDir, "control.json");
+        const record = JSON.parse(readFileSync(path, "utf8"));
+        const earlier = new Date(systemClock.now() - 3_600_000).toISOString();
+        writeFileSync(path, JSON.stringify({ ...record, started_at: earlier }));
+        assert.match((await examine(machine)).of("clock").join(), /warning: It was set forward by 3\d\d\d s/);
+      });
+    }),
+);
+
+test("what is off, required and too widely allowed about commands is said", () =>
+  onMachine(async (machine) => {
+    const off = await examine(machine, {
+      env: { POSTERN__SECURITY__SHELL__SANDBOX: "off", POSTERN__SECURITY__ALLOWED_COMMANDS: '["ls", "bash"]' },
+    });
+    assert.match(off.of("sandbox").join("\n"), /warning: .*sandbox is "off"\nwarning: .*any program: bash/);
+    assert.equal(off.code, 0);
+  }));
+
+test("what lies in quarantine is said, and nothing where nothing does", () =>
+  onMachine(async (machine) => {
+    assert.deepEqual((await examine(machine)).of("quarantine"), []);
+    mkdirSync(join(machine.dataDir, "quarantine/2026-01-01/.git"), { recursive: true });
+    const found = await examine(machine);
+    assert.match(found.of("quarantine").join("\n"), /^warning: Items in ".*quarantine": 1; each was made by a command/);
+  }));
+
+test("a check that throws or hangs is a failure of that check alone", () =>
+  onMachine(async ({ home, cwd }) => {
+    const { examine: examineBy } = await import("../../../cli/doctor/examine.ts");
+    const { loadConfig } = await import("../../../lib/config/load_config.ts");
+    const env = { API_TOKEN: "secret-of-the-environment" };
+    const loadOptions = { flags: {}, env, cwd, home };
+    const context = { io: { env, cwd, home }, flags: {}, loadOptions, loadConfig: () => loadConfig(loadOptions) };
+    const checks: readonly Check[] = [
+      { name: "throws", look: () => Promise.reject(new Error("the secret-of-the-environment\nis wrong")) },
+      { name: "hangs", limitMs: 20, look: () => new Promise(() => {}) },
+      { name: "works", look: () => Promise.resolve({ name: "works", state: "ok", message: "fine", fix: null }) },
+    ];
+    // The checks here read nothing else of the context
+    const findings = await examineBy(context as unknown as Parameters<typeof examineBy>[0], checks);
+    const [thrown, hung, worked] = findings.slice(-3);
+    assert.equal(thrown?.message, "It could not be looked at: the [redacted]; is wrong");
+    assert.match(hung?.message ?? "", /within 0\.02 s/);
+    assert.deepEqual([thrown?.state, hung?.state, worked?.state], ["failure", "failure", "ok"]);
+  }));
+
+test("findings are wrapped to the terminal, without a character that it would obey, and with colour only where wanted", () => {
+  const findings: readonly Finding[] = [
+    { name: "port", state: "ok", message: "127.0.0.1:1 is free", fix: null },
+    { name: "data\u001b[2J", state: "failure", message: `${"many words ".repeat(20)}\nend`, fix: "chmod 700 here" },
+  ];
+  const plain = findingsText(findings, { columns: undefined, colour: false });
+  assert.match(plain, /^ok +port +127\.0\.0\.1:1 is free\nfailure {2}data\\x1b\[2J {2}many words/);
+  assert.equal(plain.split("\n").length, 5);
+  assert.ok(!plain.includes("\u001b"));
+  for (const columns of [20, 40, 60, 80, 200]) {
+    const lines = findingsText(findings, { columns, colour: false }).split("\n");
+    assert.ok(lines.every((line) => line.length <= columns), `${columns}: ${lines.join("|")}`);
+  }
+  assert.ok(findingsText(findings, { columns: 80, colour: true }).startsWith("\u001b[32mok     \u001b[0m  port"));
+});

@@ -1,0 +1,36 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLogSink } from "../../../cli/serve/log_sink.ts";
+
+const TIME = Date.UTC(2026, 0, 2, 3, 4, 5, 6);
+
+function written(format: "pretty" | "json", message: string, fields: Record<string, unknown> = {}, times = 1): string {
+  let text = "";
+  const sink = createLogSink({ format, write: (line) => (text += line) });
+  for (let i = 0; i < times; i++) sink({ level: "debug", time: TIME, message, fields });
+  return text;
+}
+
+test("a JSON line is one object with time, level, message and the fields", () => {
+  const line = written("json", "Request %s\n", { status: 200, error: { name: "Error" } });
+  assert.deepEqual(JSON.parse(line), {
+    time: "2026-01-02T03:04:05.006Z",
+    level: "debug",
+    message: "Request %s\n",
+    status: 200,
+    error: { name: "Error" },
+  });
+  assert.equal(line.indexOf("\n"), line.length - 1);
+});
+
+test("a line for people has the same on one line, and nothing a terminal would obey", () => {
+  assert.equal(
+    written("pretty", "Request", { route: "/x", line: undefined, status: 200 }),
+    "03:04:05.006 debug Request route=/x status=200\n",
+  );
+  assert.equal(written("pretty", "a\u001b[31m\nb", { p: "\u0007" }), "03:04:05.006 debug a\\x1b[31m\\nb p=\\x07\n");
+});
+
+test("repeated lines are all written", () => {
+  assert.equal(written("pretty", "same", {}, 20).split("\n").length, 21);
+});

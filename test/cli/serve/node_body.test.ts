@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import process from "node:process";
+import { test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { readNodeBody } from "../../../cli/serve/node_body.ts";
+import { until } from "../../support/until.ts";
+
+const MAX_BYTES = 1_000_000;
+
+/** Reads a body that comes in these pieces, and forgets it. */
+async function readAndForget(stream: EventEmitter, sizes: readonly number[]): Promise<readonly WeakRef<Uint8Array>[]> {
+  // No more of the request is asked
+  const { bytes } = readNodeBody({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
+  const chunks = sizes.map((size) => new Uint8Array(size));
+  for (const chunk of chunks) stream.emit("data", chunk);
+  stream.emit("end");
+  const body = await bytes;
+  assert.equal(body.length, sizes.reduce((sum, size) => sum + size));
+  return [...chunks, body].map((bytes) => new WeakRef(bytes));
+}
+
+test("a body that was read is not kept for as long as its request is answered", {
+  skip: "deno" in process.versions ? "Deno reads bodies from streams of its own" : false,
+}, async () => {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as () => void;
+  for (const sizes of [[50_000], [50_000, 50_000]]) {
+    const stream = Object.assign(new EventEmitter(), { headers: { "transfer-encoding": "chunked" } });
+    const kept = await readAndForget(stream, sizes);
+    await until(() => {
+      collect();
+      return kept.every((body) => body.deref() === undefined);
+    }, "it is kept");
+    assert.equal(stream.listenerCount("data"), 1, "the request is still there, with what listens to it");
+  }
+});
