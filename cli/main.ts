@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import * as nodeModule from "node:module";
 import { HANDOVER_VARIABLE } from "../lib/host/daemon/handover_variable.ts";
-import { EXIT } from "./exit_codes.ts";
+import { EXIT } from "./cli_error.ts";
 
 const OLDEST_NODE = [22, 19] as const;
 
@@ -34,7 +34,7 @@ const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), i
 const io = processIo();
 const code = await runCli(
   process.argv.slice(2),
-  isHandedOver ? await (await import("./handed_environment.ts")).withHandedEnvironment(io) : io,
+  isHandedOver ? await (await import("./process_io.ts")).withHandedEnvironment(io) : io,
 );
 // What was written before is out once this empty write is
 process.stdout.write("", () => process.exit(code));

@@ -1,8 +1,8 @@
+import { closeSync, openSync } from "node:fs";
 import { homedir } from "node:os";
+import { EXIT } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
-import { EXIT } from "./exit_codes.ts";
 import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
-import { hasLostTerminal } from "./lost_terminal.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const MAX_INPUT_BYTES = 16_777_216;
@@ -141,4 +141,26 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
       reader.close();
     },
   };
+}
+
+/** Whether the terminal this process was started from has been closed: then SIGHUP is its end, not a word from the administrator. */
+export function hasLostTerminal(): boolean {
+  try {
+    closeSync(openSync("/dev/tty", "r"));
+    return false;
+  } catch {
+    return true;
+  }
+}
+
+/**
+ * The process as commands see it, with the environment that `daemon start` hands over through standard input: keys are then in
+ * this process's memory alone.
+ * @throws {Error} what arrived is no environment
+ */
+export async function withHandedEnvironment(io: CliIo): Promise<CliIo> {
+  const handed: unknown = JSON.parse(await io.readStdin() ?? "");
+  if (handed === null || typeof handed !== "object") throw new Error("The environment on standard input is no object");
+  const texts = Object.entries(handed).filter((entry): entry is [string, string] => typeof entry[1] === "string");
+  return { ...io, env: Object.fromEntries(texts), readStdin: () => Promise.resolve(undefined), isLaunched: true };
 }

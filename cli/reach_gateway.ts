@@ -1,17 +1,18 @@
-import { ConfigError } from "../lib/base/errors.ts";
+import type { StatusReply } from "../handlers/status.ts";
 import { systemClock } from "../lib/base/clock.ts";
+import { ConfigError } from "../lib/base/errors.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";
 import type { GatewayServices } from "../lib/gateway.ts";
 import { type ControlRecord, readControlFile } from "../lib/host/control_file.ts";
+import type { Health } from "../lib/host/daemon/daemon_state.ts";
 import {
   createGatewayClient,
   type GatewayClient,
   type GatewayReply,
   type GatewayRequest,
 } from "../lib/system/net/gateway_client.ts";
-import { CommandError } from "./cli_error.ts";
+import { CommandError, EXIT } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
-import { randomControlToken } from "./serve/control_token.ts";
 
 /** A gateway to work with: the running one, or the same services in this process while nobody else holds the data directory. */
 export interface ReachedGateway {
@@ -96,12 +97,12 @@ async function startHere(
   loaded: LoadedConfig,
   { agent }: ReachOptions,
 ): Promise<ReachedGateway> {
-  const token = randomControlToken();
-  const [{ createRouter }, { ROUTES }, { startServices }] = await Promise.all([
+  const [{ createRouter }, { ROUTES }, { randomControlToken, startServices }] = await Promise.all([
     import("../handlers/router.ts"),
     import("../handlers/routes.ts"),
     import("./serve/start_services.ts"),
   ]);
+  const token = randomControlToken();
   const services = await startServices(context, { loaded, agent, controlToken: token, quiet: true }).catch((error) => {
     if (!(error instanceof ConfigError) || error.code !== "data_dir_locked") throw error;
     throw new CommandError(
@@ -150,3 +151,38 @@ function parseBody(text: string): unknown {
 }
 
 const NOTHING: AsyncIterable<Uint8Array> = { async *[Symbol.asyncIterator]() {} };
+
+/** Runs a command that needs no agent with the gateway, and leaves it afterwards. @returns exit code 0 */
+export async function withGateway(
+  context: CommandContext,
+  work: (gateway: ReachedGateway) => Promise<void>,
+): Promise<number> {
+  const gateway = await reachGateway(context, { agent: false });
+  try {
+    await work(gateway);
+    return EXIT.ok;
+  } finally {
+    await gateway.close();
+  }
+}
+
+/** Asks a gateway on this machine for its health; never throws. */
+export async function probeGateway({ address, token }: Pick<ControlRecord, "address" | "token">): Promise<Health> {
+  const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
+  const reply = await client.request({ method: "GET", path: "/health" }).catch(() => undefined);
+  const said = (reply?.body as { status?: unknown } | undefined)?.status;
+  if (said === "ok" || said === "degraded" || said === "draining") return said;
+  // Probes have a limit too: one that is told so has been answered
+  return reply?.status === 429 ? "ok" : "silent";
+}
+
+/** What a gateway on this machine tells its administrator; undefined when it does not answer, or not here. Never throws. */
+export async function readGatewayStatus(
+  { address, token }: Pick<ControlRecord, "address" | "token">,
+): Promise<StatusReply | undefined> {
+  if (token === "") return undefined;
+  const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
+  const reply = await client.request({ method: "GET", path: "/v1/status" }).catch(() => undefined);
+  // The route's own schema is what its test holds it to
+  return reply?.status === 200 ? reply.body as StatusReply : undefined;
+}

@@ -1,9 +1,8 @@
 import { ConfigError, HttpError } from "../lib/base/errors.ts";
 import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
-import { CommandError, UsageError } from "./cli_error.ts";
+import { CommandError, EXIT, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
-import { EXIT } from "./exit_codes.ts";
 import { harmless } from "./terminal/terminal_text.ts";
 
 /** Errors of other rooms whose message is meant for the person at the terminal. */

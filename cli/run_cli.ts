@@ -1,8 +1,7 @@
+import { EXIT } from "./cli_error.ts";
 import type { CliIo, CommandContext, GlobalFlags } from "./command.ts";
-import { EXIT } from "./exit_codes.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
-import { verbFirst } from "./verb_first.ts";
 import { VERBS } from "./verbs.ts";
 
 /**
@@ -87,4 +86,22 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
     },
     say: (message) => io.stderr(`${message}\n`),
   };
+}
+
+/** Flags of a group that may stand before its verb too, each with a value. */
+const GROUP_FLAGS: Readonly<Record<string, readonly string[]>> = { service: ["--service-init"] };
+
+/** The words of a command line with the verb second: `service --service-init openrc install` has its flag moved behind `install`. */
+export function verbFirst(words: readonly string[]): readonly string[] {
+  const [group = "", ...rest] = words;
+  const flags = Object.hasOwn(GROUP_FLAGS, group) ? GROUP_FLAGS[group] ?? [] : [];
+  const moved: string[] = [];
+  for (;;) {
+    const [word = ""] = rest;
+    if (flags.includes(word)) moved.push(...rest.splice(0, 2));
+    else if (flags.some((flag) => word.startsWith(`${flag}=`))) moved.push(...rest.splice(0, 1));
+    else break;
+  }
+  const [verb, ...after] = rest;
+  return verb === undefined ? words : [group, verb, ...moved, ...after];
 }

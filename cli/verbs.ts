@@ -48,7 +48,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/service.ts")).serviceUninstallCommand,
   ),
   chat: verb("Chat with the agent", async () => (await import("./commands/chat.ts")).chatCommand),
-  pair: verb("Print a new pairing code", async () => (await import("./commands/pair.ts")).pairCommand),
+  pair: verb("Print a new pairing code", async () => (await import("./commands/token.ts")).pairCommand),
   "token list": verb("List tokens", async () => (await import("./commands/token.ts")).tokenListCommand),
   "token create": verb("Make a token", async () => (await import("./commands/token.ts")).tokenCreateCommand),
   "token revoke": verb(
@@ -64,7 +64,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Print a tool's input schema",
     async () => (await import("./commands/tools.ts")).toolsSchemaCommand,
   ),
-  "tools call": verb("Call a tool", async () => (await import("./commands/tools_call.ts")).toolsCallCommand),
+  "tools call": verb("Call a tool", async () => (await import("./commands/tools.ts")).toolsCallCommand),
   "approvals list": verb(
     "List tool calls that wait for an answer",
     async () => (await import("./commands/approvals.ts")).approvalsListCommand,
@@ -80,11 +80,11 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   "approvals deny": verb("Deny a call", async () => (await import("./commands/approvals.ts")).approvalsDenyCommand),
   "approvals rules": verb(
     "List answers that are remembered",
-    async () => (await import("./commands/approval_rules.ts")).approvalsRulesCommand,
+    async () => (await import("./commands/approvals.ts")).approvalsRulesCommand,
   ),
   "approvals revoke": verb(
     "Forget a remembered answer",
-    async () => (await import("./commands/approval_rules.ts")).approvalsRevokeCommand,
+    async () => (await import("./commands/approvals.ts")).approvalsRevokeCommand,
   ),
   "cron list": verb(
     "List schedules, when they fire and how they fared",
@@ -103,12 +103,12 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   ),
   "runs start": verb(
     "Start work that goes on without this terminal",
-    async () => (await import("./commands/runs_change.ts")).runsStartCommand,
+    async () => (await import("./commands/runs.ts")).runsStartCommand,
   ),
-  "runs cancel": verb("Stop a run", async () => (await import("./commands/runs_change.ts")).runsCancelCommand),
+  "runs cancel": verb("Stop a run", async () => (await import("./commands/runs.ts")).runsCancelCommand),
   "runs resolve": verb(
     "Decide about a run that was cut off in the middle of an effect",
-    async () => (await import("./commands/runs_change.ts")).runsResolveCommand,
+    async () => (await import("./commands/runs.ts")).runsResolveCommand,
   ),
   node: verb(
     "Offer the tools of this machine to a gateway elsewhere",
@@ -116,11 +116,11 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   ),
   "nodes list": verb(
     "List the machines that may offer their tools, and whether they do",
-    async () => (await import("./commands/nodes.ts")).nodesListCommand,
+    async () => (await import("./commands/node.ts")).nodesListCommand,
   ),
   "nodes show": verb(
     "Show one of them, and its tools",
-    async () => (await import("./commands/nodes.ts")).nodesShowCommand,
+    async () => (await import("./commands/node.ts")).nodesShowCommand,
   ),
   "policy explain": verb(
     "Say what the policy decides about a call, and why",
@@ -146,7 +146,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   "config get": verb("Print one value", async () => (await import("./commands/config.ts")).configGetCommand),
   "config set": verb(
     "Change one value in the file",
-    async () => (await import("./commands/config_set.ts")).configSetCommand,
+    async () => (await import("./commands/config.ts")).configSetCommand,
   ),
   "config check": verb(
     "Check the configuration",
@@ -170,7 +170,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   ),
   restore: verb(
     "Put a backup in the place of all records, and hold what was open in it",
-    async () => (await import("./commands/restore.ts")).restoreCommand,
+    async () => (await import("./commands/backup.ts")).restoreCommand,
   ),
-  trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/trust.ts")).trustCommand),
+  trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/init.ts")).trustCommand),
 };

@@ -30,7 +30,7 @@ const INPUT: Readonly<Record<string, string>> = {
  * imported on first use gets a file of its own.
  */
 const TOGETHER: Readonly<Record<string, readonly string[]>> = {
-  main: ["cli/exit_codes", "lib/host/daemon/handover_variable"],
+  main: ["cli/cli_error", "lib/host/daemon/handover_variable"],
   command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
   verb: [
     ...[

@@ -1,3 +1,4 @@
+import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
 import {
   type Approval,
   APPROVAL_STATUSES,
@@ -5,14 +6,12 @@ import {
   REMEMBER,
   RULE_MATCHES,
 } from "../../lib/base/records/approval.ts";
-import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
 import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
-import { describeApproval, describeOffers, offersOf } from "../terminal/ask_person.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import type { ReachedGateway } from "../reach_gateway.ts";
-import { toTable } from "../terminal/to_table.ts";
-import { withGateway } from "../with_gateway.ts";
+import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { describeApproval, describeOffers, offersOf } from "../terminal/ask_person.ts";
+import { toTable } from "../terminal/terminal_text.ts";
 
 const ID = {
   type: "positional",
@@ -157,3 +156,31 @@ async function agrees(
 function pathOf(id: string): string {
   return `/v1/approvals/${encodeURIComponent(id)}`;
 }
+
+/** `postern approvals rules`: answers that are remembered. */
+export const approvalsRulesCommand = defineCliCommand({
+  args: {},
+  example: "postern approvals rules",
+  run: (context) =>
+    withGateway(context, async (gateway) => {
+      const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
+        data: readonly ApprovalRule[];
+      };
+      const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, exactLine(text)]);
+      context.print(
+        data,
+        rows.length === 0 ? "No answer is remembered" : toTable(["ID", "SCOPE", "SINCE", "RULE"], rows),
+      );
+    }),
+});
+
+/** `postern approvals revoke <rule>`: such calls are asked about again from now on. */
+export const approvalsRevokeCommand = defineCliCommand({
+  args: { rule: { type: "positional", required: true, description: "Id of the rule, from postern approvals rules" } },
+  example: "postern approvals revoke rule_0123456789",
+  run: (context, { rule }) =>
+    withGateway(context, async (gateway) => {
+      const reply = await gateway.request({ method: "DELETE", path: `/v1/approval-rules/${encodeURIComponent(rule)}` });
+      context.print(reply, `Revoked ${rule}`);
+    }),
+});

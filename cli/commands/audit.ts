@@ -6,11 +6,10 @@ import {
   type TokenIssuedEvent,
 } from "../../lib/guard/audit/audit_event.ts";
 import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
-import { UsageError } from "../cli_error.ts";
+import { EXIT, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
 import { reachGateway } from "../reach_gateway.ts";
-import { toTable } from "../terminal/to_table.ts";
+import { toTable } from "../terminal/terminal_text.ts";
 
 interface AuditList {
   readonly data: readonly AuditRecord[];

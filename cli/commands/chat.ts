@@ -1,12 +1,11 @@
+import { CommandError, EXIT, UsageError } from "../cli_error.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
 import { createChatCommands, findConversation } from "../terminal/chat_commands.ts";
 import { type ChatHistory, openChatHistory } from "../terminal/chat_history.ts";
 import { type ChatSession, type ChatTopic, openChatSession } from "../terminal/chat_session.ts";
-import { CommandError, UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
 import type { LineReader } from "../terminal/line_reader.ts";
-import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { createReplyView } from "../terminal/reply_view.ts";
 
 /**

@@ -2,9 +2,8 @@ import { type Firing, type Schedule, SCHEDULE_STATES } from "../../lib/base/reco
 import { zonedTime } from "../../lib/base/zoned_time.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import type { ReachedGateway } from "../reach_gateway.ts";
-import { toTable } from "../terminal/to_table.ts";
-import { withGateway } from "../with_gateway.ts";
+import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
+import { toTable } from "../terminal/terminal_text.ts";
 
 const ID = { type: "positional", required: true, description: "Id of the schedule, from postern cron list" } as const;
 const MAX_SHOWN = 100;

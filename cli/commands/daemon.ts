@@ -3,17 +3,13 @@ import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
-import { pairingText } from "../serve/banner.ts";
-import { bindFlags, bindKeys } from "../serve/bind_flags.ts";
-import { checkBind } from "../serve/check_bind.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError, EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { daemonStatusText, toDaemonStatus } from "../daemon/daemon_status.ts";
-import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
-import { probeGateway } from "../probe_gateway.ts";
-import { readGatewayStatus } from "../read_gateway_status.ts";
-import { expectSuccess, requireControl } from "../reach_gateway.ts";
+import { expectSuccess, probeGateway, readGatewayStatus, requireControl } from "../reach_gateway.ts";
+import { pairingText } from "../serve/banner.ts";
+import { bindFlags, bindKeys, checkBind } from "../serve/listen_address.ts";
 
 /** `postern daemon start`: in the background, or with --foreground in this process, as service managers want it. */
 export const daemonStartCommand = defineCliCommand({

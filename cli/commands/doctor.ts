@@ -1,18 +1,16 @@
+import { EXIT } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
-import { dataDirectoryCheck } from "../doctor/check_data_directory.ts";
+import { dataDirectoryCheck, logCheck } from "../doctor/check_data_directory.ts";
 import { databaseCheck } from "../doctor/check_database.ts";
 import { environmentCheck } from "../doctor/check_environment.ts";
-import { gatewayCheck } from "../doctor/check_gateway.ts";
-import { logCheck } from "../doctor/check_log.ts";
+import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
-import { serviceCheck } from "../doctor/check_service.ts";
 import { examine } from "../doctor/examine.ts";
 import { findingsText } from "../doctor/findings_text.ts";
-import { EXIT } from "../exit_codes.ts";
 import { findDataDir } from "../find_data_dir.ts";
 
 /** In the order they are shown. */

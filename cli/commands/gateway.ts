@@ -1,6 +1,6 @@
-import { bindFlags, bindKeys } from "../serve/bind_flags.ts";
+import { bindFlags, bindKeys } from "../serve/listen_address.ts";
 import { defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
+import { EXIT } from "../cli_error.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 
 /** `postern gateway`: runs until SIGINT or SIGTERM, then drains; a second signal ends it at once (DESIGN.md sections 2 and 9). */

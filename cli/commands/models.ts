@@ -1,11 +1,9 @@
 import type { StatusReply } from "../../handlers/status.ts";
 import type { ModelEntry } from "../../lib/base/records/model.ts";
+import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
-import { reachGateway } from "../reach_gateway.ts";
-import { harmless } from "../terminal/terminal_text.ts";
-import { toTable } from "../terminal/to_table.ts";
-import { withGateway } from "../with_gateway.ts";
+import { reachGateway, withGateway } from "../reach_gateway.ts";
+import { harmless, toTable } from "../terminal/terminal_text.ts";
 
 /** `postern models`: what the configured providers really serve. */
 export const modelsCommand = defineCliCommand({

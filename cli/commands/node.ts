@@ -3,13 +3,15 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
+import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/nodes.ts";
 import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
-import { CommandError, UsageError } from "../cli_error.ts";
+import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import { randomControlToken } from "../serve/control_token.ts";
-import { EXIT } from "../exit_codes.ts";
-import { NODE_TOKEN_VARIABLE } from "../node_token_variable.ts";
-import { startServices } from "../serve/start_services.ts";
+import { withGateway } from "../reach_gateway.ts";
+import { toTable } from "../terminal/terminal_text.ts";
+
+/** The environment variable with the token of `postern node`. */
+export const NODE_TOKEN_VARIABLE = "POSTERN_NODE_TOKEN";
 
 const MAX_TOKEN_BYTES = 65_536;
 
@@ -50,6 +52,7 @@ export const nodeCommand = defineCliCommand({
     }
     const loaded = await context.loadConfig();
     const patterns = args.tools?.split(",").map((pattern) => pattern.trim()) ?? loaded.config.agent.tools;
+    const { randomControlToken, startServices } = await import("../serve/start_services.ts");
     // Under this name the redactor takes it for the secret it is, wherever it came from
     const own = { ...context, io: { ...io, env: { ...io.env, [NODE_TOKEN_VARIABLE]: token } } };
     const services = await startServices(own, {
@@ -151,4 +154,38 @@ function watchStop({ io, say }: CommandContext, graceMs: number) {
     controller.abort();
   });
   return { signal: controller.signal, ignore };
+}
+
+/** `postern nodes list` */
+export const nodesListCommand = defineCliCommand({
+  args: {},
+  example: "postern nodes list",
+  run: (context) =>
+    withGateway(context, async (gateway) => {
+      const { data } = await gateway.request({ method: "GET", path: "/v1/nodes" }) as { data: readonly NodeInfo[] };
+      const rows = data.map((node) => [node.id, stateOf(node), String(node.tool_count), node.version ?? ""]);
+      const none = "No node may connect: [gateway.node_control] allowed_node_ids is empty";
+      context.print(data, data.length === 0 ? none : toTable(["ID", "STATE", "TOOLS", "VERSION"], rows));
+    }),
+});
+
+/** `postern nodes show`: with the tools, as the node has them now where it is connected. */
+export const nodesShowCommand = defineCliCommand({
+  args: { id: { type: "positional", required: true, description: "Id of the node, from postern nodes list" } },
+  example: "postern nodes show pi",
+  run: (context, { id }) =>
+    withGateway(context, async (gateway) => {
+      const path = `/v1/nodes/${encodeURIComponent(id)}`;
+      const last = await gateway.request({ method: "GET", path }) as NodeInfo & { tools: readonly NodeToolInfo[] };
+      const node = last.connected
+        ? await gateway.request({ method: "POST", path: `${path}/describe` }) as typeof last
+        : last;
+      const rows = node.tools.map((tool) => [tool.registered_as, tool.node_access, tool.description]);
+      context.print(node, `${node.id}: ${stateOf(node)}\n${toTable(["TOOL", "ON THE NODE", "DESCRIPTION"], rows)}`);
+    }),
+});
+
+function stateOf({ connected, connected_at, disconnected_at, address }: NodeInfo): string {
+  if (connected) return `connected since ${connected_at}${address === null ? "" : ` from ${address}`}`;
+  return disconnected_at === null ? "not connected" : `gone since ${disconnected_at}`;
 }

@@ -4,13 +4,10 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError, EXIT } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
-import { EXIT } from "../exit_codes.ts";
-import { readServiceStatus, serviceLogPath, serviceStatusText } from "../daemon/service_status.ts";
-import { serviceManagerOf } from "../daemon/service_manager_of.ts";
-import { setUpService } from "../daemon/service_setup.ts";
-import { untilServiceAnswers } from "../daemon/until_service_answers.ts";
+import { serviceManagerOf, setUpService } from "../daemon/service_setup.ts";
+import { readServiceStatus, serviceLogPath, serviceStatusText, untilServiceAnswers } from "../daemon/service_status.ts";
 
 const args = {
   "service-init": {

@@ -3,8 +3,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import type { LogLevel, LogSink } from "../../lib/base/telemetry/log.ts";
 import { openLogFile } from "../../lib/host/daemon/log_file.ts";
 import type { CliIo } from "../command.ts";
-import { toLogLine } from "../serve/log_line.ts";
-import { createLogSink } from "../serve/log_sink.ts";
+import { createLogSink, toLogLine } from "../serve/log_sink.ts";
 
 /** Where a data directory's daemon writes its log; older parts beside it as `.1` to `.5`. */
 export function daemonLogPath(dataDir: string): string {

@@ -1,4 +1,5 @@
 import { stat } from "node:fs/promises";
+import { fileURLToPath } from "node:url";
 import { systemClock } from "../../lib/base/clock.ts";
 import { prepareDataDir } from "../../lib/config/folders.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
@@ -9,9 +10,8 @@ import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
+import { probeGateway } from "../reach_gateway.ts";
 import { daemonLogPath } from "./daemon_log.ts";
-import { ownCommand } from "./own_command.ts";
-import { probeGateway } from "../probe_gateway.ts";
 
 /** A daemon that answers. */
 export type RunningDaemon = Extract<DaemonState, { kind: "running" }>;
@@ -112,4 +112,13 @@ async function endLaunched({ pid }: DetachedProcess): Promise<void> {
   const identity = await processIdentity(pid);
   if (identity === undefined) return;
   await endProcess({ pid, identity, leads_group: true }, { clock: systemClock, graceMs: END_GRACE_MS });
+}
+
+/** Returns the command line that starts this program again, by the same runtime and from the same place. Arguments follow. */
+export function ownCommand(): readonly string[] {
+  // The build puts this module into the folder "chunks", beside "cli"
+  const main = fileURLToPath(
+    new URL(import.meta.url.endsWith(".ts") ? "../main.ts" : "../cli/main.js", import.meta.url),
+  );
+  return "Deno" in globalThis ? [process.execPath, "run", "--allow-all", "--no-check", main] : [process.execPath, main];
 }

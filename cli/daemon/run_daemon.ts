@@ -15,9 +15,9 @@ import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts"
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import { openDaemonLog } from "./daemon_log.ts";
-import { probeGateway } from "../probe_gateway.ts";
+import { probeGateway } from "../reach_gateway.ts";
 import { runGateway } from "../serve/run_gateway.ts";
-import { takeDaemonLock } from "./take_daemon_lock.ts";
+import { takeDaemonLock } from "./stop_daemon.ts";
 
 /** Between two looks whether the supervisor is there */
 const LOOK_MS = 1_000;

@@ -1,15 +1,20 @@
-import { prepareDataDir } from "../../lib/config/folders.ts";
 import { readText } from "../../lib/config/find_config.ts";
+import { prepareDataDir } from "../../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig } from "../../lib/config/load_config.ts";
 import { namedVariables } from "../../lib/config/secrets.ts";
-import { OPENRC_PATHS } from "../../lib/host/service/openrc_service.ts";
-import { OPENRC_USER } from "../../lib/host/service/to_openrc_script.ts";
+import { detectInit } from "../../lib/host/service/detect_init.ts";
+import { createLaunchdService } from "../../lib/host/service/launchd_service.ts";
+import { createOpenrcService, OPENRC_PATHS } from "../../lib/host/service/openrc_service.ts";
+import { createRunProgram } from "../../lib/host/service/run_program.ts";
 import type { ServiceDescription } from "../../lib/host/service/service_description.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
+import { createSystemdService } from "../../lib/host/service/systemd_service.ts";
+import { OPENRC_USER } from "../../lib/host/service/to_openrc_script.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
-import { checkBind } from "../serve/check_bind.ts";
 import type { CommandContext } from "../command.ts";
-import { ownCommand } from "./own_command.ts";
+import { checkBind } from "../serve/listen_address.ts";
+import { STARTER_CONFIG } from "../starter_config.ts";
+import { ownCommand } from "./launch_daemon.ts";
 
 /** What `service install` gives to the service manager, and what the person should know of it. */
 export interface ServiceSetup {
@@ -89,4 +94,23 @@ function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readon
     ]),
     ...(file?.trusted === true ? [`${file.path} is used as it is then, also after a change that nobody accepted`] : []),
   ];
+}
+
+/**
+ * The service manager that is named, else the one that runs here.
+ * @param named `systemd` or `openrc`
+ * @returns undefined where none runs
+ */
+export function serviceManagerOf({ io }: CommandContext, named: string | undefined): ServiceManager | undefined {
+  const run = createRunProgram(io.env);
+  const uid = process.getuid?.() ?? -1;
+  switch (named ?? detectInit({ platform: process.platform })) {
+    case "systemd":
+      return createSystemdService({ env: io.env, home: io.home, run });
+    case "openrc":
+      return createOpenrcService({ run, uid, starterConfig: STARTER_CONFIG });
+    case "launchd":
+      return createLaunchdService({ home: io.home, run, uid });
+  }
+  return undefined;
 }

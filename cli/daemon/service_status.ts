@@ -1,16 +1,22 @@
+import type { Clock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { loadConfig } from "../../lib/config/load_config.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import type { Health } from "../../lib/host/daemon/daemon_state.ts";
 import { readServiceMark, type ServiceDescription } from "../../lib/host/service/service_description.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
-import type { InitSystem, ServiceManager, UnitState } from "../../lib/host/service/service_manager.ts";
+import {
+  type InitSystem,
+  ServiceError,
+  type ServiceManager,
+  type UnitState,
+} from "../../lib/host/service/service_manager.ts";
 import type { CommandContext } from "../command.ts";
-import { daemonLogPath } from "./daemon_log.ts";
-import { ownAddress } from "../serve/listen_address.ts";
-import { probeGateway } from "../probe_gateway.ts";
+import { probeGateway } from "../reach_gateway.ts";
 import { readGlobalFlags } from "../read_global_flags.ts";
+import { ownAddress } from "../serve/listen_address.ts";
 import { harmlessLine } from "../terminal/terminal_text.ts";
+import { daemonLogPath } from "./daemon_log.ts";
 
 /** What `service status` tells. */
 export interface ServiceStatus {
@@ -96,4 +102,35 @@ async function findGateway(
   });
   if (loaded === undefined) return undefined;
   return { address: ownAddress(loaded.config.gateway), token: "" };
+}
+
+const LOOK_MS = 200;
+const LIMIT_MS = 60_000;
+/** Only the service's own user can look up a port that the system chose */
+const CHOSEN_PORT = ":0/";
+
+/**
+ * Waits until a service that was just started answers at its port, where its manager does not wait for that.
+ * @throws {ServiceError} it failed, its configuration cannot be used, or nothing answered within a minute
+ */
+export async function untilServiceAnswers(
+  context: Pick<CommandContext, "loadOptions" | "say">,
+  manager: ServiceManager,
+  { verb, clock }: { readonly verb: "start" | "restart"; readonly clock: Clock },
+): Promise<void> {
+  if (manager.waits) return;
+  const refuse = (reason: string) =>
+    new ServiceError(`Cannot ${verb} the service: ${reason}; see postern service status`);
+  const limit = clock.monotonic() + LIMIT_MS;
+  for (;;) {
+    const { running, health, address, unit, unit_detail } = await readServiceStatus(context, manager);
+    if ((running && health !== "draining") || address?.endsWith(CHOSEN_PORT)) return;
+    if (address === null) throw refuse("its configuration cannot be used");
+    // A service that crashed too often is stopped, says OpenRC; with launchd it may merely wait for its turn
+    if (unit === "failed" || (unit === "stopped" && manager.init === "openrc")) {
+      throw refuse(`${manager.init} says ${unit_detail}`);
+    }
+    if (clock.monotonic() >= limit) throw refuse(`nothing answers at ${address} after ${LIMIT_MS / 1000} s`);
+    await clock.sleep(LOOK_MS);
+  }
 }

@@ -1,10 +1,11 @@
 import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ConfigError } from "../../lib/base/errors.ts";
+import { toKeyText } from "../../lib/config/key_path.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { knownSecrets } from "../../lib/config/secrets.ts";
+import { idleSettings } from "../../lib/tools/idle_settings.ts";
 import type { CommandContext } from "../command.ts";
-import { configWarnings } from "./config_warnings.ts";
 import { failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "configuration";
@@ -87,4 +88,28 @@ async function checkUnused({ io, flags }: CommandContext, { file }: LoadedConfig
   const here = await realpath(join(io.cwd, "postern.toml")).catch(() => undefined);
   if (here === undefined || file === undefined || here === await realpath(file.path)) return [];
   return [warning(NAME, `${here} is not used: ${file.path} comes first`, "postern gateway --config ./postern.toml")];
+}
+
+/** A setting that does nothing, with its place. */
+export interface ConfigWarning {
+  readonly key: string;
+  readonly message: string;
+  /** null: it comes from the environment or the command line */
+  readonly line: number | null;
+}
+
+/** Lists the settings of a configuration that do nothing in this version, as `postern.toml:12: [browser] does nothing: ...`. */
+export async function configWarnings({ config, file, sources }: LoadedConfig): Promise<readonly ConfigWarning[]> {
+  const idle = idleSettings(config);
+  if (idle.length === 0) return [];
+  const { locateKeys } = await import("../../lib/config/locate_keys.ts");
+  const located = file === undefined ? undefined : await locateKeys(file.text);
+  return idle.map(({ path, message }) => {
+    const key = toKeyText(path);
+    const isInFile = [...sources].some(([name, source]) =>
+      source === "file" && (name === key || name.startsWith(`${key}.`))
+    );
+    const line = isInFile ? located?.lineOf(path) : undefined;
+    return { key, message: line === undefined ? message : `${file?.path}:${line}: ${message}`, line: line ?? null };
+  });
 }

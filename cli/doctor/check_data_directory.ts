@@ -1,5 +1,6 @@
-import { access, constants, readdir, stat, statfs } from "node:fs/promises";
+import { access, constants, lstat, readdir, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { daemonLogPath } from "../daemon/daemon_log.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "data directory";
@@ -68,3 +69,19 @@ async function isWritable(path: string): Promise<boolean> {
 async function exists(path: string): Promise<boolean> {
   return await stat(path).then(() => true, () => false);
 }
+
+const LOG = "log";
+
+/** Whether the daemon can write its log. */
+export const logCheck: Check = {
+  name: LOG,
+  async look({ loaded: { dataDir } }) {
+    const path = daemonLogPath(dataDir);
+    const found = await lstat(path).catch(() => undefined);
+    if (found === undefined) return fine(LOG, `${path} is made by the first postern daemon start`);
+    if (!found.isFile()) return failure(LOG, `${path} is no regular file`, `mv "${path}" "${path}.old"`);
+    const isWritable = await access(path, constants.W_OK).then(() => true, () => false);
+    if (!isWritable) return failure(LOG, `${path} cannot be written`, `chmod u+w "${path}"`);
+    return fine(LOG, `${path}, ${(found.size / 1_000_000).toFixed(1)} MB`);
+  },
+};

@@ -4,7 +4,7 @@ import { parseToml } from "../../lib/config/parse_toml.ts";
 import { missingVariables, namedVariables } from "../../lib/config/secrets.ts";
 import { HANDOVER_VARIABLE } from "../../lib/host/daemon/handover_variable.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
-import { NODE_TOKEN_VARIABLE } from "../node_token_variable.ts";
+import { NODE_TOKEN_VARIABLE } from "../commands/node.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "environment";
@@ -50,3 +50,25 @@ export const environmentCheck: Check = {
     ];
   },
 };
+
+const RUNTIME = "runtime";
+const OLDEST_DENO = [2, 9] as const;
+
+/** Node or Deno. A Node older than the oldest that works never gets here: the program refuses it first. */
+export function checkRuntime(): Finding {
+  const place = `on ${process.platform} ${process.arch}`;
+  if (process.platform === "win32") {
+    const missing = "daemon, shell and process tools are not there on Windows";
+    return warning(RUNTIME, `Node ${process.versions.node} ${place}: ${missing}`, "run it under WSL");
+  }
+  const deno = process.versions["deno"];
+  if (deno === undefined) return fine(RUNTIME, `Node ${process.versions.node} ${place}`);
+  const [major = 0, minor = 0] = deno.split(".").map(Number);
+  const isOld = major < OLDEST_DENO[0] || (major === OLDEST_DENO[0] && minor < OLDEST_DENO[1]);
+  if (!isOld) return fine(RUNTIME, `Deno ${deno} ${place}`);
+  return warning(
+    RUNTIME,
+    `Deno ${deno} is older than ${OLDEST_DENO.join(".")}, the oldest it is tried on`,
+    "deno upgrade",
+  );
+}

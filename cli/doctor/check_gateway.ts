@@ -1,5 +1,13 @@
+import { existsSync } from "node:fs";
+import { isAbsolute } from "node:path";
 import { VERSION } from "../../lib/base/version.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
+import { readServiceMark } from "../../lib/host/service/service_description.ts";
+import { readServiceFile } from "../../lib/host/service/service_file.ts";
+import { ServiceError } from "../../lib/host/service/service_manager.ts";
+import { CommandError } from "../cli_error.ts";
+import { serviceManagerOf } from "../daemon/service_setup.ts";
+import { readServiceStatus } from "../daemon/service_status.ts";
 import { type Check, failure, type Finding, fine, type Patient, type RunningFacts, warning } from "./finding.ts";
 
 const NAME = "gateway";
@@ -56,4 +64,39 @@ function judgeReload({ status }: RunningFacts, restart: string): readonly Findin
       ? []
       : [warning(NAME, `It refused the last change of the configuration: ${problem}`, "postern config check")]),
   ];
+}
+
+const SERVICE = "service";
+
+/** The service of this system: whether it is installed, still points at a program, and runs. */
+export const serviceCheck: Check = {
+  name: SERVICE,
+  async look({ context }) {
+    const manager = serviceManagerOf(context, undefined);
+    if (manager === undefined) {
+      return fine(SERVICE, "Neither systemd nor OpenRC runs here; postern daemon start works without them");
+    }
+    const text = await readServiceFile(manager.file);
+    if (text === undefined) return fine(SERVICE, "Not installed; postern service install has it started by the system");
+    const missing = readServiceMark(text)?.command.find((word) => isAbsolute(word) && !existsSync(word));
+    if (missing !== undefined) {
+      return failure(SERVICE, `${manager.file} starts "${missing}", which is gone`, "postern service install");
+    }
+    const status = await readServiceStatus(context, manager).catch(toUnknown);
+    if ("unknown" in status) return warning(SERVICE, status.unknown, "postern service status");
+    const { running, unit, unit_detail, health, enabled, address } = status;
+    if (unit === "failed") return failure(SERVICE, `It failed: ${unit_detail}`, "postern service start");
+    if (running && enabled) return fine(SERVICE, `Runs under ${manager.init} and answers at ${address}`);
+    if (running) return warning(SERVICE, "It runs, and does not start by itself", "postern service install");
+    if (unit === "running") {
+      return failure(SERVICE, `It runs and is ${health} at ${address}`, "postern service restart");
+    }
+    return warning(SERVICE, `Installed and not running: ${unit_detail}`, "postern service start");
+  },
+};
+
+/** A service of another user, or a session without the bus of systemd, cannot be asked about; that is no fault of the service. */
+function toUnknown(error: unknown): { readonly unknown: string } {
+  if (error instanceof CommandError || error instanceof ServiceError) return { unknown: error.message };
+  throw error;
 }

@@ -1,8 +1,7 @@
 import { ConfigError } from "../../lib/base/errors.ts";
 import { tryListen } from "../../lib/system/net/try_listen.ts";
-import { checkBind } from "../serve/check_bind.ts";
-import { ownAddress } from "../serve/listen_address.ts";
-import { probeGateway } from "../probe_gateway.ts";
+import { probeGateway } from "../reach_gateway.ts";
+import { checkBind, ownAddress } from "../serve/listen_address.ts";
 import { type Check, failure, type Finding, fine } from "./finding.ts";
 
 const NAME = "port";

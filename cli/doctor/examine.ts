@@ -1,13 +1,12 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
-import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import type { CommandContext } from "../command.ts";
-import { probeGateway } from "../probe_gateway.ts";
-import { readGatewayStatus } from "../read_gateway_status.ts";
+import { probeGateway, readGatewayStatus } from "../reach_gateway.ts";
 import { checkConfiguration } from "./check_configuration.ts";
-import { checkRuntime } from "./check_runtime.ts";
+import { checkRuntime } from "./check_environment.ts";
 import { type Check, failure, type Finding, type Patient, type RunningFacts, warning } from "./finding.ts";
 
 /** Longer than a gateway that is asked may take, and than a busy machine stands still */

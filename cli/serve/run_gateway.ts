@@ -12,17 +12,13 @@ import { readControlFile, removeControlFile, writeControlFile } from "../../lib/
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { loadHttpClient } from "../../lib/system/net/provider_client.ts";
-import { bannerFacts, bannerText } from "./banner.ts";
-import { checkBind } from "./check_bind.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError, EXIT } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
-import { randomControlToken } from "./control_token.ts";
-import { EXIT } from "../exit_codes.ts";
-import { inlineFurther } from "./inline_further.ts";
-import { limitYoungGeneration } from "./limit_young_generation.ts";
-import { isOnLoopback, ownAddress } from "./listen_address.ts";
+import { bannerFacts, bannerText } from "./banner.ts";
+import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";
-import { type StartOptions, startServices } from "./start_services.ts";
+import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
+import { inlineFurther, limitYoungGeneration } from "./tune_v8.ts";
 
 /** After the start and its first /health, and mostly before anybody chats. Milliseconds */
 const WARM_UP_AFTER_MS = 500;

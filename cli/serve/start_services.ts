@@ -1,6 +1,7 @@
+import { createSystemRandom } from "../../lib/base/random.ts";
+import type { LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import { prepareDataDir } from "../../lib/config/folders.ts";
-import type { LogSink } from "../../lib/base/telemetry/log.ts";
 import { type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
 import { createServices, type GatewayServices } from "../../lib/gateway.ts";
 import type { CommandContext } from "../command.ts";
@@ -42,4 +43,9 @@ export async function startServices(
       if (!quiet || record.level === "error" || record.level === "warn") sink(record);
     },
   });
+}
+
+/** A fresh admin token for one start, `pst_` + 32 random bytes base64url. */
+export function randomControlToken(): string {
+  return `pst_${Buffer.from(createSystemRandom().bytes(32)).toString("base64url")}`;
 }

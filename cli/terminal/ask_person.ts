@@ -1,5 +1,5 @@
-import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
 import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
+import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
@@ -124,4 +124,18 @@ function choicesOf(offers: readonly RuleOffer[]): ReadonlyMap<string, RuleOffer>
 
 function isYes(word: string): boolean {
   return word === "y" || word === "yes";
+}
+
+/**
+ * Asks the person at the terminal what a run that works in this process asks: nobody else can reach it. With --json nobody is asked.
+ * @returns whether the question is settled; one that nobody answered stays open, and stderr tells what to do
+ */
+export async function answerQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<boolean> {
+  const path = `/v1/approvals/${encodeURIComponent(id)}`;
+  const { status } = await gateway.request({ method: "GET", path }) as Approval;
+  if (status !== "pending") return true;
+  const answer = context.flags.json ? undefined : await askPerson(context, gateway, { id, inRun: false });
+  if (answer !== undefined) return true;
+  context.say(`The run waits for an answer: postern approvals approve ${id}, or deny; a gateway then goes on with it`);
+  return false;
 }

@@ -1,9 +1,8 @@
-import type { ChatTopic } from "./chat_session.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
-import { harmless } from "./terminal_text.ts";
-import { toTable } from "./to_table.ts";
+import type { ChatTopic } from "./chat_session.ts";
+import { harmless, toTable } from "./terminal_text.ts";
 
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";

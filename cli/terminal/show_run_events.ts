@@ -1,13 +1,10 @@
-import { isTerminal } from "../../lib/base/records/agent_event.ts";
+import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
-import { answerQuestion } from "./answer_question.ts";
-import { describeApproval } from "./ask_person.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
+import { answerQuestion, describeApproval } from "./ask_person.ts";
 import { createReplyView } from "./reply_view.ts";
-import { runEvents } from "./run_events.ts";
-import { untilInterrupt } from "./until_interrupt.ts";
 
 export interface ShowRunEventsOptions {
   readonly context: CommandContext;
@@ -65,4 +62,55 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
       `  postern approvals approve ${id}\n  postern approvals deny ${id}\n` +
       `  postern approvals show ${id}      how to remember the answer`,
   );
+}
+
+export interface RunEventsOptions {
+  /** Only events after this seq */
+  readonly after: number;
+  /** Waits for those to come, to the run's end; false: those that are there */
+  readonly follow: boolean;
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * The events of a run, from the gateway's event stream.
+ * @throws {CommandError} the gateway's own sentence when it refuses; {CancelError} on abort
+ */
+export async function* runEvents(
+  gateway: ReachedGateway,
+  id: string,
+  { after, follow, signal }: RunEventsOptions,
+): AsyncGenerator<AgentEvent, void, undefined> {
+  const path = runPath(id, `/events?after=${after}${follow ? "" : "&follow=0"}`);
+  const body = await gateway.stream({ method: "GET", path, signal });
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const bytes of body) {
+    text += decoder.decode(bytes, { stream: true });
+    const blocks = text.split("\n\n");
+    text = blocks.pop() ?? "";
+    for (const block of blocks) {
+      // The gateway writes an event's JSON on one line, and nothing but its own events
+      const data = /^data: (.*)$/m.exec(block)?.[1];
+      if (data !== undefined) yield JSON.parse(data) as AgentEvent;
+    }
+  }
+}
+
+/** The argument that names a run. */
+export const RUN_ID = {
+  type: "positional",
+  required: true,
+  description: "Id of the run, from postern runs list",
+} as const;
+
+/** Where the gateway has a run. @param action what follows, as `/cancel` */
+export function runPath(id: string, action = ""): string {
+  return `/v1/runs/${encodeURIComponent(id)}${action}`;
+}
+
+/** A signal that the first Ctrl-C aborts; `stop` ends the listening. */
+export function untilInterrupt({ io }: CommandContext): { readonly signal: AbortSignal; readonly stop: () => void } {
+  const controller = new AbortController();
+  return { signal: controller.signal, stop: io.onInterrupt(() => controller.abort()) };
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { untilServiceAnswers } from "../../../cli/daemon/until_service_answers.ts";
+import { untilServiceAnswers } from "../../../cli/daemon/service_status.ts";
 import { toServiceMark } from "../../../lib/host/service/service_description.ts";
 import type { ServiceManager, UnitState } from "../../../lib/host/service/service_manager.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";

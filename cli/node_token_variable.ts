@@ -1,2 +1,0 @@
-/** The environment variable with the token of `postern node`. */
-export const NODE_TOKEN_VARIABLE = "POSTERN_NODE_TOKEN";
