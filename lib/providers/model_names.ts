@@ -37,7 +37,9 @@ export function namesThatWork(names: Iterable<string>): string {
   const all = [...new Set(["default", ...names])].filter((name) => name !== "");
   const shown = all.slice(0, MAX_NAMES).map(quoted);
   const others = all.length - shown.length;
-  const more = others === 0 ? "; GET /v1/models lists them" : ` and ${others} others of GET /v1/models`;
+  const more = others === 0
+    ? "; GET /v1/models lists them"
+    : ` and ${others} ${others === 1 ? "other" : "others"} of GET /v1/models`;
   return `${INTRODUCTION} ${shown.join(", ")}${more}`;
 }
 

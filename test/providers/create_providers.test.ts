@@ -7,6 +7,7 @@ import type { TestContext } from "node:test";
 import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
+import { createProviderMemory } from "../../lib/providers/provider_memory.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
@@ -57,6 +58,30 @@ test("auto without a key and a local server is the offline provider, which says 
     reason: "no API key and no local server was found",
   });
   assert.equal(textOf(await collect(providers.resolve("").provider)), "offline says hello");
+});
+
+test("the error of an unknown model names ten that work, and counts the others", async (t) => {
+  const memory = createProviderMemory();
+  await memory.remember();
+  for (
+    const [count, end] of [
+      [8, '"w7/m"; GET /v1/models lists them'],
+      [9, '"w7/m" and 1 other of GET /v1/models'],
+      [10, '"w7/m" and 2 others of GET /v1/models'],
+    ] as const
+  ) {
+    const work = settings({ base_url: "http://127.0.0.1:9/v1", model: "m" });
+    const { providers } = await setUp(t, { kind: "auto", model: "" }, {
+      memory,
+      providers: Object.fromEntries(Array.from({ length: count }, (_, at) => [`w${at}`, work])),
+    });
+    assert.throws(() => providers.resolve("gpt"), (error) => {
+      assert.ok(error instanceof ProviderError && error.code === "model_not_found", String(error));
+      assert.match(error.message, /the models are "default", "assistant", "w0\/m", /);
+      assert.equal(error.message.slice(error.message.indexOf('"w7/m"')), end);
+      return true;
+    });
+  }
 });
 
 test("none resolves nothing", async (t) => {
