@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { TestContext } from "node:test";
+import { startFakeServer } from "../../fixtures/upstream/fake_server.ts";
 import { startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
 import { ConfigError, ProviderError } from "../../lib/base/errors.ts";
@@ -11,7 +12,7 @@ import { createProviderMemory } from "../../lib/providers/provider_memory.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createDocuments } from "../../lib/storage/documents.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import { collect, KEY, NEVER, settings, setUp, textOf } from "./support/provider_setup.ts";
+import { collect, KEY, NEVER, noticesOf, settings, setUp, textOf } from "./support/provider_setup.ts";
 
 async function upstreamOf(t: TestContext) {
   const upstream = await startOpenAiUpstream();
@@ -58,6 +59,21 @@ test("auto without a key and a local server is the offline provider, which says 
     reason: "no API key and no local server was found",
   });
   assert.equal(textOf(await collect(providers.resolve("").provider)), "offline says hello");
+});
+
+test("the offline provider is a stand-in where auto finds nothing and a real model is known, not where it is configured", async (t) => {
+  const memory = createProviderMemory();
+  await memory.remember();
+  for (
+    const [kind, said, notices] of [
+      ["auto", "offline/assistant", ["provider_fallback"]],
+      ["offline", "assistant", []],
+    ] as const
+  ) {
+    const { providers } = await setUp(t, { kind, model: "" }, { memory });
+    const { provider, shown } = providers.resolve("default");
+    assert.deepEqual([shown, noticesOf(await collect(provider))], [said, notices]);
+  }
 });
 
 test("the error of an unknown model names ten that work, and counts the others", async (t) => {
@@ -139,6 +155,18 @@ test("models of all providers are listed, those of named ones under their name",
     "work/upstream-small",
     "local/assistant",
   ]);
+});
+
+test("a model named as if it were another provider's is listed with its own provider's name before it", async (t) => {
+  const models = ["work/x", "works", "a/b"].map((id) => ({ id }));
+  const upstream = await startFakeServer((_seen, response) => void response.end(JSON.stringify({ data: models })));
+  t.after(() => upstream.close());
+  const { providers } = await setUp(t, { base_url: `${upstream.origin}/v1` }, {
+    providers: { work: settings({ kind: "offline", model: "" }) },
+  });
+  const ids = (await providers.listModels(NEVER)).map(({ id }) => id);
+  assert.deepEqual(ids, ["openai_compatible/work/x", "works", "a/b", "work/assistant"]);
+  assert.deepEqual(ids.map((id) => providers.resolve(id).model), ["work/x", "works", "a/b", "assistant"]);
 });
 
 test("the list is kept for 60 s, asked for once at a time, and outlives a failing provider", async (t) => {

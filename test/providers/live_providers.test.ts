@@ -144,6 +144,21 @@ test("one that cannot be reached by a run is looked after at once, not after 30 
   await until(() => providers.inUse.name === "offline");
 });
 
+test("one that is back is found as soon as a request names its model, not after 30 s", async (t) => {
+  const port = await freePort();
+  const server = await started(t, "llama_cpp", port);
+  const { providers, clock } = await live(t, configOf(), { origins: [server.origin] });
+  const { model } = providers.inUse;
+  await server.close();
+  await assert.rejects(collect(providers.resolve("").provider), { code: "provider_error" });
+  await clock.advance(0);
+  await until(() => providers.inUse.name === "offline");
+  await started(t, "llama_cpp", port);
+  assert.throws(() => providers.resolve(model), { code: "provider_error" });
+  await clock.advance(1_000);
+  await until(() => providers.inUse.model === model);
+});
+
 test("a server that answers with errors is there, and what does not listen is not asked over HTTP", async (t) => {
   const server = await started(t, "vllm");
   const { providers, clock, asked, looked } = await live(t, configOf(), { origins: [server.origin] });
