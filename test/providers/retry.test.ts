@@ -115,7 +115,14 @@ test("the fallback answers with its own model, and a notice says so", async () =
   ]);
   const events = await drive(clock, collect(provider));
   assert.equal(textOf(events), "From the second");
-  assert.deepEqual(noticesOf(events), ["provider_retry", "provider_fallback"]);
+  const [retry, change] = events.filter(({ type }) => type === "notice");
+  assert.deepEqual(Object.keys(retry ?? {}), ["type", "code", "message"], "a retry names no other model");
+  assert.deepEqual(change, {
+    type: "notice",
+    code: "provider_fallback",
+    message: 'It failed; asking provider "second" instead',
+    model: "second/other-model",
+  });
   assert.equal(fallback.requests[0]?.model, "other-model");
 });
 
@@ -176,6 +183,27 @@ test("a stream that is left early counts as one request and ends the provider's 
   ) break;
   assert.deepEqual(ends, ["scripted:left"]);
   assert.deepEqual([first.active, first.aborted], [0, 1]);
+});
+
+test("what may have been served and paid for is counted before anybody is asked again", async () => {
+  const silent = new ProviderError("provider_timeout", "It said nothing", { provider: "scripted", retryable: true });
+  const script = [{ errorBefore: silent }, { errorBefore: FAILED }, { errorBefore: silent }];
+  const { clock, first, fallback, provider } = setUpRetries(2, script, ["From the second"]);
+  const asked: string[] = [];
+  const read = async (beforeAgain: () => Promise<void>) => {
+    const signal = new AbortController().signal;
+    const request = { model: "m", messages: [], tools: [], parameters: {} };
+    for await (const _ of provider.stream(request, { signal, beforeAgain })) asked.push("answer");
+  };
+  const count = () => Promise.resolve(void asked.push(`${first.requests.length} ${fallback.requests.length}`));
+  await drive(clock, read(count));
+  assert.deepEqual(asked, ["1 0", "3 0", "answer", "answer"]);
+  const none = setUpRetries(2, script, ["never"]);
+  const refused = new ProviderError("provider_rejected", "The budget is used", { provider: "scripted" });
+  const call = { signal: new AbortController().signal, beforeAgain: () => Promise.reject(refused) };
+  const stream = none.provider.stream({ model: "m", messages: [], tools: [], parameters: {} }, call);
+  await assert.rejects(drive(none.clock, stream[Symbol.asyncIterator]().next()), refused);
+  assert.deepEqual([none.first.requests.length, none.fallback.requests.length], [1, 0]);
 });
 
 async function upstreamOf(t: TestContext, ...replies: UpstreamReply[]) {
