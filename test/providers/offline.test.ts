@@ -225,6 +225,8 @@ describe("offline provider, commands", () => {
     assert.deepEqual(first.calls[0]?.input, { city: "Oslo" });
     const { text } = await turn(answered(messages, first, { get_weather: "  4 degrees\n\nand rain" }), { tools });
     assert.equal(text, "get_weather:\n\n```\n  4 degrees\n\nand rain\n```");
+    const lines = await turn(answered(messages, first, { get_weather: "4 degrees ```\n" }), { tools });
+    assert.equal(lines.text, "get_weather:\n\n````\n4 degrees ```\n````");
   });
 
   test("names the tools there are when asked for another", async () => {
@@ -270,6 +272,24 @@ describe("offline provider, the reply's form", () => {
     assert.deepEqual((await turn(hello)).arrays, first.arrays);
   });
 
+  test("is cut after white space where there is some, and never within a character", async () => {
+    const messages = [user("/read_file a")];
+    const called = await turn(messages);
+    const deltasOf = async (output: string) => {
+      const { arrays } = await turn(answered(messages, called, { read_file: output }));
+      return arrays.flat().flatMap((event) => (event.type === "text_delta" ? [event.delta] : []));
+    };
+    const words = await deltasOf("seven letters of it ".repeat(20));
+    assert.ok(
+      words.slice(0, -1).every((delta) => /^\S[\s\S]{23,47}$/.test(delta) && /\s$/.test(delta)),
+      words.join("|"),
+    );
+    for (let before = 0; before < 48; before++) {
+      const deltas = await deltasOf(`${"a".repeat(before)}\u{1F600}${"a".repeat(48)}`);
+      assert.ok(deltas.every((delta) => delta.isWellFormed() && delta.length <= 49), `${before}: ${deltas.join("|")}`);
+    }
+  });
+
   test("echoes any model name and estimates usage", async () => {
     const { finish, text } = await turn(hello, { model: "gpt-anything" });
     assert.equal(finish.model, "gpt-anything");
@@ -289,9 +309,11 @@ describe("offline provider, the reply's form", () => {
   });
 
   test("ends before the first stop sequence", async () => {
-    const { text, finish } = await withParameters({ stop: ["cannot", " model", ""] });
-    assert.equal(text, `${SELF} I have no language`);
-    assert.equal(finish.finish_reason, "stop");
+    for (const stop of [["cannot", " model", ""], " model"]) {
+      const { text, finish } = await withParameters({ stop });
+      assert.equal(text, `${SELF} I have no language`);
+      assert.equal(finish.finish_reason, "stop");
+    }
   });
 
   test("wraps the answer as a JSON object when asked to", async () => {

@@ -165,6 +165,7 @@ test("the README of the package and the help of each command are its documentati
   assert.ok(passages.some(({ source, heading }) => source === "Postern's README" && heading === "First minute"));
   const help = passages.find(({ source }) => source === "postern cron run --help");
   assert.match(help?.text ?? "", /Usage: postern cron run/);
+  assert.deepEqual([help?.isCode, help?.isRow], [false, false], "help counts as much as prose");
   const withoutHelp = await readDocumentation(() => Promise.reject(new Error("no commands here")));
   assert.ok(withoutHelp.length > 50 && withoutHelp.length < passages.length);
 });
