@@ -10,6 +10,7 @@ import {
   startAnthropicUpstream,
 } from "../../fixtures/upstream/anthropic_upstream.ts";
 import { ProviderError } from "../../lib/base/errors.ts";
+import type { Message } from "../../lib/base/records/message.ts";
 import type { Provider, Providers } from "../../lib/providers/provider.ts";
 import { callsOf, collect, KEY, NEVER, noticesOf, setUp, textOf } from "./support/provider_setup.ts";
 
@@ -157,6 +158,47 @@ test("reasoning effort turns thinking on, with room for it and no sampling param
   assert.match(text, /"thinking":\{"type":"enabled","budget_tokens":2048\}/);
   assert.match(text, /"max_tokens":2148/);
   assert.equal(text.includes("temperature"), false);
+});
+
+test("thinking is off while a tool call is under way that came without its thinking block", async (t) => {
+  const { upstream, provider } = await start(t);
+  const user: Message = { role: "user", content: "Look" };
+  const thinking = { anthropic: [{ type: "thinking", thinking: "hm", signature: "sig" }] };
+  const said = (calls: number, opaque?: Readonly<Record<string, unknown>>): Message[] => {
+    const ids = Array.from({ length: calls }, (_, at) => `call_${at}`);
+    const tool_calls = ids.map((id) => ({
+      id,
+      type: "function" as const,
+      function: { name: "look", arguments: "{}" },
+    }));
+    return [
+      {
+        role: "assistant",
+        content: "Well",
+        ...(calls === 0 ? {} : { tool_calls }),
+        ...(opaque === undefined ? {} : { opaque }),
+      },
+      ...ids.map((tool_call_id): Message => ({ role: "tool", tool_call_id, content: "one" })),
+    ];
+  };
+  for (
+    const [messages, isOn] of [
+      [[user, ...said(1)], false],
+      [[user, ...said(2)], false],
+      [[user, ...said(1), ...said(1, thinking)], false],
+      [[user, ...said(1, { other: thinking.anthropic })], false],
+      [[user, ...said(1, thinking)], true],
+      [[user, ...said(0)], true],
+      [[user, ...said(1), user], true],
+    ] as const
+  ) {
+    await collect(provider, { messages, parameters: { reasoning_effort: "low" } });
+    assert.equal(
+      upstream.requests.at(-1)?.text.includes('"thinking":{"type":"enabled"'),
+      isOn,
+      JSON.stringify(messages),
+    );
+  }
 });
 
 test("two tool calls stream apart, one without input as an empty object", async (t) => {

@@ -3,14 +3,15 @@ import { test } from "node:test";
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { createAnthropicDecoder } from "../../lib/providers/anthropic_decoder.ts";
 
-/** Usage at the end of a stream of these events. */
-function usageOf(...given: readonly object[]) {
+/** The end of a stream of these events. */
+function finishOf(...given: readonly object[]) {
   const decoder = createAnthropicDecoder({ name: "up", keySource: undefined, key: undefined, now: () => 0 });
   const events: ProviderEvent[] = [];
   for (const event of given) decoder.push(JSON.stringify(event), events);
   decoder.push(JSON.stringify({ type: "message_stop" }), events);
   const finish = events.at(-1);
-  return finish?.type === "finish" ? finish.usage : undefined;
+  assert.ok(finish?.type === "finish");
+  return finish;
 }
 
 const start = (usage: unknown) => ({ type: "message_start", message: { model: "m", usage } });
@@ -25,8 +26,19 @@ test("counts that were told stay, whatever a later event leaves out of them", ()
     prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 0 },
   };
   for (const later of [undefined, null, {}, { output_tokens: null }, "none"]) {
-    const usage = usageOf(begun, change({ output_tokens: 5 }), change(later));
+    const { usage } = finishOf(begun, change({ output_tokens: 5 }), change(later));
     assert.deepEqual(usage, told, JSON.stringify(later));
   }
-  assert.equal(usageOf(start({}), change({ output_tokens: 5 })), undefined);
+  assert.equal(finishOf(start({}), change({ output_tokens: 5 })).usage, undefined);
+});
+
+test("a stop reason that nobody knows is tool_calls after one call or more, else stop", () => {
+  const call = (index: number) => ({
+    type: "content_block_start",
+    index,
+    content_block: { type: "tool_use", id: `call_${index}`, name: "read_file", input: {} },
+  });
+  const end = { type: "message_delta", delta: { stop_reason: "new_reason" } };
+  const reasons = [[], [call(0)], [call(0), call(1)]].map((calls) => finishOf(start({}), ...calls, end).finish_reason);
+  assert.deepEqual(reasons, ["stop", "tool_calls", "tool_calls"]);
 });

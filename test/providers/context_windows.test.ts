@@ -56,6 +56,7 @@ test("a list is kept for an hour, and one that cannot be read means that nothing
   assert.deepEqual([await windows.of(provider, "m"), await windows.of(provider, "m"), asked], [0, 0, 1]);
   await clock.advance(HOUR_MS);
   assert.deepEqual([await windows.of(provider, "m"), asked], [5000, 2]);
+  assert.equal(clock.pending(), 0, "no timer is left of a list that was read");
 });
 
 test("a window is learnt from a refusal, and no other error is taken for one", async () => {

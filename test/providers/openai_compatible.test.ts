@@ -136,6 +136,22 @@ test("a server that refuses stream_options is asked without, and never again wit
   assert.deepEqual(upstream.requests.map(({ text }) => text.includes("stream_options")), [true, false, false]);
 });
 
+test("a server that refuses reasoning_content is asked without, and one that misses it is told as it is", async (t) => {
+  const messages: Message[] = [
+    { role: "user", content: "Hello" },
+    { role: "assistant", content: "Hi", extra: { reasoning_content: "They greet me" } },
+    { role: "user", content: "Again" },
+  ];
+  const refusal = (message: string): UpstreamReply => ({ kind: "status", status: 400, body: { error: { message } } });
+  const ok = { kind: "text", chunks: ["ok"] } as const;
+  const { upstream, provider } = await start(t, refusal("'reasoning_content' is unsupported"), ok);
+  for (const _ of [1, 2]) assert.equal(textOf(await collect(provider, { messages })), "ok");
+  assert.deepEqual(upstream.requests.map(({ text }) => text.includes("reasoning_content")), [true, false, false]);
+  const strict = await start(t, refusal("reasoning_content is missing in messages.1"), ok);
+  await assert.rejects(collect(strict.provider, { messages }), { code: "provider_rejected" });
+  assert.equal(strict.upstream.requests.length, 1);
+});
+
 test("a tool call streams with its id and name first", async (t) => {
   const { provider } = await start(t, { kind: "tool_call", name: "read_file", arguments: ['{"pa', 'th":"a"}'] });
   const events = await collect(provider);
@@ -482,6 +498,12 @@ const FAILURES: readonly Failing[] = [
     reply: { kind: "chunks", chunks: [{ error: { message: "Slow down", code: 429 } }] },
     code: "provider_rate_limited",
     status: 429,
+  },
+  {
+    name: "a refusal inside a 200 stream",
+    reply: { kind: "chunks", chunks: [{ error: { message: "Bad temperature", code: 400 } }] },
+    code: "provider_rejected",
+    status: 400,
   },
   {
     name: "an error inside a 200 as plain JSON",
