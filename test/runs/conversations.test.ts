@@ -60,6 +60,9 @@ describe("conversations", () => {
     const { messages, firstSeq } = await conversations.history("talk", caller);
     assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "user", "assistant"]);
     assert.equal(firstSeq, 3);
+    const large: Message = { role: "user", content: "x".repeat(9 * 1024 * 1024) };
+    await add("two", [large, { ...large }]);
+    assert.equal((await conversations.history("two", caller)).firstSeq, 2);
   });
 
   test("keep a summary in place of the messages it covers, which stay stored", async () => {

@@ -142,6 +142,10 @@ describe("the day's budget", () => {
     assert.match(refusal.message, /100 are left, and the call may need 101; .* or wait 1 h for the next day \(UTC\)$/);
     assert.deepEqual([refusal.status, refusal.code], [429, "rate_limited"]);
     assert.deepEqual(refusal.headers, { "retry-after": "3600", "x-should-retry": "false" });
+    await clock.advance(1000);
+    const later = await budget.check(100).catch((error) => error);
+    assert.match(later.message, / or wait 60 min for the next day \(UTC\)$/);
+    assert.equal(later.headers["retry-after"], "3599");
   });
 
   test("writes nothing without a limit", async () => {

@@ -85,6 +85,14 @@ describe("a conversation of 500 turns", () => {
     assert.equal(totalTokens, 15 * provider.requests.length);
   });
 
+  test("stays within the window beside a system prompt that takes a third of it", async () => {
+    const { sent, summaries } = await converse(40, { agent: { systemPrompt: "Be brief. ".repeat(400) } });
+    for (const [i, { messages }] of sent.entries()) {
+      assert.ok(messageTokens(messages) + WINDOW / 4 <= WINDOW, `turn ${i + 1}: ${messageTokens(messages)} tokens`);
+    }
+    assert.ok(summaries.length > 0);
+  });
+
   test("goes on with the summary that is stored after a restart, without making it again", async () => {
     const store = createMemoryStore();
     const first = await converse(40, { store });

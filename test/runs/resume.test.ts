@@ -426,6 +426,11 @@ describe("a run that waits for a person", () => {
     assert.deepEqual([fresh?.status, former?.status], ["pending", "cancelled"]);
     await second.approvals.answer(fresh?.id ?? "", answer);
     assert.equal((await ended(runs, id)).status, "completed");
+    const answers = (await journalOf(store, id)).filter((event) => event.type === "approval_answered");
+    assert.deepEqual(answers.map(({ approval_id, decision }) => [approval_id, decision]), [
+      [former?.id, "cancelled"],
+      [fresh?.id, "approve"],
+    ]);
   });
 
   test("leaves none behind that was filed just before the crash, of a turn that is asked again", async () => {

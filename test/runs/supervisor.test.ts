@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { CancelError } from "../../lib/base/cancel.ts";
 import { HttpError, ProviderError } from "../../lib/base/errors.ts";
-import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createLogger, type Logger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createRunStore } from "../../lib/runs/run_store.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
@@ -132,6 +133,15 @@ describe("attached runs", () => {
     assert.equal(textIn(await third), "Second");
   });
 
+  test("end with the controller they were given", async () => {
+    const { runs } = supervised([{ hang: "before" }]);
+    const controller = new AbortController();
+    const handle = await runs.start(ask("Go", { controller }));
+    const read = readAll(handle);
+    controller.abort(new CancelError("client_gone"));
+    assert.equal(only(await read, "error").code, "client_gone");
+  });
+
   test("over the queue's bound are refused with 503 overloaded", async () => {
     const { runs } = supervised([{ hang: "before" }], { limits: { maxConcurrent: 1, maxQueued: 0 } });
     const first = await runs.start(ask("1"));
@@ -243,6 +253,26 @@ describe("durable runs", () => {
     assert.equal((await runs.get(handle.id))?.result, "Done");
   });
 
+  test("are accepted only once they are on disk, and leave no place behind where they cannot be", async () => {
+    const store = watched();
+    const written = Promise.withResolvers<void>();
+    const slow: Store = { ...store, batch: (writes) => written.promise.then(() => store.batch(writes)) };
+    const { runs, clock } = supervised(["Done"], { store: slow });
+    let accepted = false;
+    const starting = runs.start(ask("Go", { durable: true })).finally(() => (accepted = true));
+    await clock.advance(0);
+    assert.equal(accepted, false);
+    written.resolve();
+    await readAll(await starting);
+    store.broken = true;
+    await assert.rejects(runs.start(ask("Go", { durable: true })), /Disk full/);
+    assert.equal(runs.active(), 0);
+    store.broken = false;
+    const same = supervised(["Done"], { store });
+    await assert.rejects(same.runs.start(ask("Go", { durable: true })), { name: "JournalError" }, "its id is taken");
+    assert.equal(same.runs.active(), 0);
+  });
+
   test("are followed from the first event on, late or early", async () => {
     const { runs } = supervised([{ text: ["a", "b"], toolCalls: [{ name: "look" }] }, { text: ["c"] }], {
       tools: [{ name: "look" }],
@@ -269,8 +299,10 @@ describe("durable runs", () => {
 
   test("outlive a reader that leaves", async () => {
     const { runs, clock } = supervised([{ text: ["a", "b"], chunkDelayMs: 10 }]);
-    const handle = await runs.start(ask("Go", { durable: true }));
+    const controller = new AbortController();
+    const handle = await runs.start(ask("Go", { durable: true, controller }));
     for await (const _ of handle.events()) break;
+    controller.abort(new CancelError("client_gone"));
     await clock.advance(20);
     await until(async () => (await runs.get(handle.id))?.status === "completed");
   });
@@ -358,7 +390,9 @@ describe("retention", () => {
   test("forgets runs that ended longer ago than retention_days, at the start and daily", async () => {
     const store = createMemoryStore();
     const day = 24 * 60 * 60 * 1000;
-    const { runs, clock } = supervised(() => "ok", { store, retentionDays: 30 });
+    const forgotten: unknown[] = [];
+    const log: Logger = { ...SILENT, info: (_message, fields) => void forgotten.push(fields?.["runs"]) };
+    const { runs, clock } = supervised(() => "ok", { store, retentionDays: 30, log });
     await runs.recover();
     const old: string[] = [];
     for (let i = 0; i < 150; i++) {
@@ -373,6 +407,7 @@ describe("retention", () => {
     await until(async () => (await store.count("runs")) === 1);
     assert.equal((await runs.get(young.id))?.status, "completed");
     assert.equal(await runs.get(old[149] ?? ""), undefined);
+    assert.deepEqual(forgotten, [150], "the log says how many");
     assert.deepEqual(await store.read(`run/${old[0]}`, { afterSeq: 0, limit: 10 }), []);
     await runs.drain(0);
     assert.equal(clock.pending(), 0);
