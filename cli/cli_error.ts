@@ -1,4 +1,4 @@
-/** What the process ends with (DESIGN.md section 9). */
+/** What the process ends with (docs/design/processes.md "Command line"). */
 export const EXIT = { ok: 0, failed: 1, usage: 2, internal: 70, config: 78 } as const;
 
 /** The command line is wrong: exit 2. The message says what and, where there is one, the nearest right thing. */

@@ -33,7 +33,7 @@ export interface ReachOptions {
 const PROBE_TIMEOUT_MS = 10_000;
 
 /**
- * Reaches the gateway of the data directory (DESIGN.md section 5).
+ * Reaches the gateway of the data directory (docs/design/access.md "One gateway for each data directory").
  * @throws {CommandError} it holds the directory but does not answer or not here, or works in another folder than --workspace says
  */
 export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {

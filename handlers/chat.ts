@@ -25,7 +25,7 @@ const chatReplySchema = v.object({
   conversation_id: v.nullable(v.string()),
 });
 
-/** POST /api/chat: one message, one JSON reply, always recorded under a conversation (DESIGN.md section 2). */
+/** POST /api/chat: one message, one JSON reply, always recorded under a conversation (docs/design/runs.md "Conversations"). */
 export const chatRoute: Route = {
   method: "POST",
   path: "/api/chat",
@@ -52,7 +52,7 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
   const agent = requireAgent(context.services);
   const { message, context: background, conversation_id, model } = await readJson(request, context, chatSchema);
   const { claim } = context;
-  // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
+  // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   const handle = typeof runId === "string"
     ? await attachRun(runId, context, { streams: false })

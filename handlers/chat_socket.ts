@@ -7,8 +7,9 @@ import { textQuery } from "./wire/list_query.ts";
 import { requireAgent } from "./wire/require_agent.ts";
 
 /**
- * GET /ws/chat (DESIGN.md section 4). The router has checked host, origin, token and scope before `websocket` is called; what
+ * GET /ws/chat. The router has checked host, origin, token and scope before `websocket` is called; what
  * it throws refuses the handshake.
+ * Source: docs/design/websocket.md "Frames in"
  */
 export const chatSocketRoute: Route = {
   method: "GET",

@@ -48,7 +48,7 @@ const completionReplySchema = v.looseObject({
   usage: v.looseObject(usageEntries),
 });
 
-/** POST /v1/chat/completions, JSON and SSE from one stream of events (DESIGN.md section 3). */
+/** POST /v1/chat/completions, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
 export const completionsRoute: Route = {
   method: "POST",
   path: "/v1/chat/completions",
@@ -79,7 +79,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   if (input.ignored.length > 0) context.ignored.push(...input.ignored);
   checkToolChoice(input, agentTools, context);
   const { claim } = context;
-  // A repeat must find the work, so it outlives its client (DESIGN.md section 7)
+  // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
   const durable = claim !== undefined;
   const handle = typeof runId === "string"
     ? await attachRun(runId, context, { streams: input.stream })

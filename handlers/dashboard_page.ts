@@ -3,7 +3,10 @@ import { parseRequestTarget } from "./request_target.ts";
 import type { Route } from "./route.ts";
 import { textReply } from "./wire/reply.ts";
 
-/** GET /: the dashboard (DESIGN.md section 9). The page is public and holds no secret; under a mount its relative addresses need the slash at the end. */
+/**
+ * GET /: the dashboard. The page is public and holds no secret; under a mount its relative addresses need the slash at the end.
+ * Source: docs/design/processes.md "Dashboard"
+ */
 export const dashboardRoute: Route = {
   method: "GET",
   path: "/",

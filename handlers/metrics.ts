@@ -1,7 +1,7 @@
 import type { Route } from "./route.ts";
 import { textReply } from "./wire/reply.ts";
 
-/** GET /metrics: Prometheus text 0.0.4 (DESIGN.md section 10). */
+/** GET /metrics: Prometheus text 0.0.4 (docs/design/observability.md "Metrics"). */
 export const metricsRoute: Route = {
   method: "GET",
   path: "/metrics",

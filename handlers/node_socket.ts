@@ -11,7 +11,7 @@ import { requireNodes } from "./wire/require_nodes.ts";
 const PATIENCE_MS = 30_000;
 
 /**
- * GET /ws/node: the link of a node (DESIGN.md section 6, `[gateway.node_control]`). It has a token of its own: what pairing hands
+ * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It has a token of its own: what pairing hands
  * out does not open it. Everything that refuses it is said before the upgrade.
  */
 export const nodeSocketRoute: Route = {

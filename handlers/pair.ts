@@ -18,7 +18,7 @@ const pairedSchema = v.object({
 
 const pairSchema = v.strictObject(termsFields);
 
-/** POST /pair: the pairing code of the header X-Pairing-Code for a token (DESIGN.md section 5). */
+/** POST /pair: the pairing code of the header X-Pairing-Code for a token (docs/design/access.md "Pairing"). */
 export const pairRoute: Route = strictRoute({
   method: "POST",
   path: "/pair",

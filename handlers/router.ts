@@ -53,8 +53,9 @@ export interface GatewayRouter {
 }
 
 /**
- * The one way in (DESIGN.md section 2): request id, host guard, origin guard, CORS, body guard, upgrade guard, route, identity, limit,
+ * The one way in: request id, host guard, origin guard, CORS, body guard, upgrade guard, route, identity, limit,
  * access, idempotency, handler; metrics and the access log see every outcome.
+ * Source: docs/design/http.md "Middleware"
  */
 export function createRouter(options: RouterOptions): GatewayRouter {
   const { services, basePath = "", Response: ReplyClass = Response } = options;

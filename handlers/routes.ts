@@ -33,7 +33,7 @@ import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
 import { webhookRoute } from "./webhook.ts";
 import { wsTicketRoute } from "./ws_ticket.ts";
 
-/** Every route of the gateway (DESIGN.md section 2). */
+/** Every route of the gateway (docs/design/http.md "Middleware"). */
 export const ROUTES: readonly Route[] = [
   dashboardRoute,
   healthRoute,

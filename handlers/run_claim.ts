@@ -3,7 +3,8 @@ import type { Write } from "../lib/storage/store.ts";
 /**
  * What an Idempotency-Key has a hold on: the one run that answers all requests under it.
  *
- * The hold is on disk from the moment the run is accepted, so that a repeat finds the run, also after a crash (DESIGN.md section 2).
+ * The hold is on disk from the moment the run is accepted, so that a repeat finds the run, also after a crash.
+ * Source: docs/design/http.md "Idempotency"
  */
 export interface RunClaim {
   /** To be handed to the start of the run: recorded in the transaction that accepts it */

@@ -15,12 +15,13 @@ import { toHttpError } from "./wire/to_http_error.ts";
 const FOLLOW = ["0", "1"] as const;
 
 /**
- * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event (DESIGN.md section 2).
+ * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event.
  *
  * Each event has its seq as `id:`, so that a browser's EventSource, and any client that sends `Last-Event-ID` or `?after=`, goes on
  * where its connection broke. 204 tells an EventSource to stay away for good, so only a reader that has every event of a run which
  * does not go on gets it; a reader of a queued run waits. A reader goes at its own pace and costs nothing but its place.
  * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+ * Source: docs/design/http.md "Runs over HTTP"
  */
 export const runEventsRoute: Route = {
   method: "GET",

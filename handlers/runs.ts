@@ -38,7 +38,10 @@ const resolveSchema = v.object({
 /** How long a cancel waits for the run's end before it tells how things stand. */
 const CANCEL_WAIT_MS = 5_000;
 
-/** POST /v1/runs: work that outlives its client and the process, on disk before the reply (DESIGN.md section 2). */
+/**
+ * POST /v1/runs: work that outlives its client and the process, on disk before the reply.
+ * Source: docs/design/http.md "Runs over HTTP"
+ */
 export const startRunRoute: Route = {
   method: "POST",
   path: "/v1/runs",

@@ -40,7 +40,10 @@ const webhookReplySchema = v.object({
 
 const CHANNEL_NAME = /^[a-z0-9_-]{1,64}$/;
 
-/** POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run (DESIGN.md section 2). */
+/**
+ * POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run.
+ * Source: docs/design/automation.md "Channels"
+ */
 export const webhookRoute: Route = {
   method: "POST",
   path: "/v1/webhook/:channel",

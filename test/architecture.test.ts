@@ -3,8 +3,8 @@ import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { codeOnly, importsOf, sourceFiles } from "./support/source_files.ts";
 
-/** The floors of DESIGN.md section 1. */
-const FLOORS: readonly (readonly [room: string, floor: number])[] = [
+/** The floors of docs/design/architecture.md "Floors". */
+const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
   ["lib/base/", 0],
   ["lib/system/", 1],
   ["lib/config/", 1],
@@ -29,13 +29,13 @@ const FLOORS: readonly (readonly [room: string, floor: number])[] = [
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));
 
-const placeOf = (path: string) => FLOORS.find(([room]) => path.startsWith(room));
+const placeOf = (path: string) => FLOORS.find(([wing]) => path.startsWith(wing));
 
-test("every source file stands in a room of the layout", () => {
+test("every source file stands in a wing of the layout", () => {
   assert.deepEqual(FILES.filter((file) => placeOf(file.path) === undefined).map((file) => file.path), []);
 });
 
-test("imports point down the floors, and rooms of one floor do not import each other", () => {
+test("imports point down the floors, and wings of one floor do not import each other", () => {
   const wrong: string[] = [];
   for (const file of FILES) {
     const from = placeOf(file.path);

@@ -3,7 +3,10 @@ import { defineCliCommand } from "../command.ts";
 import { EXIT } from "../cli_error.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 
-/** `postern gateway`: runs until SIGINT or SIGTERM, then drains; a second signal ends it at once (DESIGN.md sections 2 and 9). */
+/**
+ * `postern gateway`: runs until SIGINT or SIGTERM, then drains; a second signal ends it at once.
+ * Source: docs/design/http.md "Drain"
+ */
 export const gatewayCommand = defineCliCommand({
   args: {
     ...bindFlags,

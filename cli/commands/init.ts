@@ -77,7 +77,10 @@ async function notesOn(
   ];
 }
 
-/** `postern trust`: accepts `./postern.toml` with its present content; a later change asks again (DESIGN.md section 6). */
+/**
+ * `postern trust`: accepts `./postern.toml` with its present content; a later change asks again.
+ * Source: docs/design/configuration.md "Where it comes from"
+ */
 export const trustCommand = defineCliCommand({
   args: {},
   example: "cat postern.toml && postern trust",

@@ -100,7 +100,10 @@ interface CallReply {
   readonly approval_id?: string;
 }
 
-/** `postern tools call`: exit 0, 1 when the tool fails or the call is denied, 2 for a wrong command line (DESIGN.md section 8). */
+/**
+ * `postern tools call`: exit 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
+ * Source: docs/design/tools.md "The contract of a tool"
+ */
 export const toolsCallCommand = defineCliCommand({
   args: {
     tool: { type: "positional", required: true, description: "Name of the tool, from postern tools list" },

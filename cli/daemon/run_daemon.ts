@@ -24,7 +24,7 @@ const LOOK_MS = 1_000;
 
 /**
  * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
- * tells systemd where that waits for it (DESIGN.md section 9).
+ * tells systemd where that waits for it (docs/design/processes.md "System service").
  * @param keys configuration keys of the command line
  * @throws {CommandError} another one runs; {ConfigError} {ListenError} it cannot start
  */

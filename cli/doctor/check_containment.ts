@@ -9,7 +9,10 @@ import { createCommandLookup } from "../../lib/system/process/create_command_loo
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
 
-/** By which of its two ways the file tools stay in the workspace here (DESIGN.md section 8). */
+/**
+ * By which of its two ways the file tools stay in the workspace here.
+ * Source: docs/design/paths_and_commands.md "The promise of files"
+ */
 export const filesCheck: Check = {
   name: "file safety",
   look({ context: { io }, loaded: { ownPaths } }) {

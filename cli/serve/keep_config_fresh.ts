@@ -21,9 +21,9 @@ export interface KeepConfigFreshOptions {
 const MAX_LINKS = 40;
 
 /**
- * Has the gateway load its configuration again at SIGHUP, and when the file changes (DESIGN.md section 6). Without a file nothing
- * is watched, and neither is one in the workspace, or reached by a link in it, whose content nobody accepted: a program that a tool
- * runs could write it.
+ * Has the gateway load its configuration again at SIGHUP, and when the file changes. Without a file nothing is watched, and neither is
+ * one in the workspace, or reached by a link in it, whose content nobody accepted: a program that a tool runs could write it.
+ * Source: docs/design/configuration.md "Reload"
  * @returns ends it
  */
 export async function keepConfigFresh(

@@ -23,7 +23,7 @@ export function bindKeys(
 }
 
 /**
- * Refuses an address that other machines can reach unless the user allowed it and tokens are asked for (DESIGN.md section 5), and
+ * Refuses an address that other machines can reach unless the user allowed it and tokens are asked for (docs/design/access.md "Bind rules"), and
  * one of a single network card.
  * @param options.hasEnvironmentToken whether POSTERN_TOKEN is set
  * @throws {ConfigError} `public_bind`

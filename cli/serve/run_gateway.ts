@@ -42,7 +42,7 @@ export interface RunGatewayOptions {
 }
 
 /**
- * Runs a gateway until SIGINT or SIGTERM, then drains it; a second signal ends the process at once (DESIGN.md sections 2 and 9).
+ * Runs a gateway until SIGINT or SIGTERM, then drains it; a second signal ends the process at once (docs/design/http.md "Drain").
  * @throws {ConfigError} {ListenError} {CommandError} it cannot start
  */
 export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {

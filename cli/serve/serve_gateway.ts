@@ -31,8 +31,9 @@ export interface RunningServer {
   /** As a browser takes it, with a slash at the end */
   readonly url: string;
   /**
-   * Ends it (DESIGN.md "Drain"): accepts nothing new, closes what is idle, lets attached work finish for `graceMs` and cancels the
-   * rest, then closes every connection. The services stay open.
+   * Ends it: accepts nothing new, closes what is idle, lets attached work finish for `graceMs` and cancels the rest, then closes every
+   * connection. The services stay open.
+   * Source: docs/design/http.md "Drain"
    */
   drain(graceMs: number): Promise<void>;
 }

@@ -32,7 +32,7 @@ interface Claim {
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
 /**
- * `Idempotency-Key` (DESIGN.md section 2): scoped to token, method and path, kept for 24 hours.
+ * `Idempotency-Key` (docs/design/http.md "Idempotency"): scoped to token, method and path, kept for 24 hours.
  *
  * A repeat during the first attaches to it: JSON waits, an event stream replays from its start. A later repeat gets the stored reply.
  * Stored are replies of executed handlers that succeeded, or failed after an effect: any other failure may be tried again.

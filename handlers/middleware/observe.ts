@@ -20,7 +20,10 @@ export interface Observer {
 const METHODS = new Set(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PATCH"]);
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** Metrics and the access log (DESIGN.md section 10): every outcome passes here. Probes are logged at debug, all else at info. */
+/**
+ * Metrics and the access log: every outcome passes here. Probes are logged at debug, all else at info.
+ * Source: docs/design/observability.md "Metrics"
+ */
 export function createObserver(
   options: { readonly metrics: Metrics; readonly clock: Clock; readonly log: Logger },
 ): Observer {

@@ -28,8 +28,9 @@ export interface LimitedRequest {
 }
 
 /**
- * Takes the slots of a request: those of its sender, who is known by then (DESIGN.md section 2, "Rate limit"). A request of a valid
+ * Takes the slots of a request: those of its sender, who is known by then. A request of a valid
  * token never spends, and never lacks, a slot of anybody else. Nodes are limited where their token is checked.
+ * Source: docs/design/access.md "Rate limit"
  * @throws {HttpError} 429 rate_limited
  */
 export function limitRequest(request: Request, limited: LimitedRequest, options: RateLimitOptions): void {

@@ -3,7 +3,10 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 /** Events as frames; undefined where an event has no place in the mode. */
 export type FrameEncoder = (event: AgentEvent, runId: string) => string | undefined;
 
-/** The plain mode: `delta`, `done` and `error` with exactly the fields of DESIGN.md section 4. A refusal is told as text. */
+/**
+ * The plain mode: `delta`, `done` and `error` with exactly the documented fields. A refusal is told as text.
+ * Source: docs/design/websocket.md "Frames out"
+ */
 export const encodePlain: FrameEncoder = (event) => {
   switch (event.type) {
     case "text_delta":

@@ -33,7 +33,7 @@ export interface Outbox {
   close(): void;
 }
 
-/** DESIGN.md section 4: a slow reader is paused, not buffered without bound. */
+/** docs/design/websocket.md "Limits": a slow reader is paused, not buffered without bound. */
 export function createOutbox({ peer, clock, patienceMs }: OutboxOptions): Outbox {
   let closed = false;
   let wake = () => {};

@@ -10,12 +10,13 @@ const answerFields = {
 } as const;
 
 /**
- * The frames that a client of `/ws/chat` may send (DESIGN.md section 4), each with the scope it needs and its fields. `null` equals
+ * The frames that a client of `/ws/chat` may send, each with the scope it needs and its fields. `null` equals
  * absent.
  *
  * A JSON object with a known `type` is a command; one without a `type` but with a string `message`, `content` or `text` is a
  * message of that string; any other text is the message, word for word. An answer to a question refuses fields it does not know,
  * as the routes of approvals do.
+ * Source: docs/design/websocket.md "Frames in"
  */
 export const FRAMES = {
   message: {

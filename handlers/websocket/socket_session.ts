@@ -66,7 +66,7 @@ const TOO_BIG = 1009;
 const TRY_AGAIN_LATER = 1013;
 const TOO_SLOW = "Reader too slow";
 
-/** DESIGN.md section 4: a connection is one conversation, answers one message at a time and queues eight more. */
+/** docs/design/websocket.md "Limits": a connection is one conversation, answers one message at a time and queues eight more. */
 export function createSocketSession(peer: ChatPeer, options: SocketSessionOptions): SocketSession {
   const { services, caller } = options;
   const { websocket: limits } = services.config().gateway;

@@ -15,7 +15,7 @@ export interface WatchOptions {
   readonly onIdle: () => void;
 }
 
-/** Watches over one socket until it is stopped (DESIGN.md section 4). */
+/** Watches over one socket until it is stopped (docs/design/websocket.md "Limits"). */
 export interface Watch {
   /** A pong came */
   alive(): void;

@@ -33,7 +33,8 @@ export interface ReplyFields {
 }
 
 /**
- * Reads a run to its end: the reply without streaming is a collector over the same events (DESIGN.md section 1).
+ * Reads a run to its end: the reply without streaming is a collector over the same events.
+ * Source: docs/design/architecture.md "One path for each thing"
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
 export async function collectReply(handle: RunHandle): Promise<CollectedReply> {

@@ -17,11 +17,12 @@ export interface CompletionChunksOptions extends CompletionHead {
 }
 
 /**
- * Events as chunks of a streamed completion (DESIGN.md section 3): the role first, deltas, the reason, the usage if asked,
+ * Events as chunks of a streamed completion: the role first, deltas, the reason, the usage if asked,
  * `[DONE]`. Chunks of text are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
  * the like have no place in this format and give no text, but a notice of a fallback changes the chunks' `model`; reasoning goes out as
  * `reasoning_content`. Fields that the gateway does not know stand where the model's vendor has them.
  * Source: the chat-completions streaming format
+ * Source: docs/design/completions.md "Replies and streams"
  */
 export class CompletionChunks implements EventEncoder {
   ended = false;

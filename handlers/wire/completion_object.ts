@@ -12,8 +12,9 @@ export interface CompletionHead {
 }
 
 /**
- * The JSON reply of a completion (DESIGN.md section 3), written around its texts: `JSON.stringify` of the whole takes twice as long.
+ * The JSON reply of a completion, written around its texts: `JSON.stringify` of the whole takes twice as long.
  * `content` is null beside tool calls or a refusal without text.
+ * Source: docs/design/completions.md "Replies and streams"
  */
 export function completionJson(head: CompletionHead, reply: CollectedReply): string {
   const { text, reasoning, refusal, toolCalls, fields } = reply;

@@ -1,12 +1,13 @@
 import * as v from "valibot";
 
 /**
- * The body of POST /v1/chat/completions (DESIGN.md section 3): the contract and the source of its OpenAPI schema.
+ * The body of POST /v1/chat/completions: the contract and the source of its OpenAPI schema.
  *
  * It keeps to plain validations, which convert to JSON Schema. Every optional field may be `null`, which equals absent. Unknown
  * fields are allowed and named in `x-postern-ignored`. `is_completion_body.ts` is the same check written by hand for the hot
  * path, and a property test holds the two together.
  * Source: the chat-completions format
+ * Source: docs/design/completions.md "Requests"
  */
 
 /** Schemes a model may be given for an image; `file:` would make a local model server read its own disk. */

@@ -1,6 +1,6 @@
 import { type ErrorType, HttpError } from "../../lib/base/errors.ts";
 
-/** Every code of the one error shape with its status and type. Source: DESIGN.md section 2. */
+/** Every code of the one error shape with its status and type. Source: docs/design/errors.md "The one shape". */
 export const ERROR_CODES = {
   invalid_request: [400, "invalid_request_error"],
   unsupported_parameter: [400, "invalid_request_error"],

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { RequestContext } from "../route.ts";
 import { jsonReply } from "./reply.ts";
 
-/** Schema of a list reply (DESIGN.md section 2). */
+/** Schema of a list reply (docs/design/http.md "Lists and times"). */
 export function listSchema<S extends v.GenericSchema>(item: S) {
   return v.object({
     object: v.literal("list"),

@@ -42,7 +42,7 @@ export async function makeCall(
   { name, input, approved = false, approval_id: given }: MadeCall,
 ): Promise<Response> {
   const { services } = context;
-  // A repeat must find the call, so it outlives its client (DESIGN.md section 7)
+  // A repeat must find the call, so it outlives its client (docs/design/http.md "Idempotency")
   const signal = context.claim === undefined ? context.signal : new AbortController().signal;
   const caller = callerOf(context, "http");
   let hadEffect = false;

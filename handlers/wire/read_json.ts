@@ -4,7 +4,7 @@ import { checkBody } from "./check_body.ts";
 import { httpError } from "./error_codes.ts";
 import { jsonErrorPosition } from "./json_error_position.ts";
 
-/** Deepest nesting of arrays and objects that is accepted. Source: DESIGN.md section 2 */
+/** Deepest nesting of arrays and objects that is accepted. Source: docs/design/http.md "Bodies" */
 const MAX_JSON_DEPTH = 64;
 
 /**

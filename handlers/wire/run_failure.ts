@@ -4,8 +4,9 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { ERROR_CODES, type ErrorCode, httpError } from "./error_codes.ts";
 
 /**
- * The error a run ended with, as something `toHttpError` gives a status to: its code's own status where DESIGN.md section 2 has
- * one, that of the cancel reason or of the upstream's failure; 500 under the run's code for what the loop itself gave up on.
+ * Returns the error that a run ended with, in a form that `toHttpError` gives a status to: the status of its code where the table of codes
+ * has one, else that of the cancel reason or of the upstream's failure; 500 under the run's code for what the loop itself gave up on.
+ * Source: docs/design/errors.md "The one shape"
  */
 export function runFailure(event: Pick<ErrorEvent, "code" | "message" | "upstream">): Error {
   const { code, message, upstream } = event;

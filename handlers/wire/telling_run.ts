@@ -4,7 +4,7 @@ import type { RunClaim } from "../run_claim.ts";
 
 /**
  * A run whose reader is told on disk, before the first text of a turn goes out, that it does: after a crash it is then known that the
- * text cannot be taken back (DESIGN.md section 7). Costs one write a turn.
+ * text cannot be taken back (docs/design/http.md "Idempotency"). Costs one write a turn.
  */
 export function tellingRun(handle: RunHandle, claim: RunClaim): RunHandle {
   async function* events() {

@@ -11,7 +11,7 @@ export interface ErrorMapping {
 }
 
 /**
- * What the client is told of anything thrown (DESIGN.md section 2).
+ * What the client is told of anything thrown (docs/design/errors.md "The one shape").
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
  * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, 501, `loop_detected` or a

@@ -20,7 +20,7 @@ export interface SignedBody {
  * Checks the HMAC of a webhook's raw body, in constant time.
  * @returns what to remember for as long as the signature's time is acceptable, so that it is not used twice
  * @throws {HttpError} 401 auth_invalid
- * Source: DESIGN.md section 2
+ * Source: docs/design/automation.md "Channels"
  */
 export function checkWebhookSignature(signed: SignedBody): string {
   if (signed.header === null) throw refused("this channel demands the header X-Postern-Signature");

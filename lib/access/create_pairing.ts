@@ -42,7 +42,7 @@ export function parsePairingGuard(body: unknown): v.InferOutput<typeof guardSche
   return v.parse(guardSchema, body);
 }
 
-/** Pairing over a store (DESIGN.md section 5). Misses and the lock survive a restart; a new code clears them. */
+/** Pairing over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
   const { store, clock, random, tokens } = options;
   const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));

@@ -95,7 +95,7 @@ export interface Tokens {
 /** How a client that pairs is named, and when its token ends. */
 export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };
 
-/** The pairing code and its exchange (DESIGN.md section 5). */
+/** The pairing code and its exchange (docs/design/access.md "Pairing"). */
 export interface Pairing {
   /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
   createCode(by?: AccessActor): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;

@@ -29,7 +29,7 @@ interface Log {
  * `windowMs` more than `max` are allowed. A refused request does not count. One `take` touches one slot, or as many as
  * have passed since the last; memory is 240 bytes a key whatever `max` is, and bounded by `maxKeys`.
  * @throws {RangeError} `max`, `windowMs` or `maxKeys` below 1 or not whole
- * Source: DESIGN.md "Rate limit"
+ * Source: docs/design/access.md "Rate limit"
  */
 export function slidingWindow(options: SlidingWindowOptions): SlidingWindow {
   const { max, windowMs, maxKeys = DEFAULT_MAX_KEYS } = options;

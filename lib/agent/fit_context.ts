@@ -21,7 +21,7 @@ const RESULT_CHARACTERS = [4000, 1000, 200] as const;
  * Tool results are shortened first, the oldest first; then whole turns go from the middle, the oldest after the first one first, and
  * at last the finished steps of the running turn; a marker stands where they were. System messages and the last user message stay
  * as they are; what still does not fit is left to the model to refuse.
- * Source: DESIGN.md section 7 "Conversations"
+ * Source: docs/design/runs.md "Conversations"
  * @param maxTokens tokens the messages may take
  * @param fixed how many of the first messages stay as they are, whatever they take. Default 0
  */

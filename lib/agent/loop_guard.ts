@@ -24,7 +24,7 @@ const KEPT = 8;
 /**
  * Notices a model that runs in circles: the same call with the same result three times, two calls in turns (A-B-A-B), or three
  * failures in a row. The first time it warns; when the very next turn still fits a pattern, it stops.
- * Source: DESIGN.md section 7
+ * Source: docs/design/runs.md "Loop guard"
  */
 export function createLoopGuard(): LoopGuard {
   const seen: string[] = [];

@@ -31,7 +31,7 @@ import { toolWork } from "./tool_work.ts";
  *
  * A run that goes on after a restart takes its recorded turns and results in place of the model and the tools, and then goes on
  * live: all that the loop counts is as it was. The first live turn is one that may have been shown before, and says so.
- * Source: DESIGN.md section 7
+ * Source: docs/design/runs.md "The loop"
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const { journal, limits, signal } = run;

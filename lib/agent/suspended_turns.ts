@@ -19,7 +19,7 @@ const GONE =
   "where they matter.";
 const UNANSWERED = "No result was given for this call.";
 
-/** What runs left behind that ended with a call to the client's tools (DESIGN.md section 3, "Two kinds of tools"). */
+/** What runs left behind that ended with a call to the client's tools (docs/design/completions.md "Two kinds of tools"). */
 export interface SuspendedTurns {
   /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB */
   keep(callIds: readonly string[], messages: readonly Message[]): void;

@@ -22,7 +22,7 @@ export interface TokenAccountOptions {
   readonly signal: AbortSignal;
 }
 
-/** Reserves before each call of the model and settles after it (DESIGN.md section 7 "Budgets"). */
+/** Reserves before each call of the model and settles after it (docs/design/runs.md "Budgets"). */
 export function createTokenAccount({ budget, contextWindowTokens, signal }: TokenAccountOptions): TokenAccount {
   let reservation: TokenReservation | undefined;
   let input = 0;

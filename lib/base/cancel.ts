@@ -1,4 +1,4 @@
-/** Why work was stopped (DESIGN.md section 1): the typed reason of every derived signal. */
+/** Why work was stopped (docs/design/architecture.md "Signals"): the typed reason of every derived signal. */
 export type CancelReason = "client_gone" | "timeout" | "cancelled" | "shutdown" | "budget";
 
 /** The `reason` of an aborted signal; also what a cancelled wait rejects with. */

@@ -1,9 +1,9 @@
 /**
  * The four errors by who is told. Everything else that is thrown is a bug: it is logged whole and shown as one fixed sentence.
- * Codes are stable (DESIGN.md section 2); tests assert the code, people read the message.
+ * Codes are stable (docs/design/errors.md "Four classes"); tests assert the code, people read the message.
  */
 
-/** `type` of the one error shape (DESIGN.md section 2), as OpenAI clients know it. */
+/** `type` of the one error shape (docs/design/errors.md "The one shape"), as OpenAI clients know it. */
 export type ErrorType =
   | "invalid_request_error"
   | "authentication_error"
@@ -65,7 +65,7 @@ export interface ProviderErrorOptions {
   readonly cause?: unknown;
 }
 
-/** `provider_*` codes of DESIGN.md section 2; `model_not_found` for an upstream's unknown model. */
+/** `provider_*` codes of docs/design/errors.md "Errors of a provider"; `model_not_found` for an upstream's unknown model. */
 export type ProviderErrorCode =
   | "provider_error"
   | "provider_timeout"

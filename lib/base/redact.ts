@@ -24,7 +24,7 @@ export interface RedactPart {
   reach(): number;
 }
 
-/** A redactor that starts with these secrets. DESIGN.md section 10. */
+/** A redactor that starts with these secrets. docs/design/observability.md "Redaction". */
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
   const known = new Set<string>();
   /** The forms as bytes, each a character */

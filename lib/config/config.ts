@@ -29,7 +29,7 @@ import {
 
 const routesSchema = v.optional(v.pipe(v.array(routeSchema), v.maxLength(1000)), []);
 
-/** The whole of `postern.toml` (DESIGN.md section 6): every key, its bounds and its default. */
+/** The whole of `postern.toml` (docs/design/configuration.md "Validation"): every key, its bounds and its default. */
 export const configSchema = v.strictObject({
   /** Empty: `$XDG_DATA_HOME/postern` */
   data_dir: text(""),

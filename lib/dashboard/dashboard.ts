@@ -30,7 +30,7 @@ export interface DashboardOptions {
  *
  * Assembled once from `page/` and kept. The policy allows exactly this style and this script, by SHA-256. All addresses in the
  * page are relative, so it works under any base path.
- * Source: DESIGN.md section 9; https://www.w3.org/TR/CSP3/
+ * Source: docs/design/processes.md "Dashboard"; https://www.w3.org/TR/CSP3/
  */
 export function loadDashboard({ pairingRequired = true }: DashboardOptions = {}): Promise<Dashboard> {
   const dashboard = loaded.get(pairingRequired) ?? assemble(pairingRequired);

@@ -70,7 +70,7 @@ export interface ApprovalPage {
 }
 
 /**
- * Questions to a person as records: they outlive a restart, and expire into a denial (DESIGN.md section 7, "Approvals").
+ * Questions to a person as records: they outlive a restart, and expire into a denial (docs/design/policy.md "Approvals").
  *
  * One gateway owns a store's approvals. Metric: postern_approvals_total{decision}.
  */

@@ -3,7 +3,7 @@ import type { DecideInput } from "./decide_input.ts";
 import { type Decision, DOES, type RuleStep } from "./decision.ts";
 import { type Level, LEVEL_TABLE, parseLevel } from "./level.ts";
 
-/** The specification's names for three tools, accepted in the lists; an edit names what the list says. */
+/** Short names for three tools, accepted in the lists; an edit names what the list says. */
 const ALIASES: Readonly<Record<string, string>> = {
   glob: "glob_search",
   search: "content_search",
@@ -15,7 +15,7 @@ const ALIASES: Readonly<Record<string, string>> = {
  *
  * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
  * `always_ask` an allow into an ask and wins; nothing beats a deny. An unknown level denies everything.
- * Source: DESIGN.md section 7, "Autonomy"
+ * Source: docs/design/policy.md "Autonomy"
  */
 export function decide(input: DecideInput): Decision {
   const barriers = barriersTo(input);

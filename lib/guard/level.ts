@@ -4,7 +4,7 @@ import type { Access } from "./decision.ts";
 export const LEVELS = ["read_only", "supervised", "full"] as const;
 export type Level = (typeof LEVELS)[number];
 
-/** What each level says to each access, before lists and forbidden paths (DESIGN.md section 7, "Autonomy"). */
+/** What each level says to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
 export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, "allow" | "ask" | "deny">>>> = {
   read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
   supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },

@@ -26,7 +26,10 @@ const entries = v.object({
 // Another machine must never be sent the token
 const recordSchema = v.pipe(entries, v.check(({ address, token }) => LOOPBACK.test(address) === (token !== "")));
 
-/** How the command line reaches the gateway that runs on a data directory (DESIGN.md section 5). */
+/**
+ * How the command line reaches the gateway that runs on a data directory.
+ * Source: docs/design/access.md "One gateway for each data directory"
+ */
 export type ControlRecord = Readonly<v.InferOutput<typeof recordSchema>>;
 
 /** Writes `{data_dir}/control.json`, 0600, in one step. */

@@ -41,7 +41,8 @@ const KINDS_BY_KEY = ["openai", "anthropic", "openrouter"];
 
 /**
  * What `[provider]` says; for `auto` the server at `base_url` where one is given, else the first of a key in OPENAI_API_KEY,
- * ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider (DESIGN.md section 6). Never throws.
+ * ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. Never throws.
+ * Source: docs/design/providers.md "Choosing a provider"
  */
 export async function chooseProvider(options: ChooseProviderOptions): Promise<ChosenProvider> {
   const { provider, env } = options;

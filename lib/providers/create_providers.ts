@@ -58,7 +58,7 @@ const NAMES_MS = 2_000;
 
 /**
  * The configured providers, each with its retries and fallbacks; what `auto` is, chooseProvider says. With `none` every `resolve`
- * throws ProviderError. Source: DESIGN.md sections 3, 6 and 7
+ * throws ProviderError. Source: docs/design/providers.md "Choosing a provider"
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
 export async function createProviders(options: CreateProvidersOptions): Promise<Providers> {

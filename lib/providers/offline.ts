@@ -30,7 +30,7 @@ export interface OfflineOptions {
  * the time of day. `max_tokens` counts four bytes as a token, usage is estimated likewise; `stop` and `response_format` of type
  * `json_object` (`{"answer": text}`) are honoured.
  * @throws {ProviderError} `provider_rejected` for a `json_schema` format: nothing here can follow a schema
- * Source: DESIGN.md section 7, "Offline provider"
+ * Source: docs/design/providers.md "Offline assistant"
  */
 export function createOfflineProvider({ now, help, hasModel = () => false }: OfflineOptions): Provider {
   const documentation = lazily(async () => (await import("./offline/documentation.ts")).readDocumentation(help));

@@ -33,7 +33,7 @@ export interface ModelParameters {
   readonly passed?: PassedFields;
 }
 
-/** Fields of a request that the gateway does not know and passes on (DESIGN.md section 13). */
+/** Fields of a request that the gateway does not know and passes on (docs/design/completions.md "Plain mode"). */
 export interface PassedFields {
   /** Unknown fields of the body. Unknown fields of messages, content parts and tools stand where they came */
   readonly body: Readonly<Record<string, unknown>>;

@@ -1,7 +1,10 @@
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../base/telemetry/metrics.ts";
 import type { StreamObserver } from "./retry.ts";
 
-/** Counts provider requests, tokens and the time to the first event. DESIGN.md section 10. Registers its metrics: once a registry. */
+/**
+ * Counts provider requests, tokens and the time to the first event. Registers its metrics: once a registry.
+ * Source: docs/design/observability.md "Metrics"
+ */
 export function createProviderMetrics(metrics: Metrics): StreamObserver {
   const requests = metrics.counter(
     "postern_provider_requests_total",

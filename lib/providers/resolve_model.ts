@@ -45,7 +45,7 @@ export interface ModelNames {
 }
 
 /**
- * Gives each model name to the model it names, or an error (DESIGN.md section 13).
+ * Gives each model name to the model it names, or an error (docs/design/providers.md "Which model answers").
  *
  * The default model may be served by a configured fallback, and by the offline assistant where `auto` finds no local server any
  * more; both say so. The offline assistant answers any other name only while the data directory never knew a real model.

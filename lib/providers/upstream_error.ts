@@ -33,9 +33,10 @@ const NO_MODEL =
   /^model: |model.*(not found|does not exist|not exist|unknown|not a valid|no such|not loaded)|(unknown|no such|invalid) model/is;
 
 /**
- * The error of a refusal, by the table of DESIGN.md section 2: 400, 404, 413 and 422 are the caller's (`provider_rejected`,
- * `model_not_found`), a history that is too long is 400 `context_length_exceeded` whatever the vendor calls it, 429 is `provider_rate_limited` with its Retry-After, 408 and 504 are `provider_timeout`, all others
- * `provider_error`. The key never stands in the message.
+ * Returns the error of a refusal. 400, 404, 413 and 422 are the caller's (`provider_rejected`, `model_not_found`). A history that is too
+ * long is 400 `context_length_exceeded` whatever the vendor calls it. 429 is `provider_rate_limited` with its Retry-After, 408 and 504
+ * are `provider_timeout`, all others `provider_error`. The key never stands in the message.
+ * Source: docs/design/errors.md "Errors of a provider"
  */
 export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): ProviderError {
   const told = withoutKey(readError(refusal.body), upstream.key);

@@ -42,7 +42,7 @@ export function createRunState(run: AcceptedRun): RunState {
 }
 
 /**
- * The pure fold: a run is its accepted state with every event of its journal applied in order (DESIGN.md section 7).
+ * The pure fold: a run is its accepted state with every event of its journal applied in order (docs/design/runs.md "Journal").
  *
  * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
  */

@@ -28,7 +28,7 @@ export interface AskPersonOptions {
 }
 
 /**
- * Who answers the policy's asks for a run (DESIGN.md section 7, "Approvals").
+ * Who answers the policy's asks for a run (docs/design/policy.md "Approvals").
  *
  * Attached work asks only where someone who may approve follows its events, else the answer is a denial at once that says how to
  * allow the call. Durable work always asks. Nothing waits beyond the question's expiry, which is a denial.

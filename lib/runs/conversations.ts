@@ -36,7 +36,7 @@ export interface History {
   readonly firstSeq: number;
 }
 
-/** What was said under one conversation id, in order, once (DESIGN.md section 7). */
+/** What was said under one conversation id, in order, once (docs/design/runs.md "Conversations"). */
 export interface Conversations {
   /**
    * The id to record under: `new` makes one up, a client may name its own.

@@ -6,7 +6,7 @@ import { HttpError } from "../base/errors.ts";
 import { readRecord } from "../storage/read_records.ts";
 import type { Store } from "../storage/store.ts";
 
-/** `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (DESIGN.md section 7 "Budgets"). */
+/** `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
 export interface DayBudget extends TokenBudget {
   /** Whether a limit is set now */
   isSet(): boolean;

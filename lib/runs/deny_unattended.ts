@@ -4,7 +4,7 @@ import { type ApprovalAnswer, nobodyCouldAnswer } from "../tools/runtime/tool_do
 
 /**
  * Answers every ask at once with a denial that says what would allow the call: for runs that nobody follows who may approve.
- * Source: DESIGN.md section 7 "Approvals"
+ * Source: docs/design/policy.md "Approvals"
  */
 export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =>
   Promise.resolve(denyUnasked(

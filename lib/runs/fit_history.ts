@@ -32,7 +32,7 @@ export interface FittedHistory {
  * half of the room stay word for word, so that the next turns need no further summary; all before them become one text.
  *
  * A summary that fails changes nothing but what the reader is told: the turns are then left out when the request is made.
- * Source: DESIGN.md section 7 "Conversations"
+ * Source: docs/design/runs.md "Conversations"
  * @throws {CancelError} when the run was stopped
  */
 export async function fitHistory(history: History, options: FitHistoryOptions): Promise<FittedHistory> {

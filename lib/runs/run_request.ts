@@ -28,7 +28,10 @@ export interface RunRequest {
   readonly depth?: number | undefined;
   readonly caller: Caller;
   readonly requestId?: string | undefined;
-  /** Durable work survives a disconnect and a restart; attached work ends with its reader (DESIGN.md section 7) */
+  /**
+   * Durable work survives a disconnect and a restart; attached work ends with its reader.
+   * Source: docs/design/runs.md "Attached or durable"
+   */
   readonly durable: boolean;
   /** Durable work only: records made in the one transaction that accepts the run. An `insert` lets one run of many start */
   readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;

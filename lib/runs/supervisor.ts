@@ -71,7 +71,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const SETTLE_MS = 2000;
 
 /**
- * The run supervisor: everything that executes is a run started here (DESIGN.md section 7).
+ * The run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop").
  *
  * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
  */

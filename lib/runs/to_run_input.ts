@@ -4,7 +4,7 @@ import { digestOf } from "./resumed_tools.ts";
 import type { RunInput } from "./run_records.ts";
 import type { NarrowerLimits, RunRequest } from "./run_request.ts";
 
-/** What a run was started with, pinned for its journal (DESIGN.md section 7). */
+/** What a run was started with, pinned for its journal (docs/design/runs.md "Journal"). */
 export function toRunInput(
   request: RunRequest,
   pinned: {

@@ -2,8 +2,9 @@ import type { WhereField } from "./indexed_fields.ts";
 import type { UnreadableRecords } from "./unreadable_records.ts";
 
 /**
- * The store contract (DESIGN.md section 10): a few named atomic operations, async in type, one call = one transaction.
+ * The store contract: a few named atomic operations, async in type, one call = one transaction.
  * Every persisted body is a JSON value with a version of its own, parsed and upcast by the room that owns the collection.
+ * Source: docs/design/storage.md "The store"
  */
 
 /** A record as it is kept. `version` counts its writes from 1. */

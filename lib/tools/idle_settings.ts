@@ -27,7 +27,7 @@ const SERVED: readonly { readonly key: string; readonly tools: readonly string[]
   { key: "skills", tools: [], feature: "skills" },
 ];
 
-/** Names that the lists of tools accept beside the tools' own. Source: DESIGN.md section 7, "Autonomy" */
+/** Names that the lists of tools accept beside the tools' own. Source: docs/design/policy.md "Autonomy" */
 const OTHER_NAMES = ["glob", "search", "memory_read"];
 /** Tools that come and go while the gateway runs: of nodes and of servers */
 const FOREIGN = /^(node|mcp)__/;

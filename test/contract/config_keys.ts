@@ -1,7 +1,10 @@
 /** A key without a default: it must be given. */
 export const REQUIRED = Symbol("required");
 
-/** The configuration table of DESIGN.md section 6: key and default. `<name>` is the user's choice, `<n>` an item of a list. */
+/**
+ * The table of configuration keys with their defaults. `<name>` is the user's choice, `<n>` an item of a list.
+ * Source: docs/design/configuration.md "Validation"
+ */
 export const CONFIG_KEYS: Readonly<Record<string, unknown>> = {
   "data_dir": "",
   "workspace": "",

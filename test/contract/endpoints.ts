@@ -1,6 +1,7 @@
 /**
- * The endpoint table of DESIGN.md section 2: method, path, access, and the thing that the request may go on with (it needs `runs` when
- * another began it). A route enters the table in the commit that implements it.
+ * The table of routes: method, path, access, and the thing that the request may go on with (it needs `runs` when another began it).
+ * A route enters the table in the commit that implements it.
+ * Source: docs/design/access.md "Scopes"
  */
 export const ENDPOINTS: readonly (readonly [method: string, path: string, access: string, continues?: string])[] = [
   ["GET", "/", "public"],
@@ -65,7 +66,10 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
 /** POST routes whose replies hold a secret: they refuse Idempotency-Key. */
 export const SECRET_ENDPOINTS: readonly string[] = ["/pair", "/v1/ws-ticket", "/v1/pairing-code", "/v1/tokens"];
 
-/** The frames of `/ws/chat` (DESIGN.md section 4), in the same form: type, access, and what the frame may go on with. */
+/**
+ * The frames of `/ws/chat`, in the same form: type, access, and what the frame may go on with.
+ * Source: docs/design/websocket.md "Frames in"
+ */
 export const FRAME_TYPES: readonly (readonly [type: string, access: string, continues?: string])[] = [
   ["message", "chat", "conversation"],
   ["resume", "chat", "run"],

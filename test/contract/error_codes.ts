@@ -1,4 +1,4 @@
-/** The error-code table of DESIGN.md section 2: code, status, type. */
+/** The error-code table of docs/design/errors.md "The one shape": code, status, type. */
 export const ERROR_TABLE: readonly (readonly [code: string, status: number, type: string])[] = [
   ["invalid_request", 400, "invalid_request_error"],
   ["unsupported_parameter", 400, "invalid_request_error"],

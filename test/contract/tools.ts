@@ -1,6 +1,6 @@
 import type { Access } from "../../lib/guard/decision.ts";
 
-/** One row of the tool tables of DESIGN.md section 8. */
+/** One row of the tool tables of docs/design/tools.md "The contract of a tool". */
 export interface ToolRow {
   readonly access: Access;
   /** Of the sample, where access depends on the input: `access` is then the widest */

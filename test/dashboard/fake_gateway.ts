@@ -5,7 +5,7 @@ import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
 import { createFakeRuns, type FakeRuns } from "./fake_runs.ts";
 import { createFakeSchedules, type FakeSchedules } from "./fake_schedules.ts";
 
-/** A stand-in for the gateway with the routes the dashboard uses (DESIGN.md sections 2 and 4), steered by the test. */
+/** A stand-in for the gateway with the routes the dashboard uses (docs/design/processes.md "Dashboard"), steered by the test. */
 export interface FakeGateway {
   /** Address of the page, with a slash at its end */
   readonly url: string;

@@ -28,7 +28,7 @@ export interface FakeRuns {
 
 const TIME = "2026-01-01T00:00:00.000Z";
 
-/** `/v1/runs` and its events, cancel and resolve (DESIGN.md section 2). */
+/** `/v1/runs` and its events, cancel and resolve (docs/design/http.md "Runs over HTTP"). */
 export function createFakeRuns(): FakeRuns {
   const runs: FakeRun[] = [];
   const posted: unknown[] = [];

@@ -26,7 +26,7 @@ export interface FakeSchedules {
   answer(request: IncomingMessage, response: ServerResponse, path: string): boolean;
 }
 
-/** `/v1/schedules`, and the tools that pause and resume one (DESIGN.md sections 2 and 8). */
+/** `/v1/schedules`, and the tools that pause and resume one (docs/design/automation.md "Schedules"). */
 export function createFakeSchedules(): FakeSchedules {
   const schedules: Record<string, unknown>[] = [];
   const posted: string[] = [];

@@ -61,7 +61,7 @@ test("auto_approve turns an ask into an allow, always_ask an allow into an ask a
   assert.equal(ask({ access: "read", tool: "read_file", always_ask: ["read_file"] }).kind, "ask");
 });
 
-test("the specification's names mean our tools in the lists", () => {
+test("short names mean tools in the lists", () => {
   for (
     const [alias, tool] of [["glob", "glob_search"], ["search", "content_search"], [
       "memory_read",

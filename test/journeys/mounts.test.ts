@@ -45,7 +45,7 @@ async function withExample(
 async function pair({ url, code }: GatewayProcess): Promise<Record<string, string>> {
   const reply = await fetch(`${url}/pair`, { method: "POST", headers: { "x-pairing-code": code } });
   assert.equal(reply.status, 200);
-  const { token } = await reply.json() as { token: string }; // DESIGN.md section 2
+  const { token } = await reply.json() as { token: string }; // docs/design/access.md "Pairing"
   return { authorization: `Bearer ${token}`, "content-type": "application/json" };
 }
 
@@ -58,7 +58,8 @@ async function chat(url: string, ticket: string, message: string): Promise<strin
     socket.onerror = () => reject(new Error("The socket failed"));
     socket.onclose = ({ code, reason }) => reject(new Error(`The socket was closed: ${code} ${reason}`));
     socket.onmessage = ({ data }) => {
-      const frame = JSON.parse(data) as { type: string; delta?: string; message?: string }; // DESIGN.md section 4
+      // docs/design/websocket.md "Frames out"
+      const frame = JSON.parse(data) as { type: string; delta?: string; message?: string };
       if (frame.type === "delta") text += frame.delta;
       if (frame.type === "error") reject(new Error(frame.message));
       if (frame.type === "done") resolve();

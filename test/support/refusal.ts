@@ -10,7 +10,10 @@ export interface Refusal {
   readonly headers: Headers;
 }
 
-/** Reads a refusal, and holds it to the one error shape: exactly four members, a message of STYLE.md's grammar, a request id. */
+/**
+ * Reads a refusal, and holds it to the one error shape: exactly four members, a message in the agreed form, a request id.
+ * Source: docs/design/errors.md "Messages"
+ */
 export async function readRefusal(reply: Response): Promise<Refusal> {
   const text = await reply.text();
   assert.ok(!reply.ok, `expected a refusal, got ${reply.status}: ${text}`);

@@ -34,7 +34,7 @@ const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc"]);
 
 const RUNS = { numRuns: 100 };
 
-test("with the default configuration exactly the specification's tools are on", () => {
+test("with the default configuration exactly the tools that are always on are on", () => {
   const door = doorOf(BUILTIN_TOOLS, {});
   for (const { name, enabled } of door.list()) assert.equal(enabled, ON_BY_DEFAULT.has(name), name);
   const config = defaultConfig();

@@ -17,7 +17,10 @@ export interface DeliveryQuery {
   readonly after?: string | undefined;
 }
 
-/** Delivers the replies of channels to their `reply_url`, at least once, across restarts (DESIGN.md section 2, `/v1/webhook/:channel`). */
+/**
+ * Delivers the replies of channels to their `reply_url`, at least once, across restarts.
+ * Source: docs/design/automation.md "Deliveries"
+ */
 export interface Deliveries {
   /**
    * Promises replies of a channel: gives the writes for the transaction that accepts the run. undefined: the channel has no `reply_url`.

@@ -13,7 +13,7 @@ export interface ScheduleQuery {
   readonly after?: string | undefined;
 }
 
-/** The schedules, their history, and what fires them (DESIGN.md section 8, "Memory, plans, schedule"). */
+/** The schedules, their history, and what fires them (docs/design/automation.md "Schedules"). */
 export interface Cron extends Schedules {
   /** undefined for an unknown id */
   get(id: string): Promise<Schedule | undefined>;

@@ -3,8 +3,9 @@ import { approvalSchema, containmentSchema } from "./approval.ts";
 import { usageSchema } from "./usage.ts";
 
 /**
- * The one event union: journal, run events and WebSocket share its snake_case JSON form (DESIGN.md section 1).
+ * The one event union: journal, run events and WebSocket share its snake_case JSON form.
  * `seq` counts from 1 within a run without a gap, `time` is ISO 8601.
+ * Source: docs/design/architecture.md "The main types"
  */
 const stamp = { seq: v.pipe(v.number(), v.integer(), v.minValue(1)), time: v.string() };
 

@@ -49,7 +49,7 @@ export const containmentSchema = v.object({
   text: v.string(),
 });
 
-/** A question to a person, as `/v1/approvals` shows it (DESIGN.md section 7). Times are ISO 8601. */
+/** A question to a person, as `/v1/approvals` shows it (docs/design/policy.md "Approvals"). Times are ISO 8601. */
 export const approvalSchema = v.object({
   id: v.string(),
   object: v.literal("approval"),

@@ -1,4 +1,4 @@
-/** What a token may do (DESIGN.md section 5); `admin` holds all. */
+/** What a token may do (docs/design/access.md "Scopes"); `admin` holds all. */
 export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
 export type Scope = (typeof SCOPES)[number];
 

@@ -2,7 +2,7 @@ import * as v from "valibot";
 
 /**
  * Messages as the agent keeps them: the chat-completions shape, plus the vendor's opaque parts of an assistant turn.
- * Source: the chat-completions format; DESIGN.md sections 3 and 7
+ * Source: the chat-completions format; docs/design/completions.md "Requests"
  */
 
 /** Fields of a client's message that the gateway does not know: they go to the model as they came */

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { JsonSchema } from "./json_schema.ts";
 import { usageSchema } from "./usage.ts";
 
-/** A run as `/v1/runs` shows it (DESIGN.md section 2). Times are ISO 8601. */
+/** A run as `/v1/runs` shows it (docs/design/http.md "Runs over HTTP"). Times are ISO 8601. */
 export const runStatusSchema = v.picklist([
   "queued",
   "running",

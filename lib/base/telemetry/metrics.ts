@@ -1,5 +1,5 @@
 /**
- * Metrics counted by hand and rendered as Prometheus text 0.0.4 (DESIGN.md section 10).
+ * Metrics counted by hand and rendered as Prometheus text 0.0.4 (docs/design/observability.md "Metrics").
  *
  * A series is resolved once by its labels and then counted without a look-up. The number of series per metric is bounded:
  * past `MAX_SERIES` new label values are counted under `other`, so that no client can fill the memory.

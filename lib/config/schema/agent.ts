@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { boolean, choice, environmentName, httpUrl, integer, required, text, texts } from "./value.ts";
 
-/** `[agent]`: bounds of one run of the agent (DESIGN.md section 7). */
+/** `[agent]`: bounds of one run of the agent (docs/design/runs.md "The loop"). */
 export const agentSchema = v.strictObject({
   /** Empty: the built-in one */
   system_prompt: text(""),
@@ -72,7 +72,7 @@ export const queryClassificationSchema = v.strictObject({
   rules: v.optional(v.pipe(v.array(ruleSchema), v.maxLength(1000)), []),
 });
 
-/** `[channels.<name>]`: a source of messages (DESIGN.md section 2, `/v1/webhook/:channel`). */
+/** `[channels.<name>]`: a source of messages (docs/design/automation.md "Channels"). */
 export const channelSchema = v.strictObject({
   kind: choice(["generic"], "generic"),
   /** Environment variable of the signature's secret */

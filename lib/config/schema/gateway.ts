@@ -21,7 +21,7 @@ const nodeControlSchema = v.strictObject({
   allowed_node_ids: texts([]),
 });
 
-/** `[gateway]`: where it listens, who may come in, and the bounds of a request (DESIGN.md sections 2, 4 and 5). */
+/** `[gateway]`: where it listens, who may come in, and the bounds of a request (docs/design/access.md "Bind rules"). */
 export const gatewaySchema = v.strictObject({
   /** `localhost`, an IPv4 or an IPv6 address */
   host: v.optional(required(), "127.0.0.1"),

@@ -24,7 +24,10 @@ export const PROVIDER_KINDS = ["openai", "anthropic", "openrouter", "ollama", "o
 /** Reserved name: a model `plain/<id>` is the model `<id>` in plain mode. No table may have it. */
 export const PLAIN_PROVIDER = "plain";
 
-/** `[provider]`: the default model (DESIGN.md section 6). `auto` looks for a key, then a local server, then takes `offline`; `none`: no agent. */
+/**
+ * `[provider]`: the default model. `auto` looks for a key, then a local server, then takes `offline`; `none`: no agent.
+ * Source: docs/design/providers.md "Choosing a provider"
+ */
 export const providerSchema = v.strictObject({
   kind: choice(["auto", ...PROVIDER_KINDS, "none"], "auto"),
   ...keys,

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { boolean, choice, integer, required, text, texts, textTable } from "./value.ts";
 
-/** Paths no tool may touch at any level (DESIGN.md section 7); a user's `forbidden_paths` add to them. */
+/** Paths no tool may touch at any level (docs/design/policy.md "Autonomy"); a user's `forbidden_paths` add to them. */
 export const BUILT_IN_FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
 /** `[autonomy]`: what the agent may do by itself. */
@@ -32,7 +32,7 @@ export const switches = {
   enable_pushover: boolean(false),
 };
 
-/** `[security]`: files, processes and foreign servers (DESIGN.md section 8). */
+/** `[security]`: files, processes and foreign servers (docs/design/configuration.md "Validation"). */
 export const securitySchema = v.strictObject({
   ...switches,
   /** Commands the shell tool may start, each matched whole */

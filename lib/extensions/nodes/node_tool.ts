@@ -8,7 +8,7 @@ import type { ToolOffer } from "./protocol.ts";
 export interface NodeToolOptions {
   readonly nodeId: string;
   readonly offer: ToolOffer;
-  /** The operator's word, `network` without one (DESIGN.md section 8) */
+  /** The operator's word, `network` without one (docs/design/plugins.md "Nodes") */
   readonly access: () => Access;
   readonly connected: () => boolean;
   /** Makes the call on the node. @throws {ToolError} {CancelError} */

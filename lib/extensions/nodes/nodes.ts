@@ -67,7 +67,7 @@ export type NodeAdmission = { readonly ok: true; readonly id: string } | {
   readonly retryAfterSeconds?: number;
 };
 
-/** The nodes of one gateway (DESIGN.md sections 2 and 8): those of `allowed_node_ids`, connected or not. */
+/** The nodes of one gateway (docs/design/plugins.md "Nodes"): those of `allowed_node_ids`, connected or not. */
 export interface Nodes {
   /** Checks token, id and rate; has no other effect. The token is compared in constant time, and before the id */
   admit(handshake: NodeHandshake): NodeAdmission;

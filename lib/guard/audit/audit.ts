@@ -36,7 +36,7 @@ export interface AuditQuery {
   readonly limit: number;
 }
 
-/** The audit: an append-only, hash-chained list of what was decided, approved and called (DESIGN.md section 10). */
+/** The audit: an append-only, hash-chained list of what was decided, approved and called (docs/design/policy.md "Audit"). */
 export interface Audit {
   readonly append: AuditAppend;
   /** Newest first. A record that cannot be read is left out: `verify` names it */

@@ -34,7 +34,7 @@ export interface LogFileOptions {
 }
 
 const MAX_BYTES = 10_000_000;
-/** Older files beside the one that is written (DESIGN.md section 9) */
+/** Older files beside the one that is written (docs/design/processes.md "Daemon") */
 const KEPT = 5;
 /** A longer line is written without its long parts */
 const MAX_LINE_BYTES = 1_000_000;

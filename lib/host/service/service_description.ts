@@ -6,7 +6,7 @@ export const SERVICE_NAME = "postern";
 export const SERVICE_SUMMARY = "Postern, a gateway to AI agents";
 /** From the end of the grace to the end of the process, in seconds: the last frames, and the database */
 export const STOP_MARGIN_SECONDS = 15;
-/** A wrong command line or configuration: no restart mends it (exit codes of DESIGN.md section 9). */
+/** A wrong command line or configuration: no restart mends it (exit codes of docs/design/processes.md "Command line"). */
 export const HOPELESS_EXIT_CODES = [2, 78] as const;
 /** After a crash: when, and up to how often within which time. */
 export const RESTARTS = { delaySeconds: 2, most: 5, withinSeconds: 300 } as const;

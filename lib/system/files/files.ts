@@ -1,5 +1,5 @@
 /**
- * Files for tools: the one `safe_path` (DESIGN.md section 8, "Files").
+ * Files for tools: the one `safe_path` (docs/design/paths_and_commands.md "The promise of files").
  *
  * Promise on every platform: no byte of a file outside the root is read and none written outside, at any moment. Paths are
  * relative to the root, without `..` and NUL; only regular files with one hard link are opened; sensitive names and forbidden

@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
 import { foldName } from "./sensitive_names.ts";
 
-/** Refused at every level (DESIGN.md section 7, "Autonomy"), beside the user's and Postern's own. */
+/** Refused at every level (docs/design/policy.md "Autonomy"), beside the user's and Postern's own. */
 export const FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
 /** The forbidden path that refuses an absolute path without `..`; undefined when none does. */

@@ -17,7 +17,10 @@ const PROTECTED: ReadonlySet<string> = new Set([
 /** Common names of folders and files, which count for commands at the top of the workspace alone, where Postern looks for them. */
 const AT_TOP: ReadonlySet<string> = new Set(["postern.toml", "plugins"]);
 
-/** Whether a path goes through a name that no file tool may write, at any depth and in any case (DESIGN.md section 8, "Files"). */
+/**
+ * Whether a path goes through a name that no file tool may write, at any depth and in any case.
+ * Source: docs/design/paths_and_commands.md "Protected names"
+ */
 export function isProtected(names: readonly string[]): boolean {
   return names.some((name) => PROTECTED.has(foldName(name)));
 }

@@ -1,4 +1,7 @@
-/** Folders that hold credentials, whatever a file in them is called (DESIGN.md section 8, "Files"). All names are in folded form. */
+/**
+ * Folders that hold credentials, whatever a file in them is called. All names are in folded form.
+ * Source: docs/design/paths_and_commands.md "Sensitive files"
+ */
 const FOLDERS: ReadonlySet<string> = new Set([
   ".aws",
   ".ssh",

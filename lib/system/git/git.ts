@@ -1,7 +1,7 @@
 import type { FileState } from "../files/file_state.ts";
 import type { GitUse } from "./config_overrides.ts";
 
-/** Real git on a repository of the workspace that cannot run a program of its own (DESIGN.md section 8, "Processes"). */
+/** Real git on a repository of the workspace that cannot run a program of its own (docs/design/paths_and_commands.md "Git"). */
 export interface Git {
   /**
    * Finds a repository and checks that neither its folders lead out of the workspace nor its configuration runs anything.

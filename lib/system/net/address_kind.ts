@@ -6,7 +6,7 @@ export type AddressKind = "public" | "loopback" | "special";
 
 const LOOPBACK = ["127.0.0.0/8", "::1/128"] as const;
 
-/** The specification's blocked ranges, and what else reaches them (DESIGN.md section 8, "Web"). */
+/** The ranges that are blocked, and what else reaches them (docs/design/network.md "Guarded fetch"). */
 const SPECIAL = [
   ...["0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "240.0.0.0/4"],
   // Unique local, link-local and the older site-local addresses, the unspecified one

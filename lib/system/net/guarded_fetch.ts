@@ -46,10 +46,11 @@ export interface GuardedReply extends PinnedReply {
 }
 
 /**
- * Fetches from the outside (DESIGN.md section 8, "Web"): parse, scheme, blocklist, look-up, private ranges, allowlists, execute.
+ * Fetches from the outside: parse, scheme, blocklist, look-up, private ranges, allowlists, execute.
  *
  * Every address of the name is checked, the connection goes to a checked address and nowhere else, every redirect passes the same
  * checks, and bytes and time are bounded. Headers are asked for anew at each step. What is longer than `maxBytes` is cut.
+ * Source: docs/design/network.md "Guarded fetch"
  * @throws {ToolError} what UrlPolicy refuses; `url_own_gateway`, `fetch_redirects`, `fetch_timeout`, `fetch_failed`
  * @throws {CancelError} when the signal aborts
  */

@@ -56,7 +56,7 @@ const MAX_HEADER_BYTES = 16_384;
 
 /**
  * Clients over undici, one pool of connections per origin, through a proxy where `[proxy]` names one (never for loopback).
- * Source: DEPENDENCIES "upstream HTTP"; DESIGN.md section 3 (no redirects)
+ * Source: docs/design/dependencies.md "Packages in use"; docs/design/network.md "Provider clients"
  */
 export function createProviderClients(
   { clock, proxy }: { readonly clock: Clock; readonly proxy?: ProxySettings | undefined },

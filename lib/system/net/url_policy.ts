@@ -37,7 +37,7 @@ export interface CheckOptions {
   readonly allowed?: AllowedHosts | undefined;
 }
 
-/** Decides which addresses the network tools may reach (DESIGN.md section 8, "Web"). */
+/** Decides which addresses the network tools may reach (docs/design/network.md "Guarded fetch"). */
 export interface UrlPolicy {
   /**
    * Checks scheme, blocklist, every address the name has, and allowlists, in this order.

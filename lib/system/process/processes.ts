@@ -6,7 +6,7 @@ import type { ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
 import type { ArgumentScope } from "./screen_arguments.ts";
 
-/** Programs for tools: the only way a tool starts one (DESIGN.md section 8, "Processes"). */
+/** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
   /** How commands are contained under this setting; waits for the first look alone, at most 10 s. */
   containment(sandbox: SandboxMode): Promise<CommandContainment>;

@@ -46,7 +46,7 @@ const MAX_SHORT_OPTIONS = 8;
  *
  * Screening, not containment: a program may open what no argument names, and the disk may change afterwards.
  * @throws {ToolError} `path_sensitive`, `path_forbidden`, `path_outside_root`, `command_too_long`
- * Source: DESIGN.md section 8, "Processes"
+ * Source: docs/design/paths_and_commands.md "Screening"
  */
 export async function screenArguments(
   args: readonly string[],

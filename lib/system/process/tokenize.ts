@@ -29,7 +29,7 @@ const NAMES: Readonly<Record<string, string>> = {
  * @returns the command and its arguments, at least one word
  * @throws {ToolError} `command_invalid`: empty, an open quote, a backslash at the end, a text that is no Unicode;
  * `command_forbidden_character`; `command_too_long`: too many arguments or one that is too long
- * Source: DESIGN.md section 8, "Processes"; POSIX.1-2017 XCU 2.2
+ * Source: docs/design/paths_and_commands.md "Commands"; POSIX.1-2017 XCU 2.2
  */
 export function tokenize(command: string, rules: TokenizeRules = {}): readonly string[] {
   // What a lone surrogate becomes on its way to the program is not what was checked

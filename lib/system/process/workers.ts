@@ -1,4 +1,4 @@
-/** Threads for work that cannot hear a signal: documents, patterns (DESIGN.md section 1). */
+/** Threads for work that cannot hear a signal: documents, patterns (docs/design/architecture.md "Signals"). */
 export interface Workers {
   /**
    * Runs a job in a thread of its own, which ends with it; waits while as many as allowed are running.

@@ -9,7 +9,7 @@ import type { ToolResult } from "../runtime/tool.ts";
 const nameField = (description: string) =>
   v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128), v.description(description)));
 
-/** `agents_ipc`: mailboxes between agents, encrypted at rest (DESIGN.md section 8, "Agents"). */
+/** `agents_ipc`: mailboxes between agents, encrypted at rest (docs/design/tools.md "Agents"). */
 export const agentsIpc = defineTool({
   name: "agents_ipc",
   description:

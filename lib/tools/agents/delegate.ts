@@ -4,7 +4,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 /** A chain of agents takes its time; what bounds it are the limits of its runs and the caller's patience. */
 const TIMEOUT_MS = 3_600_000;
 
-/** `delegate`: a configured agent, run to its answer (DESIGN.md section 7, "Sub-agents"). */
+/** `delegate`: a configured agent, run to its answer (docs/design/runs.md "Sub-agents"). */
 export const delegate = defineTool({
   name: "delegate",
   description:

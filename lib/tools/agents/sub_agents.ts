@@ -78,7 +78,7 @@ export interface SubAgentAnswer {
 }
 
 /**
- * Agents that work for other agents (DESIGN.md section 7, "Sub-agents"), always with tools and limits of their caller's or fewer,
+ * Agents that work for other agents (docs/design/runs.md "Sub-agents"), always with tools and limits of their caller's or fewer,
  * never with `delegate`. A call that is made again, by the same run under the same call id, starts nothing twice.
  *
  * A sub-agent sees and steers those below it alone. Every method throws ToolError: `not_found`, also for one that is not the

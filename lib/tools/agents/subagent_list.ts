@@ -3,7 +3,7 @@ import { runStatusSchema } from "../../base/records/run.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { describeSubAgent } from "./sub_agent_output.ts";
 
-/** `subagent_list`: the sub-agents in the background (DESIGN.md section 7, "Sub-agents"). */
+/** `subagent_list`: the sub-agents in the background (docs/design/runs.md "Sub-agents"). */
 export const subagentList = defineTool({
   name: "subagent_list",
   description: "Lists the sub-agents that subagent_spawn started, newest first, with their states",

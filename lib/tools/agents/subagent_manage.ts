@@ -4,7 +4,7 @@ import { requireOpFields } from "../runtime/op_fields.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { describeSubAgent } from "./sub_agent_output.ts";
 
-/** `subagent_manage`: one sub-agent's state, answer, next turn or end (DESIGN.md section 7, "Sub-agents"). */
+/** `subagent_manage`: one sub-agent's state, answer, next turn or end (docs/design/runs.md "Sub-agents"). */
 export const subagentManage = defineTool({
   name: "subagent_manage",
   description:

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { describeSubAgent } from "./sub_agent_output.ts";
 
-/** `subagent_spawn`: a sub-agent that works in the background (DESIGN.md section 7, "Sub-agents"). */
+/** `subagent_spawn`: a sub-agent that works in the background (docs/design/runs.md "Sub-agents"). */
 export const subagentSpawn = defineTool({
   name: "subagent_spawn",
   description:

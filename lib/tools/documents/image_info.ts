@@ -7,7 +7,7 @@ import { DocumentError } from "../../documents/document_error.ts";
 import { fileSource } from "../../documents/image/byte_source.ts";
 import type { ImageProperties } from "../../documents/image/image_properties.ts";
 
-/** `image_info`: what the header of an image says (DESIGN.md section 8, "Files"). */
+/** `image_info`: what the header of an image says (docs/design/tools.md "Files"). */
 export const imageInfo = defineTool({
   name: "image_info",
   description:

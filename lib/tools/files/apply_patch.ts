@@ -9,7 +9,7 @@ import { pathLine } from "./search_pattern.ts";
 import { maxEditedBytes, toWritable } from "./write_limit.ts";
 import { writeScope } from "./write_scope.ts";
 
-/** `apply_patch`: adds, deletes, changes and moves files, all or none (DESIGN.md section 8, "Files"). */
+/** `apply_patch`: adds, deletes, changes and moves files, all or none (docs/design/tools.md "Files"). */
 export const applyPatch = defineTool({
   name: "apply_patch",
   description:

@@ -25,7 +25,7 @@ export type SearchAnswer =
   | { readonly kind: "searched"; readonly result: FilesSearched }
   | { readonly kind: "refused"; readonly code: string; readonly message: string };
 
-/** `content_search`: lines that match a regular expression, as `path:line: text` (DESIGN.md section 8, "Files"). */
+/** `content_search`: lines that match a regular expression, as `path:line: text` (docs/design/tools.md "Files"). */
 export const contentSearch = defineTool({
   name: "content_search",
   description:

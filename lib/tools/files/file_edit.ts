@@ -7,7 +7,7 @@ import { writeScope } from "./write_scope.ts";
 
 const MAX_EDITS = 200;
 
-/** `file_edit`: replaces texts that each occur exactly once in a file (DESIGN.md section 8, "Files"). */
+/** `file_edit`: replaces texts that each occur exactly once in a file (docs/design/tools.md "Files"). */
 export const fileEdit = defineTool({
   name: "file_edit",
   description:

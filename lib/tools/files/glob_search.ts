@@ -9,7 +9,7 @@ const MAX_ENTRIES = 100_000;
 const DEFAULT_LIMIT = 200;
 const MAX_LIMIT = 2000;
 
-/** `glob_search`: the files a glob names, one path a line, sorted (DESIGN.md section 8, "Files"). */
+/** `glob_search`: the files a glob names, one path a line, sorted (docs/design/tools.md "Files"). */
 export const globSearch = defineTool({
   name: "glob_search",
   description:

@@ -6,7 +6,7 @@ import { pathLine } from "./search_pattern.ts";
 import { toWritable } from "./write_limit.ts";
 import { writeScope } from "./write_scope.ts";
 
-/** `write_file`: makes a file, or replaces one in one step (DESIGN.md section 8, "Files"). */
+/** `write_file`: makes a file, or replaces one in one step (docs/design/tools.md "Files"). */
 export const writeFile = defineTool({
   name: "write_file",
   description:

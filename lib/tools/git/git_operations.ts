@@ -12,7 +12,10 @@ const TIMEOUT_MS = 240_000;
 const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash", "pull"]);
 const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
 
-/** `git_operations`: git on a repository of the workspace, which runs nothing of its own (DESIGN.md section 8, "Processes"). */
+/**
+ * `git_operations`: git on a repository of the workspace, which runs nothing of its own.
+ * Source: docs/design/paths_and_commands.md "Git"
+ */
 export const gitOperations = defineTool({
   name: "git_operations",
   description:

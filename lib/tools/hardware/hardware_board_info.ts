@@ -11,7 +11,7 @@ export const boardField = v.pipe(
 
 /**
  * `hardware_board_info`: architecture, registers and stub of a board. Without a name the only board there is, or the machine that the
- * gateway runs on where none is configured (DESIGN.md section 8, "Hardware").
+ * gateway runs on where none is configured (docs/design/tools.md "Hardware").
  */
 export const hardwareBoardInfo = defineTool({
   name: "hardware_board_info",

@@ -6,7 +6,10 @@ import { requireOpFields } from "../runtime/op_fields.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 
-/** `cli_discovery`: which commands the machine has, and what the gateway runs on; nothing is run (DESIGN.md section 8). */
+/**
+ * `cli_discovery`: which commands the machine has, and what the gateway runs on; nothing is run.
+ * Source: docs/design/tools.md "The machine"
+ */
 export const cliDiscovery = defineTool({
   name: "cli_discovery",
   description: "Says whether a command is installed and allowed, or which runtime and platform this is. Runs nothing",

@@ -3,7 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { keyField, namespaceField } from "./memory_fields.ts";
 
-/** `memory_forget`: removes one memory (DESIGN.md section 8, "Memory"). */
+/** `memory_forget`: removes one memory (docs/design/tools.md "Memory and plans"). */
 export const memoryForget = defineTool({
   name: "memory_forget",
   description: "Removes one memory by its exact key",

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { keyField, namespaceField } from "./memory_fields.ts";
 
-/** `memory_recall`: memories by key or by words, ranked (DESIGN.md section 8, "Memory"). */
+/** `memory_recall`: memories by key or by words, ranked (docs/design/tools.md "Memory and plans"). */
 export const memoryRecall = defineTool({
   name: "memory_recall",
   description: "Finds what memory_store kept: by words, best first, or by exact key; without either, the newest",

@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { keyField, namespaceField } from "./memory_fields.ts";
 import { DEFAULT_NAMESPACE } from "../../memory/memory.ts";
 
-/** `memory_store`: keeps a text under a key (DESIGN.md section 8, "Memory"). */
+/** `memory_store`: keeps a text under a key (docs/design/tools.md "Memory and plans"). */
 export const memoryStore = defineTool({
   name: "memory_store",
   description:

@@ -8,7 +8,10 @@ const title = v.pipe(v.string(), v.minLength(1), v.maxLength(500));
 
 const NEEDED = { create: ["tasks"], add: ["title"], update: ["id", "status"], list: [], delete: [] } as const;
 
-/** `task_plan`: the agent's list of tasks, one plan per conversation, and one for the workspace outside of any (DESIGN.md section 8, "Memory, plans, schedule"). */
+/**
+ * `task_plan`: the agent's list of tasks, one plan per conversation, and one for the workspace outside of any.
+ * Source: docs/design/tools.md "Memory and plans"
+ */
 export const taskPlan = defineTool({
   name: "task_plan",
   description:

@@ -12,7 +12,7 @@ import { boundFiles, commandScope } from "./command_scope.ts";
 /** Of one answer: the rest is read from `next_offset` on */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** `process_tool`: allowed commands that run on while the agent works (DESIGN.md section 8, "Processes"). */
+/** `process_tool`: allowed commands that run on while the agent works (docs/design/paths_and_commands.md "Commands"). */
 export const processTool = defineTool({
   name: "process_tool",
   description:

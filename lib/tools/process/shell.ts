@@ -12,7 +12,7 @@ import { boundFiles, commandScope } from "./command_scope.ts";
 /** Time beside the command's own: for finding the sandbox, and for looking through the workspace before and after the command */
 const START_MS = 60_000;
 
-/** `shell`: one allowed command, without a shell (DESIGN.md section 8, "Processes"). */
+/** `shell`: one allowed command, without a shell (docs/design/paths_and_commands.md "Commands"). */
 export const shell = defineTool({
   name: "shell",
   description:

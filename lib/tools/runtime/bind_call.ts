@@ -13,7 +13,7 @@ import { callContainment } from "./call_containment.ts";
 import type { BoundParts, PreparedCall, ScreenContext, Tool } from "./tool.ts";
 import type { ToolServices } from "./tool_services.ts";
 
-/** What an approval of one call is bound to (DESIGN.md section 7, "Approvals"). */
+/** What an approval of one call is bound to (docs/design/policy.md "Binding"). */
 export interface CallBinding {
   /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed, `bound` and containment. Hexadecimal */
   readonly digest: string;

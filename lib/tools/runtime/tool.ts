@@ -13,7 +13,7 @@ export type { Access, Effects };
 /** Where a tool comes from. */
 export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node";
 
-/** A capability of the agent (DESIGN.md section 1, "The nouns"). Built-in and foreign tools are all this. */
+/** A capability of the agent (docs/design/architecture.md "The main types"). Built-in and foreign tools are all this. */
 export interface Tool {
   readonly name: string;
   readonly description: string;
@@ -31,7 +31,7 @@ export interface Tool {
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
-  /** prepare and run in one: the specification's contract. @throws {ToolError} */
+  /** Prepares and runs in one. @throws {ToolError} */
   execute(input: string, context: ToolContext): Promise<ToolResult>;
 }
 

@@ -107,8 +107,9 @@ export type BoundCall =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * The one door for tool calls (DESIGN.md section 1): find, prepare, decide, approve, decide again, journal, run under signal
+ * The one door for tool calls: find, prepare, decide, approve, decide again, journal, run under signal
  * and time limit, cap, redact, audit, count. A failed tool is a result with `isError`; only a CancelError is thrown.
+ * Source: docs/design/policy.md "The order of a call"
  */
 export interface ToolDoor {
   /** All known tools by name, enabled or not, under the newest configuration */

@@ -4,7 +4,7 @@ import { CRON_ENABLED, idField, scheduleField, timezoneField, workFields } from 
 import { scheduleMaker } from "./schedule_maker.ts";
 import { scheduleResult } from "./schedule_output.ts";
 
-/** `cron_add`: a task that repeats (DESIGN.md section 8, "Memory, plans, schedule"). */
+/** `cron_add`: a task that repeats (docs/design/automation.md "Schedules"). */
 export const cronAdd = defineTool({
   name: "cron_add",
   description:

@@ -48,7 +48,7 @@ export interface ScheduleMaker {
 }
 
 /**
- * The schedules, for the tools (DESIGN.md section 8, "Memory, plans, schedule"). What they fire is decided when it fires.
+ * The schedules, for the tools (docs/design/automation.md "Schedules"). What they fire is decided when it fires.
  *
  * Every method throws ToolError: `invalid_schedule` and `invalid_input` for what cannot be used, saying what can; `not_found` for an
  * unknown id; `conflict` for one that exists, or a change that does not fit the state; `too_many_schedules` over `[cron] max_tasks`.

@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField, sopCaller } from "./execution_fields.ts";
 import { showExecution } from "./show_execution.ts";
 
-/** `sop_advance`: a step that is done by hand counts as done; or the execution ends (DESIGN.md section 8, "SOPs"). */
+/** `sop_advance`: a step that is done by hand counts as done; or the execution ends (docs/design/automation.md "Procedures"). */
 export const sopAdvance = defineTool({
   name: "sop_advance",
   description:

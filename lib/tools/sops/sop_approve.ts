@@ -3,7 +3,10 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField, sopCaller } from "./execution_fields.ts";
 import { showExecution } from "./show_execution.ts";
 
-/** `sop_approve`: called by a person it grants what the execution waits for; called by a model it asks a person (DESIGN.md section 8, "SOPs"). */
+/**
+ * `sop_approve`: called by a person it grants what the execution waits for; called by a model it asks a person.
+ * Source: docs/design/automation.md "Procedures"
+ */
 export const sopApprove = defineTool({
   name: "sop_approve",
   description:

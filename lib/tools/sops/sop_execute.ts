@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { sopCaller } from "./execution_fields.ts";
 import { showExecution } from "./show_execution.ts";
 
-/** `sop_execute`: starts a procedure, which goes on by itself (DESIGN.md section 8, "SOPs"). */
+/** `sop_execute`: starts a procedure, which goes on by itself (docs/design/automation.md "Procedures"). */
 export const sopExecute = defineTool({
   name: "sop_execute",
   description:

@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField } from "./execution_fields.ts";
 import { showExecution } from "./show_execution.ts";
 
-/** `sop_status`: how far an execution is, and what it waits for (DESIGN.md section 8, "SOPs"). */
+/** `sop_status`: how far an execution is, and what it waits for (docs/design/automation.md "Procedures"). */
 export const sopStatus = defineTool({
   name: "sop_status",
   description:

@@ -2,7 +2,7 @@ import type { ConfigProblem } from "../../base/errors.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Inherited } from "../runtime/tool.ts";
 
-/** States of an execution (DESIGN.md section 8). */
+/** States of an execution (docs/design/automation.md "Procedures"). */
 export const SOP_STATUSES = [
   "pending",
   "running",
@@ -111,7 +111,7 @@ export interface SopCaller {
 }
 
 /**
- * Standard operating procedures and their executions (DESIGN.md section 8, "SOPs").
+ * Standard operating procedures and their executions (docs/design/automation.md "Procedures").
  *
  * Every method throws ToolError: `not_found` naming what there is, `invalid_input`, `agent_unavailable` where no run can be started.
  */

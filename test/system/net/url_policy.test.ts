@@ -120,7 +120,7 @@ test("check() ends when its signal aborts", async () => {
   await assert.rejects(checking, CancelError);
 });
 
-test("addressKind() knows every IPv4 address of the specification's ranges", () => {
+test("addressKind() knows every IPv4 address of the blocked ranges", () => {
   const octet = fc.integer({ min: 0, max: 255 });
   fc.assert(
     fc.property(octet, octet, octet, octet, (a, b, c, d) => {

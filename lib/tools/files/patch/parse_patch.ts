@@ -44,7 +44,7 @@ const MAX_SECTIONS = 200;
 /**
  * Reads a patch; looks at no file.
  * @throws {ToolError} `patch_malformed`, naming the line, counted from 1
- * Source: DESIGN.md section 8, "Files"
+ * Source: docs/design/tools.md "Files"
  */
 export function parsePatch(patch: string): readonly PatchSection[] {
   const all = patch.trimEnd().split("\n");

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { PROJECT_ROOT, sourceFiles } from "../support/source_files.ts";
+
+const FOLDER = "docs/design";
+const read = (path: string) => readFileSync(join(PROJECT_ROOT, path), "utf8");
+const CHAPTERS = new Map(
+  readdirSync(join(PROJECT_ROOT, FOLDER)).filter((name) => name.endsWith(".md")).map((name) =>
+    [name, read(`${FOLDER}/${name}`)] as const
+  ),
+);
+const SOURCES = sourceFiles(["cli", "handlers", "lib", "test", "scripts", "fixtures"]);
+
+const headingsOf = (text: string) => [...text.matchAll(/^#+ (.+)$/gm)].map((match) => match[1] ?? "");
+/** Anchor of a heading, as GitHub makes it. */
+const anchorOf = (heading: string) => heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-");
+
+test("a comment that points at the design names a chapter and a heading that are there", () => {
+  const wrong: string[] = [];
+  let count = 0;
+  for (const { path, text } of SOURCES) {
+    for (const [whole, chapter = "", heading = ""] of text.matchAll(/docs\/design\/([\w<>]+\.md)(?: "([^"\n]+)")?/g)) {
+      if (path === "test/contract/design.test.ts") continue;
+      count++;
+      const found = CHAPTERS.get(chapter);
+      if (found === undefined || !headingsOf(found).includes(heading)) wrong.push(`${path}: ${whole}`);
+    }
+    if (/\b(DESIGN|STYLE|DEPENDENCIES|SPECIFICATION)\.md\b/.test(text) && path !== "test/contract/design.test.ts") {
+      wrong.push(`${path} names a document that is not part of the project`);
+    }
+  }
+  assert.ok(count > 100, `${count} references were found`);
+  assert.deepEqual(wrong, []);
+});
+
+test("the chapters' links lead to chapters and headings that are there, and the index names every chapter", () => {
+  const wrong: string[] = [];
+  for (const [name, text] of CHAPTERS) {
+    for (const [whole, target = "", anchor] of text.matchAll(/\]\(([\w.]*)(?:#([\w-]+))?\)/g)) {
+      const found = target === "" ? text : CHAPTERS.get(target);
+      const known = found !== undefined && (anchor === undefined || headingsOf(found).map(anchorOf).includes(anchor));
+      if (!known) wrong.push(`${name}: ${whole}`);
+    }
+  }
+  const index = CHAPTERS.get("README.md") ?? "";
+  for (const name of CHAPTERS.keys()) {
+    if (name !== "README.md" && !index.includes(`| [${name}](${name}) |`)) wrong.push(`README.md lacks ${name}`);
+  }
+  assert.deepEqual(wrong, []);
+});
+
+/** Names of the glossary that stand for a rename that is not made yet. */
+const TO_COME: readonly string[] = [
+  "ToolExecutor",
+  "EventRecorder",
+  "advance_execution",
+  "drainable_executor",
+  "withClaimMarks",
+  "batchPerTick",
+  "KeyedSemaphore",
+  "KeyedMutex",
+  "KeyedNotifier",
+  "createYielder",
+  "withTimeout",
+  "deny_rules",
+  "createApprover",
+  "ParkedClientCalls",
+  "CommandRequest",
+  "openRunEvents",
+];
+
+test("the glossary has each term once, and its code names are in the source", () => {
+  const rows = (CHAPTERS.get("glossary.md") ?? "").split("\n").filter((line) =>
+    line.startsWith("| ") && line.includes("`")
+  )
+    .map((line) => line.split("|").slice(1, -1).map((cell) => cell.trim()));
+  assert.ok(rows.length > 80, "the tables are found");
+  const terms = rows.map(([term]) => term ?? "");
+  assert.deepEqual(terms.filter((term, at) => terms.indexOf(term) !== at), []);
+  const sources = sourceFiles(["cli", "handlers", "lib"]);
+  const words = new Set(sources.flatMap(({ path, text }) => [...(path + text).match(/\w+/g) ?? []]));
+  // The helpers' table has the code name first
+  const names = rows.flatMap((cells) => [...(cells.length === 4 ? cells[2] : cells[0])?.matchAll(/`(\w+)`/g) ?? []])
+    .map((match) => match[1] ?? "");
+  assert.deepEqual(names.filter((name) => !words.has(name) && !TO_COME.includes(name)), []);
+});
