@@ -147,9 +147,11 @@ test("a server that refuses reasoning_content is asked without, and one that mis
   const { upstream, provider } = await start(t, refusal("'reasoning_content' is unsupported"), ok);
   for (const _ of [1, 2]) assert.equal(textOf(await collect(provider, { messages })), "ok");
   assert.deepEqual(upstream.requests.map(({ text }) => text.includes("reasoning_content")), [true, false, false]);
-  const strict = await start(t, refusal("reasoning_content is missing in messages.1"), ok);
-  await assert.rejects(collect(strict.provider, { messages }), { code: "provider_rejected" });
-  assert.equal(strict.upstream.requests.length, 1);
+  for (const other of ["reasoning_content is missing in messages.1", "Bad temperature"]) {
+    const strict = await start(t, refusal(other), ok);
+    await assert.rejects(collect(strict.provider, { messages }), { code: "provider_rejected" });
+    assert.equal(strict.upstream.requests.length, 1, other);
+  }
 });
 
 test("a tool call streams with its id and name first", async (t) => {
@@ -557,6 +559,23 @@ for (const failing of FAILURES) {
     if (failing.says !== undefined) assert.match(told.message, failing.says);
   });
 }
+
+test("an error inside a stream has the status that its code or its type says, else none", async (t) => {
+  for (
+    const [told, status] of [
+      [{ code: 399 }, undefined],
+      [{ code: 599 }, 599],
+      [{ code: 600 }, undefined],
+      [{ code: "503" }, 503],
+      [{ code: "busy" }, undefined],
+      [{ code: "busy", type: "overloaded_error" }, 529],
+    ] as const
+  ) {
+    const error = { message: "It failed", ...told };
+    const failed = await failure(t, { kind: "chunks", chunks: [{ error }] });
+    assert.deepEqual([failed.status, failed.code, failed.retryable], [status, "provider_error", true], `${told.code}`);
+  }
+});
 
 test("a refusal keeps the upstream's code and param", async (t) => {
   const told = await failure(t, { kind: "status", status: 400, body: error("Bad", "bad_value", "temperature") });
