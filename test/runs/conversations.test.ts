@@ -63,6 +63,8 @@ describe("conversations", () => {
     const large: Message = { role: "user", content: "x".repeat(9 * 1024 * 1024) };
     await add("two", [large, { ...large }]);
     assert.equal((await conversations.history("two", caller)).firstSeq, 2);
+    await add("one", [{ role: "user", content: "x".repeat(17 * 1024 * 1024) }]);
+    assert.equal((await conversations.history("one", caller)).messages.length, 1, "the last message is always given");
   });
 
   test("keep a summary in place of the messages it covers, which stay stored", async () => {
