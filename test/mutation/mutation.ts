@@ -3,7 +3,7 @@
  * `node test/mutation/mutation.ts [--minutes 30] [--seed 1] [--jobs 1] [paths...]`.
  *
  * Small changes of the sources, called mutants, are tried one after the other, in an order that the seed decides, until the time is
- * up. Each is made in a copy of the project, never in the checkout, and the test files nearest to it by their imports run until one
+ * up. Each is made in a copy of the project, never in the checkout, and the test files nearest to it by imports and words run until one
  * fails; when none does, more of them are asked. A mutant whose test hangs counts as noticed. Prints every survivor at once, and a
  * table at the end. Paths narrow it to folders or files. The exit code is 0 also with survivors, and 130 when it was interrupted.
  */

@@ -13,12 +13,14 @@ const FILES = {
   "lib/a/kind.ts": 'import type { Low } from "./low.ts";\nexport const kind = 1;',
   "lib/a/lazy.ts": 'export const lazy = () => import("./low.ts");',
   "lib/a/worker.ts": 'export const place = new URL("./low.ts", import.meta.url);',
+  "lib/a/thread.ts": 'export const place = workerModule(import.meta.url, "kind");',
   "handlers/top.ts": 'export {\n  high,\n} from "../lib/a/high.ts";',
   "test/a/low.test.ts": "",
   "test/a/high.test.ts": 'import { high } from "../../lib/a/high.ts";',
   "test/a/kind.test.ts": 'import { kind } from "../../lib/a/kind.ts";',
   "test/a/lazy.test.ts": 'import { lazy } from "../../lib/a/lazy.ts";\nimport { kind } from "../../lib/a/kind.ts";',
   "test/a/worker.test.ts": 'import { place } from "../../lib/a/worker.ts";',
+  "test/a/thread.test.ts": 'import { place } from "../../lib/a/thread.ts";',
   "test/handlers/top.test.ts": 'import { high } from "../../handlers/top.ts";',
 };
 
@@ -33,8 +35,34 @@ test("the mirrored test comes first, then the nearest by imports that run, and n
       ...["test/a/low.test.ts", "test/a/high.test.ts", "test/a/worker.test.ts"],
       ...["test/a/lazy.test.ts", "test/handlers/top.test.ts"],
     ]);
-    assert.deepEqual(near.of("lib/a/kind.ts"), ["test/a/kind.test.ts", "test/a/lazy.test.ts"]);
+    assert.deepEqual(near.of("lib/a/kind.ts"), [
+      ...["test/a/kind.test.ts", "test/a/lazy.test.ts", "test/a/thread.test.ts"],
+    ]);
     assert.deepEqual(near.of("handlers/top.ts"), ["test/handlers/top.test.ts"]);
+    return Promise.resolve();
+  }));
+
+test("a test that says the rare words of the source comes before those that are only near", () =>
+  withTemporaryFolder((folder) => {
+    const files = {
+      "lib/a/ledger.ts":
+        "/** Not fragile. */\nexport const ledger = { damaged: true, repaired: 1, counted: 1, entry: 1 };",
+      "lib/a/door.ts": 'import { ledger } from "./ledger.ts";\nexport const door = ledger;',
+      "test/a/ledger.test.ts": 'import { door } from "../../lib/a/door.ts";',
+      "test/a/near.test.ts": 'import { ledger } from "../../lib/a/ledger.ts";\nledger.entry;',
+      "test/a/other.test.ts": 'import { door } from "../../lib/a/door.ts";\ndoor.entry; door.fragile;',
+      "test/journeys/repair.test.ts":
+        'import { door } from "../../lib/a/door.ts";\ndoor.damaged; door.repaired; door.counted;',
+      "test/journeys/strange.test.ts": "damaged;",
+    };
+    for (const [path, text] of Object.entries(files)) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true });
+      writeFileSync(join(folder, path), text);
+    }
+    assert.deepEqual(createNearTests(folder, Object.keys(files)).of("lib/a/ledger.ts"), [
+      ...["test/a/ledger.test.ts", "test/journeys/repair.test.ts"],
+      ...["test/a/near.test.ts", "test/a/other.test.ts"],
+    ]);
     return Promise.resolve();
   }));
 
