@@ -37,8 +37,8 @@ function rarestOf({ type, tool, runId }: AuditQuery): WhereField | undefined {
   return type === undefined ? undefined : { field: "type", value: type };
 }
 
-function fits(record: AuditRecord, { type, tool, runId }: AuditQuery): boolean {
+/** Tells whether a record passes the filters of type and tool. The one of the run is read from its index wherever it is given. */
+function fits(record: AuditRecord, { type, tool }: AuditQuery): boolean {
   if (type !== undefined && record.type !== type) return false;
-  if (tool !== undefined && !("tool" in record && record.tool === tool)) return false;
-  return runId === undefined || ("run_id" in record && record.run_id === runId);
+  return tool === undefined || ("tool" in record && record.tool === tool);
 }

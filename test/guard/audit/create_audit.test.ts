@@ -64,16 +64,47 @@ test("append() writes an event and its facts together or not at all", async () =
   const { audit, store } = await setUp();
   const insert = (key: string) => [{ op: "insert", collection: "facts", key, body: 1 }] as const;
   assert.equal(await audit.append(auditedCall("a"), insert("one")), true);
+  // The first is on its way alone; what comes meanwhile waits together
   const results = await Promise.all([
     audit.append(auditedCall("b")),
-    audit.append(auditedCall("c"), insert("one")),
-    audit.append(auditedCall("d"), insert("two")),
+    audit.append(auditedCall("c")),
+    audit.append(auditedCall("d"), insert("one")),
+    audit.append(auditedCall("e"), insert("two")),
   ]);
-  assert.deepEqual(results, [true, false, true]);
+  assert.deepEqual(results, [true, true, false, true]);
   const { records } = await audit.list({ limit: 10 });
-  assert.deepEqual(records.map((record) => "tool" in record && record.tool), ["d", "b", "a"]);
+  assert.deepEqual(records.map((record) => "tool" in record && record.tool), ["e", "c", "b", "a"]);
   assert.equal(await store.count("facts"), 2);
   assert.equal((await audit.verify()).ok, true);
+});
+
+test("close() waits for the events on their way, and for what is being forgotten", async () => {
+  for (const held of ["batch", "scan"] as const) {
+    const store = createMemoryStore();
+    const gate = Promise.withResolvers<void>();
+    let isHeld = false;
+    const pass = async (name: typeof held) => {
+      if (isHeld && name === held) await gate.promise;
+    };
+    const { audit, clock } = await setUp({
+      store: {
+        ...store,
+        batch: (writes) => pass("batch").then(() => store.batch(writes)),
+        scan: (...words) => pass("scan").then(() => store.scan(...words)),
+      },
+    });
+    await audit.append(auditedCall("first"));
+    isHeld = true;
+    if (held === "scan") await clock.advance(DAY_MS);
+    const written = held === "batch" ? audit.append(auditedCall("second")) : Promise.resolve(true);
+    let isClosed = false;
+    const closing = audit.close().then(() => void (isClosed = true));
+    await clock.advance(0);
+    assert.equal(isClosed, false, held);
+    gate.resolve();
+    await closing;
+    assert.equal(await written, true);
+  }
 });
 
 test("append() goes on with the chain after a failed write, and says meanwhile that it is not healthy", async () => {
