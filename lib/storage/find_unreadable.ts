@@ -49,13 +49,17 @@ export function findUnreadable(path: string, parsers: StoredParsers, isOver: () 
   try {
     const records = database.prepare("SELECT collection, key, body FROM records ORDER BY id").iterate();
     const entries = database.prepare("SELECT stream AS collection, seq AS key, body FROM stream_records").iterate();
-    const finished = look(records, (name) =>
-      Object.hasOwn(parsers.collections, name) ? parsers.collections[name] : undefined) &&
-      look(entries, (name) => parsers.streams[name.split("/", 1)[0] ?? ""]);
+    const finished = look(records, (name) => ownOf(parsers.collections, name)) &&
+      look(entries, (name) => ownOf(parsers.streams, name.split("/", 1)[0] ?? ""));
     return { unreadable, looked, finished };
   } finally {
     database.close();
   }
+}
+
+/** Returns the parser of this name, and none that every object has, as "constructor". */
+function ownOf(parsers: Readonly<Record<string, ParseRecord<unknown>>>, name: string) {
+  return Object.hasOwn(parsers, name) ? parsers[name] : undefined;
 }
 
 function whyUnreadable(json: string, parse: ParseRecord<unknown> | undefined): string | undefined {

@@ -37,7 +37,6 @@ export function createUnreadableRecords(): UnreadableRecords {
       for (const listener of listeners) listener(record);
     },
     forget(collection, key) {
-      if (found.size === 0) return;
       if (key !== undefined) found.delete(placeOf(collection, key));
       else for (const [place, record] of found) if (record.collection === collection) found.delete(place);
     },

@@ -489,6 +489,30 @@ for (const driver of DRIVERS) {
       assert.deepEqual(await scan({ prefix: "d/" }), []);
     });
 
+    check("each unreadable record is told of once, and is forgotten with the write that ends it", async (store) => {
+      const { unreadable } = store;
+      const told: string[] = [];
+      const find = (collection: string, key: string) => unreadable.add({ collection, key, reason: "it is not JSON" });
+      const places = () => unreadable.list().map(({ collection, key }) => `${collection} ${key}`);
+      find("c", "before");
+      unreadable.watch(({ collection, key }) => told.push(`${collection} ${key}`));
+      for (const key of ["put", "deleted", "stays"]) find("c", key);
+      find("c", "stays");
+      for (const key of ["1", "2"]) find("dropped", key);
+      find("appended", "1");
+      const all = ["c before", "c put", "c deleted", "c stays", "dropped 1", "dropped 2", "appended 1"];
+      assert.deepEqual([told, places()], [all, all]);
+      await store.batch([
+        { op: "put", collection: "c", key: "put", body: 1 },
+        { op: "delete", collection: "c", key: "deleted" },
+        { op: "append", stream: "appended", expectedSeq: 0, records: [1] },
+        { op: "drop", stream: "dropped" },
+      ]);
+      assert.deepEqual(places(), ["c before", "c stays", "appended 1"]);
+      assert.equal(await store.batch([{ op: "putIf", collection: "c", key: "stays", version: 9, body: 1 }]), false);
+      assert.equal(unreadable.count(), 3);
+    });
+
     check("close() lets pending writes finish, and then every call is a clear error", async (store) => {
       const pending = Promise.all([store.insertOnce("c", "k", 1), store.append("s", 0, [1])]);
       await store.close();
