@@ -51,7 +51,8 @@ interface Known {
 }
 
 interface Kept {
-  body: TokenBody;
+  /** As it was made or loaded: the last use since then is `lastUsed` */
+  readonly body: TokenBody;
   version: number;
   /** Milliseconds since the epoch; Infinity: never */
   readonly expiresAt: number;
@@ -140,9 +141,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     const body: TokenBody = { ...kept.body, last_used_at: new Date(now).toISOString() };
     store.putIfVersion(TOKENS, body.id, kept.version, body).then(
       (written) => {
-        if (!written) return;
-        kept.version++;
-        kept.body = body;
+        if (written) kept.version++;
       },
       (error: unknown) => log.warn("Cannot record the use of a token", { token_id: body.id, error }),
     );

@@ -143,6 +143,19 @@ test("misses and the lock survive a restart; a new code clears both", async () =
   assert.ok(await pairing.redeem(fresh.code));
 });
 
+test("while the count of misses cannot be read no code counts, and a new code makes it anew", async () => {
+  const { pairing, store } = await setUp();
+  const { code } = await pairing.createCode();
+  await store.batch([{ op: "put", collection: "pairing_guard", key: "guard", body: { v: 9 } }]);
+  await assert.rejects(pairing.redeem(code), locked(300));
+  assert.deepEqual(store.unreadable.list().map(({ collection, key }) => `${collection} ${key}`), [
+    "pairing_guard guard",
+  ]);
+  const fresh = await pairing.createCode();
+  assert.ok(await pairing.redeem(fresh.code));
+  assert.equal(store.unreadable.count(), 0);
+});
+
 test("a success forgets the misses before it", async () => {
   const { pairing, store } = await setUp();
   const { code } = await pairing.createCode();

@@ -212,6 +212,22 @@ test("revokeAll() ends all stored tokens and says how many", async () => {
   assert.deepEqual([await all.revokeAll(), await all.count(), await all.list()], [0, 0, []]);
 });
 
+test("a token whose record is damaged is nobody, and goes with revokeAll()", async () => {
+  const { tokens, store } = setUp();
+  const earlier = await tokens();
+  const [damaged, whole] = [
+    await earlier.issue({ scopes: ["chat"], label: "a" }),
+    await earlier.issue({ scopes: ["chat"], label: "b" }),
+  ];
+  await store.batch([{ op: "put", collection: "tokens", key: damaged.record.id, body: { v: 9 } }]);
+  const all = await tokens();
+  assert.equal(all.verify(damaged.token), undefined);
+  assert.ok(all.verify(whole.token));
+  assert.deepEqual((await all.list()).map(({ id }) => id), [whole.record.id]);
+  assert.equal(await all.revokeAll(), 1);
+  assert.deepEqual([await store.count("tokens"), store.unreadable.count()], [0, 0]);
+});
+
 test("revokeAll() also ends a token that is being made in that moment", async () => {
   const { store, clock } = setUp();
   const inserted = Promise.withResolvers<void>();
