@@ -11,7 +11,10 @@ const captured = (text: string) => ({ text, bytes: text.length, truncated: false
 /** Git that answers by a table of its first word. */
 function scripted(answers: Readonly<Record<string, string | "timeout">>) {
   const seen: string[] = [];
-  const run: Processes["run"] = ({ words }) => {
+  const requests: Parameters<Processes["run"]>[0][] = [];
+  const run: Processes["run"] = (request) => {
+    const { words } = request;
+    requests.push(request);
     const verb = words.find((word) => word in answers) ?? "";
     seen.push(verb);
     const answer = answers[verb] ?? "";
@@ -24,7 +27,7 @@ function scripted(answers: Readonly<Record<string, string | "timeout">>) {
       unchecked: false,
     });
   };
-  return { seen, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };
+  return { seen, requests, git: createGit({ processes: { run }, home: "/home/nobody", ownPaths: [] }) };
 }
 
 const opening = (root: string): OpenOptions => ({
@@ -56,4 +59,31 @@ test("a command that takes too long is an error that names the limit", () =>
       assert.match(error.message, /^Cannot finish git: it was stopped after 60 s; if it left a "\.lock" file/);
       return error.code === "git_timeout";
     });
+  }));
+
+test("a command that reaches no remote has no stored credentials, and stays in the sandbox, also where a remote may have them", () =>
+  withWorkspace({}, async ({ root }) => {
+    initRepository(root);
+    const { git, requests } = scripted({ version: "git version 3.0\n", config: "", status: "", fetch: "" });
+    const opened = opening(root);
+    const remote = { url: new URL("https://git.test/a.git"), addresses: ["192.0.2.1"] };
+    for (const credentials of [false, true]) {
+      const repository = await git.open({ ...opened, scope: { ...opened.scope, sandbox: "auto", credentials } });
+      requests.length = 0;
+      await repository.run(["status"]);
+      await repository.run(["fetch"], { remote });
+      const seen = requests.map(({ sandbox, composed }) => ({
+        sandbox,
+        home: composed?.env["HOME"] === "/home/nobody",
+        network: composed?.network,
+        pinned: JSON.stringify(composed?.env).includes("git.test:443:192.0.2.1"),
+      }));
+      assert.deepEqual(seen, [
+        { sandbox: "auto", home: false, network: false, pinned: false },
+        { sandbox: credentials ? "off" : "auto", home: credentials, network: true, pinned: true },
+      ]);
+    }
+    const strict = await git.open({ ...opened, scope: { ...opened.scope, sandbox: "require", credentials: true } });
+    await strict.run(["status"]);
+    await assert.rejects(strict.run(["fetch"], { remote }), { code: "sandbox_unavailable" });
   }));
