@@ -245,7 +245,7 @@ test("metrics and the access log see every outcome under the route's template", 
     headers: { traceparent, "x-request-id": "r1" },
     remoteAddress: "10.0.0.1",
   });
-  await send("GET", "/v1/tools/secret-name");
+  await send("GET", "/v1/tools/secret-name", { headers: { traceparent: `${traceparent}-secret-name` } });
   await send("GET", "/v1/tools/x", { token: null });
   await send("GET", "/../../etc/passwd");
   await send("POST", "/v1/ping", { body: "{" });
@@ -269,6 +269,7 @@ test("metrics and the access log see every outcome under the route's template", 
   assert.match(text, /postern_rate_limited_total 2\n/);
   assert.doesNotMatch(text, /secret-name|passwd/);
   const [first] = services.logged.filter(({ message }) => message === "Request");
+  assert.doesNotMatch(JSON.stringify(services.logged), /secret-name/);
   const { duration_ms, ...fields } = first?.fields ?? {};
   assert.equal(typeof duration_ms, "number");
   assert.deepEqual(fields, {

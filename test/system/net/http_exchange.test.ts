@@ -55,9 +55,10 @@ async function begun(signal?: AbortSignal) {
 const read = async (exchange: HttpExchange) => Buffer.from(await exchange.read() ?? []).toString();
 
 test("what came before the connection broke is read first, however late", async () => {
-  const { exchange, come, fail } = await begun();
+  const { exchange, come, fail, clock } = await begun();
   for (const text of ["one ", "two"]) come(text);
   fail();
+  assert.equal(clock.pending(), 0);
   assert.equal(await read(exchange), "one two");
   await assert.rejects(exchange.read(), { code: "provider_error" });
 });
