@@ -48,7 +48,7 @@ export const restoreCommand = defineCliCommand({
   async run(context, args) {
     const { restoreBackup } = await import("../restore/restore_backup.ts");
     const keepTokens = args["keep-tokens"] === true;
-    const { dataDir, before, held } = await restoreBackup({
+    const { dataDir, before, held, cutOff } = await restoreBackup({
       file: resolve(context.io.cwd, args.file),
       dataDir: await findDataDir(context),
       keepTokens,
@@ -56,6 +56,10 @@ export const restoreCommand = defineCliCommand({
     });
     const kept = before === null ? "" : `; what was there before is in ${before}`;
     context.print({ data_dir: dataDir, before, held }, `Restored ${dataDir}${kept}`);
+    for (const { made, before } of cutOff) {
+      const kept = existsSync(before) ? `; what was there before it is in ${before}` : "";
+      context.say(`Removed ${made}, which a restore left that was cut off${kept}`);
+    }
     context.say(
       `Held until a person decides: ${held.runs} runs (needs_review), ${held.procedures} procedures, ` +
         `${held.deliveries} deliveries; ${held.approvals} questions and approvals ended, ` +

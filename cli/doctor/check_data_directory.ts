@@ -1,5 +1,7 @@
-import { access, constants, lstat, readdir, stat, statfs } from "node:fs/promises";
+import { access, constants, lstat, readdir, realpath, stat, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
+import { cutOffRestores } from "../../lib/storage/cut_off_restores.ts";
 import { daemonLogPath } from "../daemon/daemon_log.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
@@ -12,8 +14,9 @@ const MAX_NAMED = 3;
 export const dataDirectoryCheck: Check = {
   name: NAME,
   async look({ loaded: { dataDir } }) {
+    const cutOff = await checkRestores(dataDir);
     const found = await stat(dataDir).catch(() => undefined);
-    if (found === undefined) return await checkMissing(dataDir);
+    if (found === undefined) return cutOff.length > 0 ? cutOff : await checkMissing(dataDir);
     if (!found.isDirectory()) return failure(NAME, `${dataDir} is no folder`, "name another with --data-dir");
     const uid = process.getuid?.();
     if (uid !== undefined && found.uid !== uid) {
@@ -21,7 +24,7 @@ export const dataDirectoryCheck: Check = {
     }
     if (!await isWritable(dataDir)) return failure(NAME, `${dataDir} cannot be written`, `chmod u+rwx "${dataDir}"`);
     const names = await readdir(dataDir);
-    const problems = [...checkMode(dataDir, found.mode, names), ...await checkFiles(dataDir, names)];
+    const problems = [...cutOff, ...checkMode(dataDir, found.mode, names), ...await checkFiles(dataDir, names)];
     return [...problems.length === 0 ? [fine(NAME, dataDir)] : problems, ...await checkRoom(dataDir)];
   },
 };
@@ -31,6 +34,21 @@ async function checkMissing(dataDir: string): Promise<Finding> {
   while (parent !== dirname(parent) && !await exists(parent)) parent = dirname(parent);
   if (await isWritable(parent)) return fine(NAME, `${dataDir} is made by the first start`);
   return failure(NAME, `${dataDir} cannot be made: "${parent}" cannot be written`, "name another with --data-dir");
+}
+
+/** Names what killed restores left. Without a database between the folders, the data is in one of them. */
+async function checkRestores(dataDir: string): Promise<readonly Finding[]> {
+  const whole = await realpath(dataDir).catch(() => dataDir);
+  const isThere = await exists(join(whole, DATABASE_NAME));
+  return cutOffRestores(whole).map(({ made, before }) =>
+    isThere
+      ? warning(NAME, `${made} is of a restore that was cut off, if none is at work`, `rm -r "${made}"`)
+      : failure(
+        NAME,
+        `${whole} has no database: a restore was cut off, and left ${made}`,
+        `postern restore <file>, again; to go back, rm -r "${made}" and rename "${before}" to "${whole}"`,
+      )
+  );
 }
 
 function checkMode(dataDir: string, mode: number, names: readonly string[]): readonly Finding[] {

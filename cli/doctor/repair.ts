@@ -1,3 +1,4 @@
+import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
 import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
@@ -18,6 +19,11 @@ import type { Store, StreamRecord, Write } from "../../lib/storage/store.ts";
 import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
 import { CommandError } from "../cli_error.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
+
+/** Name of the backup that a repair makes. */
+const BACKUP = /^before-repair-[\dTZ.-]+\.db$/;
+/** Names of the files that make a backup until it is whole. */
+const CUT_OFF = /^before-repair-[\dTZ.-]+\.db\.partial(?:-journal)?$/;
 
 /** Result of a repair: the backup it made, the records it removed, and whether more are left. */
 export interface Repaired {
@@ -41,6 +47,7 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
     );
   }
   try {
+    removeCutOff(dataDir);
     const path = join(dataDir, DATABASE_NAME);
     const { unreadable, finished } = lookThrough(path);
     if (unreadable.length === 0) return { backup: null, removed: [], finished };
@@ -55,6 +62,15 @@ export async function repair(dataDir: string, clock: Clock = systemClock): Promi
     return { backup, removed: unreadable, finished };
   } finally {
     lock.release();
+  }
+}
+
+/** Removes what a repair left that was killed during its backup, a copy of all records that is not whole. Only with the lock. */
+function removeCutOff(dataDir: string): void {
+  for (const name of readdirSync(dataDir)) {
+    const path = join(dataDir, name);
+    const isEmpty = BACKUP.test(name) && statSync(path, { throwIfNoEntry: false })?.size === 0;
+    if (isEmpty || CUT_OFF.test(name)) rmSync(path, { force: true });
   }
 }
 

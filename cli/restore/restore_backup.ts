@@ -16,10 +16,10 @@ import type { Clock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { syncFolder } from "../../lib/base/sync_folder.ts";
 import { DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
+import { cutOffRestores, type RestoreFolders, restoreFolders } from "../../lib/storage/cut_off_restores.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
-import { RESTORING } from "../../lib/storage/sqlite/open_database.ts";
 import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
 
 /** Result of a restore: the data directories, and the work that is held. */
@@ -28,6 +28,8 @@ export interface Restored {
   /** Where the earlier data directory is now; null: there was none */
   readonly before: string | null;
   readonly held: HeldWork;
+  /** Earlier restores that were cut off: the folders they had made are removed */
+  readonly cutOff: readonly RestoreFolders[];
 }
 
 export interface RestoreOptions {
@@ -54,9 +56,9 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
       `Cannot restore into "${dataDir}": a gateway or node uses it; postern daemon stop, or end it first`,
     );
   }
-  const time = new Date(clock.now()).toISOString().replaceAll(":", "-");
-  const made = `${dataDir}${RESTORING}${time}`;
-  const before = `${dataDir}.before-restore-${time}`;
+  // No other restore is at work: it would hold the lock
+  const cutOff = cutOffRestores(dataDir);
+  const { made, before } = restoreFolders(dataDir, clock.now());
   try {
     mkdirSync(made, { mode: 0o700 });
     unpack(file, made);
@@ -71,7 +73,9 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
       throw error;
     }
     await syncFolder(dirname(dataDir));
-    return { dataDir, before: hadOne ? before : null, held };
+    // Removed last: until the data directory is whole, they say that it may be missing
+    for (const { made } of cutOff) rmSync(made, { recursive: true, force: true });
+    return { dataDir, before: hadOne ? before : null, held, cutOff };
   } finally {
     lock.release();
     rmSync(made, { recursive: true, force: true });

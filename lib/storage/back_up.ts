@@ -35,9 +35,11 @@ export function backUp(
   const unusable = (reason: string, cause?: unknown) =>
     new ConfigError("database_unusable", `Cannot back up "${from}" to "${to}": ${reason}`, { file: to, cause });
   if (statSync(from, { throwIfNoEntry: false }) === undefined) throw unusable("there is no database yet");
-  if (statSync(to, { throwIfNoEntry: false }) !== undefined) {
-    throw unusable("the file exists, and a backup replaces none");
+  const found = statSync(to, { throwIfNoEntry: false });
+  if (found?.size === 0) {
+    throw unusable("the file exists and is empty, as a backup leaves it that was cut off: remove it");
   }
+  if (found !== undefined) throw unusable("the file exists, and a backup replaces none");
   const partial = `${to}.partial`;
   const cannot = (error: unknown) => unusable(error instanceof Error ? error.message : String(error), error);
   try {

@@ -1,8 +1,9 @@
-import { readdirSync, statSync } from "node:fs";
-import { basename, dirname, join, resolve } from "node:path";
+import { statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
 import type { Migration } from "../migrations/migration.ts";
+import { cutOffRestores } from "../cut_off_restores.ts";
 import { migrate } from "./migrate.ts";
 import { ensurePrivateFile } from "./private_file.ts";
 
@@ -57,9 +58,6 @@ function refuseLostDatabase(path: string): void {
   );
 }
 
-/** Text after a data directory's name in the name of the folder that a restore makes, until the backup is put in place. */
-export const RESTORING = ".restoring-";
-
 /**
  * A restore that was killed may leave no folder under the name of the data directory: a new, empty one there would hide the other two.
  * @throws {ConfigError} `database_corrupt`
@@ -67,23 +65,14 @@ export const RESTORING = ".restoring-";
 function refuseCutOffRestore(path: string): void {
   if ((statSync(path, { throwIfNoEntry: false })?.size ?? 0) > 0) return;
   const dataDir = dirname(resolve(path));
-  const made = namesIn(dirname(dataDir)).find((name) => name.startsWith(`${basename(dataDir)}${RESTORING}`));
-  if (made === undefined) return;
+  const [cutOff] = cutOffRestores(dataDir);
+  if (cutOff === undefined) return;
   throw new ConfigError(
     "database_corrupt",
-    `Cannot open "${path}": it is missing, and "${join(dirname(dataDir), made)}" says that a restore was cut off; ` +
-      `remove that folder, and run postern restore <file> again, or give "${dataDir}.before-restore-<time>" its old name`,
+    `Cannot open "${path}": it is missing, and "${cutOff.made}" says that a restore was cut off; run ` +
+      `postern restore <file> again, or remove that folder and give "${cutOff.before}" the name "${dataDir}" again`,
     { file: path },
   );
-}
-
-/** Empty where the folder cannot be listed. */
-function namesIn(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder);
-  } catch {
-    return [];
-  }
 }
 
 /** Bytes of a log whose database is missing or empty; 0 where nothing is lost. */

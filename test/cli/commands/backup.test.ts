@@ -60,6 +60,37 @@ test("backup takes no file of another backup away, which may be at work, and say
     assert.equal(readFileSync(partial, "utf8"), "at work");
   }));
 
+test("backup goes on from what a killed one left, once the file that it names is removed", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const path = join(machine.cwd, "kept.db");
+    // Between its last steps there is an empty file of the name; before them there is SQLite's journal of the partial one
+    writeFileSync(path, "");
+    const refused = await machine.run(["backup", "kept.db"]);
+    assert.equal(refused.code, 78);
+    assert.match(refused.stderr, /the file exists and is empty, as a backup leaves it that was cut off: remove it/);
+    rmSync(path);
+    writeFileSync(`${path}.partial-journal`, new Uint8Array(512));
+    assert.equal((await machine.run(["backup", "kept.db"])).code, 0);
+    assert.deepEqual(readdirSync(machine.cwd), ["kept.db"]);
+    assert.equal((await machine.run(["restore", "kept.db"])).code, 0);
+  }));
+
+test("doctor --repair removes what a killed repair left of its backup, and no whole one", () =>
+  onMachine(async (machine) => {
+    await fill(machine);
+    const kept = "before-repair-2026-01-01T00-00-00.000Z.db";
+    writeFileSync(join(machine.dataDir, kept), "whole");
+    for (const name of ["db.partial", "db.partial-journal", "db"]) {
+      writeFileSync(
+        join(machine.dataDir, `before-repair-2026-01-02T00-00-00.000Z.${name}`),
+        name === "db" ? "" : "half",
+      );
+    }
+    assert.equal((await machine.run(["doctor", "--repair"])).code, 0);
+    assert.deepEqual(readdirSync(machine.dataDir).filter((name) => name.startsWith("before-repair")), [kept]);
+  }));
+
 test("backup of a running gateway holds what it has just written, and leaves it at work", () =>
   onMachine(async (machine) => {
     await machine.withGateway([], async ({ address }) => {

@@ -12,7 +12,7 @@ import { type RunningGateway, type RunningGatewayOptions, withRunningGateway } f
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace } from "../../support/workspace.ts";
-import { onMachine } from "../support/run_in.ts";
+import { type Machine, onMachine } from "../support/run_in.ts";
 
 const KEY = new Uint8Array(32).fill(7);
 const CONFIG = { cron: { enabled: true }, autonomy: { level: "full" }, channels: { mail: {} } };
@@ -170,11 +170,45 @@ test("a restore that was killed between its two renames begins no new database; 
     for (const argv of [["gateway", "--port", "0"], ["pair"], ["audit", "show"]]) {
       const { code, stderr } = await machine.run(argv);
       assert.equal(code, 78, argv[0]);
-      assert.match(stderr, /restoring-2026-01-01T00-00-00.000Z" says that a restore was cut off; remove that folder/);
+      assert.match(
+        stderr,
+        /restoring-2026-01-01T00-00-00.000Z" says that a restore was cut off; run postern restore <file> again, or remove/,
+      );
       assert.ok(!existsSync(join(dataDir, "postern.db")), argv[0]);
     }
+    const [{ state, fix }] = await findingsOn(machine);
+    assert.deepEqual([state, /^postern restore <file>, again; to go back, rm -r /.test(fix)], ["failure", true]);
+    // Another program's folder, whose name is no time
+    mkdirSync(`${dataDir}.restoring-notes`);
     const restored = await machine.run(["restore", "kept.db"]);
     assert.equal(restored.code, 0, restored.stderr);
-    // The folder that the killed restore left stops nobody now
+    assert.match(
+      restored.stderr,
+      /Removed .*restoring-2026.*before it is in .*before-restore-2026-01-01T00-00-00.000Z\n/,
+    );
+    assert.ok(!existsSync(`${dataDir}.restoring-${time}`) && existsSync(`${dataDir}.restoring-notes`));
     assert.equal((await machine.run(["audit", "show"])).code, 0);
   }));
+
+test("doctor names the folder of a restore that was killed before its renames, and the next restore removes it", () =>
+  onMachine(async (machine) => {
+    await machine.run(["pair"]);
+    assert.equal((await machine.run(["backup", "kept.db"])).code, 0);
+    const left = `${machine.dataDir}.restoring-2026-01-01T00-00-00.000Z`;
+    mkdirSync(left);
+    writeFileSync(join(left, "postern.db"), "half a copy");
+    const [{ state, message, fix }] = await findingsOn(machine);
+    assert.deepEqual([state, fix], ["warning", `rm -r "${left}"`]);
+    assert.match(message, /a restore that was cut off/);
+    // A restore that fails removes nothing that is not its own
+    assert.equal((await machine.run(["restore", "none.db"])).code, 78);
+    assert.ok(existsSync(left));
+    assert.equal((await machine.run(["restore", "kept.db"])).code, 0);
+    assert.ok(!existsSync(left));
+  }));
+
+/** What doctor finds about the data directory. */
+async function findingsOn({ run }: Machine) {
+  const { checks } = JSON.parse((await run(["doctor", "--json"])).stdout);
+  return checks.filter(({ name }: { name: string }) => name === "data directory");
+}
