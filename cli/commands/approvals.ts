@@ -166,7 +166,7 @@ export const approvalsRulesCommand = defineCliCommand({
       const { data } = await gateway.request({ method: "GET", path: "/v1/approval-rules" }) as {
         data: readonly ApprovalRule[];
       };
-      const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, exactLine(text)]);
+      const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, text]);
       context.print(
         data,
         rows.length === 0 ? "No answer is remembered" : toTable(["ID", "SCOPE", "SINCE", "RULE"], rows),

@@ -1,3 +1,5 @@
+import { exactLine } from "../../lib/base/exact_text.ts";
+
 // deno-lint-ignore no-control-regex -- these are the characters to be made harmless
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
@@ -14,9 +16,12 @@ export function harmlessLine(text: string): string {
   return harmless(text).replaceAll("\n", "\\n");
 }
 
-/** Rows under a heading in columns as wide as their widest cell; the last column is not padded. */
+/**
+ * Rows under a heading in columns as wide as their widest cell; the last column is not padded. Characters that a person would not see
+ * are spelled out: a label or path with a mark that turns the line around would show another record than there is.
+ */
 export function toTable(heading: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [heading, ...rows.map((row) => row.map(harmlessLine))];
+  const all = [heading, ...rows.map((row) => row.map(exactLine))];
   const widths = heading.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
   return all.map((row) =>
     row.map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0))).join("  ")

@@ -49,6 +49,18 @@ test("audit verify and show read the database directly while no gateway runs", a
   });
 });
 
+test("audit show spells out what would turn a line around or hide in it", async () => {
+  await onMachine(async (machine) => {
+    const made = await machine.run(["token", "create", "--label", "kept\u202egnp\u200b.txt"]);
+    assert.equal(made.code, 0, made.stderr);
+    for (const argv of [["audit", "show"], ["token", "list"]]) {
+      const { stdout } = await machine.run(argv);
+      assert.ok(stdout.includes("kept\\u202egnp\\u200b.txt"), stdout);
+      assert.doesNotMatch(stdout, /[\u202e\u200b]/u);
+    }
+  });
+});
+
 test("audit verify asks the running gateway, and a kept head is compared", async () => {
   await onMachine(async (machine) => {
     await leaveRecords(machine);
