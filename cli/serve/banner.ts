@@ -63,7 +63,7 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
     ["Address", facts.address],
     ["Dashboard", facts.dashboard],
     ["Provider", `${model}, since ${facts.provider_reason}`],
-    ["Commands", facts.containment.text],
+    ["Sandbox", facts.containment.text],
     ["Workspace", facts.workspace],
     ["Records", facts.data_dir],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],

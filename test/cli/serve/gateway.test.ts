@@ -8,7 +8,7 @@ import { onMachine } from "../support/run_in.ts";
 test("the banner tells address, provider and why, and a pairing code on a plain line that works", () =>
   onMachine(async ({ withGateway, dataDir }) => {
     const { code, stderr } = await withGateway([], async ({ banner, address }) => {
-      assert.match(banner, /^ +Commands +Commands are (contained by bubblewrap|not contained: .+)$/m);
+      assert.match(banner, /^ +Sandbox +Commands are (contained by bubblewrap|not contained: .+)$/m);
       const pairing = /^Pairing code: ([0-9A-Z]{4}-[0-9A-Z]{4})$/m.exec(banner)?.[1] ?? "";
       assert.match(banner, /Dashboard +http:/);
       assert.match(banner, /Provider +offline\/assistant, since the configuration names it/);
