@@ -159,5 +159,8 @@ function atWork(what: string) {
 }
 
 function unknownConversation() {
-  return httpError("not_found", "Cannot find this conversation: see /v1/conversations for those that are kept");
+  return httpError(
+    "not_found",
+    'Cannot find this conversation: "/resume" in "postern chat" and GET /v1/conversations show those that are kept',
+  );
 }

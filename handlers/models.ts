@@ -43,9 +43,13 @@ export const modelRoute: Route = {
     const { id } = context.params;
     const model = (await listModels(context)).find((entry) => entry.id === id);
     if (model === undefined) {
-      throw httpError("model_not_found", "Cannot find this model: see /v1/models for those that exist", {
-        param: "id",
-      });
+      throw httpError(
+        "model_not_found",
+        'Cannot find this model: "postern models" and GET /v1/models show those that exist',
+        {
+          param: "id",
+        },
+      );
     }
     return jsonReply(context, 200, model);
   },

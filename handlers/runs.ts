@@ -171,15 +171,18 @@ export const resolveRunRoute: Route = {
 /** The run of this id. @throws {HttpError} 404 not_found */
 async function findRun(runs: RunArchive, id: string): Promise<Run> {
   const run = await runs.get(id);
-  if (run === undefined) throw httpError("not_found", "Cannot find this run: see /v1/runs for those that are recorded");
-  return run;
+  if (run !== undefined) return run;
+  throw httpError(
+    "not_found",
+    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+  );
 }
 
 function notToCancel(run: Run) {
   const reason = isEnded(run.status)
     ? `it is ${run.status} already`
     : run.status === "needs_review"
-    ? `it waits for a person; close it with POST /v1/runs/${run.id}/resolve`
+    ? `it waits for a person; close it with "postern runs resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
     : "it is being stopped already";
   return httpError("conflict", `Cannot cancel this run: ${reason}`);
 }

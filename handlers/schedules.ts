@@ -84,6 +84,6 @@ export const runScheduleRoute: Route = {
 function unknown() {
   return httpError(
     "not_found",
-    "Cannot find this schedule: see GET /v1/schedules, cron_list or postern cron list for those there are",
+    'Cannot find this schedule: "postern cron list", cron_list and GET /v1/schedules show those there are',
   );
 }

@@ -131,5 +131,8 @@ function checkSubset({ identity }: RequestContext, scopes: readonly (typeof SCOP
 }
 
 function unknownToken() {
-  return httpError("not_found", "Cannot find a token with this id: see /v1/tokens for those that exist");
+  return httpError(
+    "not_found",
+    'Cannot find a token with this id: "postern token list" and GET /v1/tokens show those that exist',
+  );
 }

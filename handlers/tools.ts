@@ -89,7 +89,11 @@ function misplaced(field: string) {
 function findTool({ services, params }: RequestContext) {
   const tool = services.tools.get(params["name"] ?? "");
   if (tool === undefined) {
-    throw httpError("not_found", "Cannot find this tool: see /v1/tools for those that exist", { param: "name" });
+    throw httpError(
+      "not_found",
+      'Cannot find this tool: "postern tools list" and GET /v1/tools show those that exist',
+      { param: "name" },
+    );
   }
   return tool;
 }

@@ -48,5 +48,8 @@ export async function followRun(runs: RunArchive, id: string, options: FollowOpt
 }
 
 function unknownRun() {
-  return httpError("not_found", "Cannot follow this run: see /v1/runs for those that are recorded");
+  return httpError(
+    "not_found",
+    'Cannot follow this run: "postern runs list" and GET /v1/runs show those that are recorded',
+  );
 }

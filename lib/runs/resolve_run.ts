@@ -142,10 +142,14 @@ function withNote({ note }: RunReview): string {
 async function findRun(id: string, runs: RunStore): Promise<{ readonly run: Run; readonly input: RunInput }> {
   const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
   if (run !== undefined && input !== undefined) return { run, input };
-  throw new HttpError("not_found", "Cannot find this run: see /v1/runs for those that are recorded", {
-    status: 404,
-    type: "invalid_request_error",
-  });
+  throw new HttpError(
+    "not_found",
+    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+    {
+      status: 404,
+      type: "invalid_request_error",
+    },
+  );
 }
 
 function conflict(reason: string): HttpError {

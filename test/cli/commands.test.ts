@@ -81,7 +81,20 @@ for (const [way, within] of WAYS) {
         assert.equal(plain.plain, true);
         assert.match((await run(["token", "list"])).stdout, /COMPLETIONS[\s\S]*plain/);
         await run(["token", "revoke", plain.id]);
-        assert.equal((await run(["token", "revoke", "tok_unknown"])).code, 1);
+        for (
+          const [argv, list] of [
+            [["token", "revoke", "tok_unknown"], "token list"],
+            [["runs", "show", "run_unknown"], "runs list"],
+            [["runs", "events", "run_unknown"], "runs list"],
+            [["runs", "cancel", "run_unknown"], "runs list"],
+            [["runs", "resolve", "run_unknown", "close"], "runs list"],
+            [["cron", "history", "unknown"], "cron list"],
+          ] as const
+        ) {
+          const { code, stderr } = await run(argv);
+          assert.equal(code, 1, stderr);
+          assert.ok(stderr.includes(`: "postern ${list}"`), `${argv.join(" ")}: ${stderr}`);
+        }
         assert.equal((await run(["token", "revoke", token.id])).code, 0);
         assert.match((await run(["token", "list"])).stdout, /No token is stored/);
         await run(["token", "create"]);
