@@ -64,6 +64,7 @@ import { createUrlPolicy } from "./system/net/url_policy.ts";
 import { type CommandContainment, containmentOf } from "./system/process/containment.ts";
 import { createCommandLookup } from "./system/process/create_command_lookup.ts";
 import { createProcesses } from "./system/process/create_processes.ts";
+import type { Aftermath } from "./system/process/prepare_command.ts";
 import { createWorkers } from "./system/process/create_workers.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
 import { attachCalls } from "./tools/runtime/attached_calls.ts";
@@ -247,12 +248,13 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       marker: marker.text,
       redact: redactor.part,
       quarantine: join(dataDir, "quarantine"),
+      notes: join(dataDir, "commands"),
       random,
-      onQuarantine: ({ quarantined, unchecked }) =>
-        log.warn("A command made protected names, which were moved to quarantine, or could not be looked for", {
-          paths: quarantined.map(({ path, place }) => `${path} -> ${place ?? "not moved: remove it"}`),
-          unchecked,
-        }),
+      onQuarantine: (found) =>
+        log.warn(
+          "A command made protected names, which were moved to quarantine, or could not be looked for",
+          quarantineFields(found),
+        ),
       onLook(found) {
         const { kind, text } = containmentOf(config().security.shell.sandbox, found);
         log[kind === "refused" ? "warn" : "info"](text);
@@ -266,6 +268,14 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     if (marker.known) {
       const killed = await processes.killLeftovers();
       if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
+    }
+    const planted = await processes.lookAfterKill();
+    if (planted.quarantined.length > 0 || planted.unchecked) {
+      log.warn(
+        "Protected names appeared since a command of an earlier gateway, which was killed with it: they were moved to quarantine, " +
+          "or could not be looked for",
+        quarantineFields(planted),
+      );
     }
     let supervisor: RunSupervisor | undefined;
     tokens.onRevoke(async (tokenId) => {
@@ -606,6 +616,10 @@ async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Pro
   const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
   closing.push(() => store.close());
   return store;
+}
+
+function quarantineFields({ quarantined, unchecked }: Aftermath) {
+  return { paths: quarantined.map(({ path, place }) => `${path} -> ${place ?? "not moved: remove it"}`), unchecked };
 }
 
 /**

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -43,6 +43,28 @@ const keyed = (key: string, body: unknown) => ({ headers: { "idempotency-key": k
 
 /** The requests for completions that the upstream has seen */
 const turnsOf = (upstream: OpenAiUpstream) => upstream.requests.filter(({ path }) => path === "/v1/chat/completions");
+
+test("what a command planted under protected names before a kill -9 is in quarantine after the next start", () =>
+  withUpstream([], async (gateway) => {
+    const { workspace, dataDir } = gateway;
+    mkdirSync(join(workspace, "mine/.git"), { recursive: true });
+    const command = `sh -c "mkdir -p sub/.git plugins; echo evil > sub/.git/config; echo made > made; sleep 60"`;
+    const call = gateway.call("/v1/tools/shell/call", { body: { input: { command } } }).catch(() => {});
+    await until(() => existsSync(join(workspace, "made")), "the command does not begin");
+    await gateway.kill();
+    await call;
+    assert.ok(existsSync(join(workspace, "sub/.git/config")), "nobody has looked yet");
+    await gateway.restart();
+    assert.deepEqual(["sub/.git", "plugins", "mine/.git"].map((name) => existsSync(join(workspace, name))), [
+      false,
+      false,
+      true,
+    ]);
+    const kept = readdirSync(join(dataDir, "quarantine"), { recursive: true }).map(String);
+    assert.equal(kept.filter((name) => /\/(?:\.git\/config|plugins)$/.test(name)).length, 2, kept.join());
+    const { output } = await gateway.stop();
+    assert.match(output, /Protected names appeared since a command of an earlier gateway.*sub\/\.git -> /);
+  }));
 
 test("a storm of 1,000 repeats across a kill -9 has one effect and one answer", () =>
   withUpstream([COUNT, { kind: "stall", chunks: ["half an "] }], async (gateway, upstream) => {

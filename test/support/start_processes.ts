@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
@@ -12,7 +13,8 @@ const processes = createProcesses({
   clock: systemClock,
   home: "/home/nobody",
   ownPaths: [],
-  quarantine: "/nonexistent/quarantine",
+  quarantine: join(workspaceRoot, "..", "quarantine"),
+  notes: join(workspaceRoot, "..", "commands"),
   marker,
 });
 const { id } = await processes.start({

@@ -97,6 +97,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     home: "/home/nobody",
     ownPaths: [],
     quarantine: options.quarantine ?? join(dirname(options.root), "quarantine"),
+    notes: join(dirname(options.root), "commands"),
     marker: options.marker ?? "test",
     redact: redactor.part,
   });

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { lazily } from "../../base/lazily.ts";
@@ -19,6 +20,8 @@ export interface ProcessesOptions extends ScreenOptions {
   readonly marker: string;
   /** Absolute path of the folder where protected names go that appear while a command runs; made when one does */
   readonly quarantine: string;
+  /** Absolute path of the folder for notes of the commands that run; made with the first one */
+  readonly notes: string;
   /** Default: the operating system's */
   readonly random?: Random;
   /** Told what was moved there, or could not be. Default: nobody is */
@@ -40,18 +43,24 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const table = createProcessTable(clock, options.redact);
   const finder = createContainmentFinder({ commands, clock, signal: closing.signal, onLook: options.onLook });
   const preparing = lazily(async () => {
-    const [{ createPreparation, requireStarted }, { runCommand }, { createSurveys }, { createQuarantine }] =
-      await Promise
-        .all([
-          import("./prepare_command.ts"),
-          import("./run_command.ts"),
-          import("./create_surveys.ts"),
-          import("./quarantine.ts"),
-        ]);
+    const [
+      { createPreparation, requireStarted },
+      { runCommand },
+      { createSurveys },
+      { createQuarantine },
+      { createCallNotes },
+    ] = await Promise.all([
+      import("./prepare_command.ts"),
+      import("./run_command.ts"),
+      import("./create_surveys.ts"),
+      import("./quarantine.ts"),
+      import("./call_notes.ts"),
+    ]);
     const surveys = createSurveys({ clock });
     const random = options.random ?? createSystemRandom();
     const quarantine = createQuarantine({ folder: options.quarantine, clock, random });
-    const preparation = createPreparation({ ...options, containment: finder, surveys, quarantine });
+    const notes = createCallNotes({ folder: options.notes, random });
+    const preparation = createPreparation({ ...options, containment: finder, surveys, quarantine, notes });
     return { ...preparation, requireStarted, runCommand, surveys };
   });
 
@@ -96,9 +105,21 @@ export function createProcesses(options: ProcessesOptions): Processes {
     const { line, contained } = prepared;
     const { words, maxProcesses, maxOutputBytes } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
-    if (signal.aborted) throw cancelError(signal);
     const onEnd = () => afterOf(prepared);
-    return await table.start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd });
+    try {
+      if (signal.aborted) throw cancelError(signal);
+      return await table.start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd });
+    } catch (error) {
+      await prepared.drop();
+      throw error;
+    }
+  };
+
+  const lookAfterKill = async (): Promise<Aftermath> => {
+    if (!existsSync(options.notes)) return { quarantined: [], unchecked: false };
+    const { leftNotes } = await import("./call_notes.ts");
+    const left = await leftNotes(options.notes);
+    return left.length === 0 ? { quarantined: [], unchecked: false } : await (await preparing()).afterKill(left);
   };
 
   const containment: Processes["containment"] = async (sandbox) =>
@@ -117,6 +138,7 @@ export function createProcesses(options: ProcessesOptions): Processes {
     output: (id, read) => ({ ...table.output(id, read), process: table.get(id) }),
     kill: table.kill,
     killLeftovers: () => killLeftovers(marker),
+    lookAfterKill: () => track(lookAfterKill()),
     async close() {
       closing.abort(new CancelError("shutdown"));
       await Promise.all(working);

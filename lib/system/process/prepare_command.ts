@@ -6,6 +6,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
+import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
 import { SEARCH_PATH } from "./create_command_lookup.ts";
@@ -33,6 +34,7 @@ export interface PreparationOptions extends ScreenOptions {
   readonly containment: ContainmentFinder;
   readonly surveys: Surveys;
   readonly quarantine: Quarantine;
+  readonly notes: CallNotes;
 }
 
 /** A request to `run` or to `start`. */
@@ -44,6 +46,8 @@ export interface PreparedCommand {
   readonly contained: boolean;
   /** To be called once nothing of the command runs: moves protected names that appeared into quarantine. Never throws */
   after(): Promise<Aftermath>;
+  /** To be called in place of `after` when nothing was started */
+  drop(): Promise<void>;
 }
 
 /** Findings after a command: protected names that appeared in the workspace. */
@@ -59,6 +63,8 @@ export interface Preparation {
   screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void>;
   /** @throws {ToolError} as `Processes.run` @throws {CancelError} when the request's signal aborts */
   prepare(request: AnyRequest): Promise<PreparedCommand>;
+  /** Looks after the commands of a gateway that was killed, as `after` does, by the notes that it left. Never throws */
+  afterKill(left: readonly LeftNote[]): Promise<Aftermath>;
 }
 
 /** Looks through a folder or at a file. @param secrets false: for protected names alone */
@@ -87,7 +93,7 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
 };
 
 export function createPreparation(options: PreparationOptions): Preparation {
-  const { commands, clock, marker, containment, surveys, quarantine } = options;
+  const { commands, clock, marker, containment, surveys, quarantine, notes } = options;
   const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker };
   const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
 
@@ -127,9 +133,10 @@ export function createPreparation(options: PreparationOptions): Preparation {
     return found.kind === "bubblewrap" ? found.file : undefined;
   };
 
-  const surveyOf = (scope: ArgumentScope, signal: AbortSignal): SurveyOf => async (root, secrets) => {
-    const hidden = forbiddenNames(scope, options);
-    const skip = await Promise.all(hidden.map((path) => realpath(path).catch(() => path)));
+  const skippedIn = (scope: ArgumentScope): Promise<string[]> =>
+    Promise.all(forbiddenNames(scope, options).map((path) => realpath(path).catch(() => path)));
+
+  const surveyOf = (skip: readonly string[], signal: AbortSignal): SurveyOf => async (root, secrets) => {
     const { home, ownPaths } = options;
     const request: SurveyRequest = { root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS };
     return await surveys.survey(request, signal);
@@ -163,11 +170,11 @@ export function createPreparation(options: PreparationOptions): Preparation {
     }
   };
 
-  /** Returns the `after` of a command, which compares the workspace with what was there before. Not for composed commands. */
-  const watch = (before: Survey, of: SurveyOf, workspace: string) => async (): Promise<Aftermath> => {
-    if (!before.finished) return { quarantined: [], unchecked: true };
-    const now = await of(workspace, false).catch(() => UNFINISHED);
-    const known = new Set(before.guarded.map(({ identity }) => identity));
+  /** Compares the workspace with what was there before a command, and moves protected names that appeared into quarantine. */
+  const lookAfter = async ({ workspace, skip, known: before }: CallNote): Promise<Aftermath> => {
+    // The command may have been cancelled, not what comes after it
+    const now = await surveyOf(skip, new AbortController().signal)(workspace, false).catch(() => UNFINISHED);
+    const known = new Set(before);
     const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
     // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
@@ -175,6 +182,12 @@ export function createPreparation(options: PreparationOptions): Preparation {
       quarantined: await quarantine.take(outer, workspace),
       unchecked: !now.finished || now.unnamable.length > 0,
     };
+  };
+
+  /** Notes a command until it was looked after: what it makes is found at the next start where this gateway is killed. */
+  const watch = async (note: CallNote): Promise<Pick<PreparedCommand, "after" | "drop">> => {
+    const drop = await notes.write(note);
+    return { after: () => lookAfter(note).finally(() => drop().catch(() => {})), drop };
   };
 
   const requireRoom = async (command: string): Promise<void> => {
@@ -209,26 +222,29 @@ export function createPreparation(options: PreparationOptions): Preparation {
     async screen(request) {
       const { signal } = new AbortController();
       const bubblewrap = await bubblewrapFor(request, signal);
-      await lineOf(request, { of: surveyOf(request.scope, signal), contained: bubblewrap !== undefined });
+      const of = surveyOf(await skippedIn(request.scope), signal);
+      await lineOf(request, { of, contained: bubblewrap !== undefined });
     },
     async prepare(request) {
       const { scope, composed, signal, words: [command = ""] } = request;
       const bubblewrap = await bubblewrapFor(request, signal);
-      const of = surveyOf(scope, signal);
+      const skip = await skippedIn(scope);
+      const of = surveyOf(skip, signal);
       const line = await lineOf(request, { of, contained: bubblewrap !== undefined });
-      const nothing = () => Promise.resolve({ quarantined: [], unchecked: false });
       if (composed !== undefined) {
         return bubblewrap === undefined
-          ? { line: await launched(line), contained: false, after: nothing }
-          : { line: await contained(line, request, { bubblewrap }), contained: true, after: nothing };
+          ? { line: await launched(line), contained: false, ...unwatched(false) }
+          : { line: await contained(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
       }
       await requireRoom(command);
       const workspace = line.cwd;
       if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
       const before = await of(workspace, bubblewrap !== undefined && !scope.allowSensitive);
-      // The command may have been cancelled, not what comes after it
-      const after = watch(before, surveyOf(scope, new AbortController().signal), workspace);
-      if (bubblewrap === undefined) return { line: await launched(line), contained: false, after };
+      const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
+      if (bubblewrap === undefined) {
+        const free = await launched(line);
+        return { line: free, contained: false, ...before.finished ? await watch(note) : unwatched(true) };
+      }
       requireNames(command, before.unnamable);
       if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
       const inside = await contained(line, request, {
@@ -236,9 +252,25 @@ export function createPreparation(options: PreparationOptions): Preparation {
         hidden: [...forbiddenNames(scope, options), ...before.sensitive],
         guarded: before.guarded.map(({ path }) => path),
       });
-      return { line: inside, contained: true, after };
+      return { line: inside, contained: true, ...await watch(note) };
+    },
+    async afterKill(left) {
+      const found: Aftermath[] = [];
+      for (const { note, remove } of left) {
+        found.push(note === undefined ? { quarantined: [], unchecked: true } : await lookAfter(note));
+        await remove().catch(() => {});
+      }
+      return {
+        quarantined: found.flatMap(({ quarantined }) => quarantined),
+        unchecked: found.some(({ unchecked }) => unchecked),
+      };
     },
   };
+}
+
+/** The end of a command that nobody looks after. @param unchecked false: it makes no name that is to be looked for */
+function unwatched(unchecked: boolean): Pick<PreparedCommand, "after" | "drop"> {
+  return { after: () => Promise.resolve({ quarantined: [], unchecked }), drop: () => Promise.resolve() };
 }
 
 /** Refuses a result that is bubblewrap's own: it could not contain the command, which never ran. @throws {ToolError} */

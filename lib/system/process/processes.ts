@@ -22,7 +22,7 @@ export interface Processes {
   ): Promise<readonly NamedFile[]>;
   /**
    * Runs one command in the workspace and waits for its end.
-   * @throws {ToolError} as `screen`, and `command_not_started`, `quarantine_full`
+   * @throws {ToolError} as `screen`, and `command_not_started`, `command_not_noted`, `quarantine_full`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
   run(request: RunRequest): Promise<ProcessResult>;
@@ -47,6 +47,11 @@ export interface Processes {
   kill(id: string): Promise<ProcessInfo>;
   /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */
   killLeftovers(): Promise<number>;
+  /**
+   * Moves what the commands of a killed gateway made under protected names into quarantine; with the lock, once its processes are gone
+   * and before the first command. Names that a person made there in the meantime are moved too.
+   */
+  lookAfterKill(): Promise<Aftermath>;
   /** Kills what runs and waits for it. Later calls throw a CancelError. Repeating it does nothing */
   close(): Promise<void>;
 }

@@ -24,6 +24,7 @@ function withBubblewrap(workspace: Workspace, script: string, clock: Clock = sys
     home: "/home/nobody",
     ownPaths: [],
     quarantine: "/nonexistent/quarantine",
+    notes: workspace.path("..", "commands"),
     marker: "test",
   });
 }

@@ -8,7 +8,7 @@ import { createProcesses } from "../../../lib/system/process/create_processes.ts
 import { MARKER_VARIABLE } from "../../../lib/system/process/kill_leftovers.ts";
 import type { Processes } from "../../../lib/system/process/processes.ts";
 import { until } from "../../support/until.ts";
-import { withWorkspace } from "../../support/workspace.ts";
+import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const options = {
   commands: createCommandLookup(),
@@ -16,10 +16,14 @@ const options = {
   home: "/home/nobody",
   ownPaths: [],
   quarantine: "/nonexistent/quarantine",
+  notes: "/nonexistent/commands",
   marker: "test",
 };
 const { kind, text } = await createProcesses(options).containment("auto");
 const skip = kind === "contained" ? false : text;
+
+const processesIn = (workspace: Workspace, more: Partial<Parameters<typeof createProcesses>[0]> = {}) =>
+  createProcesses({ ...options, notes: workspace.path("..", "commands"), ...more });
 
 type ProcessRequest = Parameters<Processes["run"]>[0];
 
@@ -38,7 +42,7 @@ test(
   { skip },
   () =>
     withWorkspace({ "a.txt": "hello" }, async (workspace) => {
-      const { run } = createProcesses(options);
+      const { run } = processesIn(workspace);
       const result = await run(request(workspace.root, "cat a.txt && echo new > b.txt && pwd"));
       assert.deepEqual(result.ending, { kind: "exit", code: 0 }, result.stderr.text);
       assert.equal(result.contained, true);
@@ -52,7 +56,7 @@ test("a contained command sees nothing else: no outside, no other process, no ne
 }, () =>
   withWorkspace({}, async (workspace) => {
     symlinkSync("../outside", workspace.path("link"));
-    const { run } = createProcesses(options);
+    const { run } = processesIn(workspace);
     const shows = async (script: string) => (await run(request(workspace.root, script))).stdout.text.trim();
     assert.equal(await shows("cat link/secret.txt; cat ../outside/secret.txt; cat /etc/passwd; ls /root /home"), "");
     assert.equal(await shows("ls -d /proc/[0-9]* | wc -l | tr -d ' '").then((count) => Number(count) < 10), true);
@@ -68,7 +72,7 @@ test(
   () =>
     withWorkspace({ "private/a.txt": "secret", "data/own.db": "secret", "own.toml": "secret" }, async (workspace) => {
       const own = [workspace.path("data"), workspace.path("own.toml"), workspace.path("none")];
-      const { run } = createProcesses({ ...options, ownPaths: own });
+      const { run } = processesIn(workspace, { ownPaths: own });
       const result = await run(request(workspace.root, "find . -type f; cat own.toml; ls data private"));
       assert.doesNotMatch(result.stdout.text, /secret|own\.db|a\.txt/);
     }),
@@ -90,7 +94,7 @@ test(
       symlinkSync("../.env", workspace.path("a/innocent"));
       symlinkSync("real.txt", workspace.path("plain/id_rsa"));
       symlinkSync("/etc/passwd", workspace.path("plain/credentials.json"));
-      const { run } = createProcesses(options);
+      const { run } = processesIn(workspace);
       const script = "find . -follow -type f | sort | xargs cat; cat .env a/innocent plain/*";
       const { scope } = request(workspace.root, script);
       const hidden = await run(request(workspace.root, script, { scope: { ...scope, allowSensitive: false } }));
@@ -105,7 +109,7 @@ test("a workspace with more credentials than the sandbox can hide is refused", {
   withWorkspace(
     Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`${`${"x".repeat(250)}/`.repeat(12)}k${i}.pem`, ""])),
     async (workspace) => {
-      const { run } = createProcesses(options);
+      const { run } = processesIn(workspace);
       const { scope } = request(workspace.root, "true");
       // Of 30 paths of 3,000 bytes all are hidden
       const { ending } = await run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } }));
@@ -120,7 +124,7 @@ test("a workspace with more credentials than the sandbox can hide is refused", {
 test("nothing a contained command starts outlives it", { skip }, () =>
   withWorkspace({}, async (workspace) => {
     const marker = `sandbox-${process.pid}`;
-    const { run } = createProcesses({ ...options, marker });
+    const { run } = processesIn(workspace, { marker });
     const script = "setsid sleep 300 & until [ -e go ]; do sleep 0.02; done; echo done";
     const work = run(request(workspace.root, script, { timeoutMs: 120_000 }));
     await until(() => marked(marker).includes("sleep 300"), "it does not start");
@@ -150,7 +154,7 @@ test("without bubblewrap `require` refuses with the way out, `auto` and `off` ru
     const commands = {
       find: async (command: string) => (command === "bwrap" ? undefined : await options.commands.find(command)),
     };
-    const { run } = createProcesses({ ...options, commands });
+    const { run } = processesIn(workspace, { commands });
     await assert.rejects(run(request(workspace.root, "true")), {
       code: "sandbox_unavailable",
       message: /bubblewrap .*sandbox = "auto"$/,
@@ -166,7 +170,7 @@ test(
   { skip },
   () =>
     withWorkspace({ "data/own.db": "kept" }, async (workspace) => {
-      const { run } = createProcesses({ ...options, ownPaths: [workspace.path("data")] });
+      const { run } = processesIn(workspace, { ownPaths: [workspace.path("data")] });
       const shows = async (script: string, more: { readonly network?: boolean; readonly writes?: boolean } = {}) => {
         const composed = { env: { EXTRA: "x" }, network: false, writes: false, ...more };
         return (await run({ ...request(workspace.root, script), composed })).stdout.text;

@@ -213,6 +213,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
     containment: { known: found, find: found },
     surveys: { survey, close: () => Promise.resolve() },
     quarantine: { folder: "/nonexistent", isFull: () => Promise.resolve(false), take: () => Promise.resolve([]) },
+    notes: { write: () => Promise.resolve(() => Promise.resolve()) },
   });
 };
 

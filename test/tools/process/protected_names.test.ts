@@ -14,6 +14,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { execFileSync } from "node:child_process";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
@@ -180,6 +181,41 @@ test(
     }, {}),
 );
 
+test("without a note of it no command starts, and none is left of one that ended or never started", () =>
+  withBench({ ...UNCONTAINED, process: { allowed_commands: ["sh"], max_processes: 1 } }, async (bench, workspace) => {
+    const notes = workspace.path("..", "commands");
+    assert.match(await shell(bench, "sh -c 'ls ../commands'"), /\.json/);
+    const start = () =>
+      bench.call("process_tool", { op: "start", command: "sh -c 'until [ -e go ]; do sleep 0.02; done'" });
+    await start();
+    assert.match((await start()).result.output, /max_processes allows 1/);
+    assert.equal(readdirSync(notes).length, 1, "the process that runs on has its note");
+    writeFileSync(workspace.path("go"), "");
+    await until(() => readdirSync(notes).length === 0, "its note stays");
+    await rm(notes, { recursive: true });
+    writeFileSync(notes, "");
+    assert.match(await shell(bench, "mkdir ran"), /^Cannot run the command: a note of it cannot be written/);
+    assert.ok(!existsSync(workspace.path("ran")));
+  }, {}));
+
+test("what a command made before its gateway was killed is moved at the next start, and its note is gone", () =>
+  withBench(UNCONTAINED, async (bench, workspace) => {
+    const notes = workspace.path("..", "commands");
+    // The command keeps its note, as a killed gateway leaves it; a damaged one lies beside it
+    await shell(bench, "sh -c 'cp -r ../commands ../kept'");
+    renameSync(workspace.path("..", "kept"), notes);
+    for (const name of [".git", "sub/.git", "plugins"]) workspace.write(`${name}/config`, "evil");
+    writeFileSync(workspace.path(".git/config"), "[core]\n");
+    const { quarantined, unchecked } = await bench.processes.lookAfterKill();
+    assert.deepEqual([quarantined.map(({ path }) => path).sort(), unchecked], [["plugins", "sub/.git"], false]);
+    assert.equal(readFileSync(join(quarantined[0]?.place ?? "", "config"), "utf8"), "evil");
+    assert.equal(readFileSync(workspace.path(".git/config"), "utf8"), "[core]\n", "what was there before stays");
+    assert.deepEqual(readdirSync(notes), []);
+    writeFileSync(join(notes, "torn.json"), '{"v":1,"works');
+    assert.deepEqual(await bench.processes.lookAfterKill(), { quarantined: [], unchecked: true });
+    assert.deepEqual(await bench.processes.lookAfterKill(), { quarantined: [], unchecked: false });
+  }, { ".git/config": "[core]\n" }));
+
 test("a full quarantine stops commands, since nothing in it is thrown away", () =>
   withBench(UNCONTAINED, async (bench, workspace) => {
     for (let i = 0; i < 100; i++) workspace.write(`../quarantine/${i}/x`, "");
@@ -262,6 +298,7 @@ test(
           home,
           ownPaths: [join(home, "data")],
           quarantine: join(home, "quarantine"),
+          notes: join(home, "commands"),
           marker: "test",
         });
         const { stdout } = await processes.run({

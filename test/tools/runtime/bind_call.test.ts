@@ -37,6 +37,7 @@ function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circ
         home: "/home/nobody",
         ownPaths: [],
         quarantine: "/nonexistent/quarantine",
+        notes: "/nonexistent/commands",
         marker: "test",
       }),
     },
