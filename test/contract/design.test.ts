@@ -86,3 +86,21 @@ test("the glossary has each term once, and its code names are in the source", ()
     .map((match) => match[1] ?? "");
   assert.deepEqual(names.filter((name) => !words.has(name) && !TO_COME.includes(name)), []);
 });
+
+test("CONTRIBUTING has a line for each folder, and no line for a folder that is not there", () => {
+  const top = ["cli", "docs", "fixtures", "handlers", "lib", "scripts", "test"];
+  const folders = top.flatMap((folder) => [
+    `${folder}/`,
+    ...readdirSync(join(PROJECT_ROOT, folder), { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => `${join(entry.parentPath, entry.name).slice(PROJECT_ROOT.length + 1).replaceAll("\\", "/")}/`),
+  ]);
+  // A folder of the source and the folder of its tests share a line
+  const lines = [...read("CONTRIBUTING.md").matchAll(/^\| ((?:`[\w/]+\/`(?:, )?)+) \| \S.{5,} \|$/gm)];
+  const map = lines.flatMap(([, names = ""]) => names.replaceAll("`", "").split(", "));
+  // What a mounted example or a document consists of is its own matter
+  const needed = folders.filter((folder) => !/^(fixtures|docs)\/./.test(folder));
+  assert.deepEqual(needed.filter((folder) => !map.includes(folder)), [], "no line in the map");
+  assert.deepEqual(map.filter((folder) => !folders.includes(folder)), [], "no such folder");
+  assert.deepEqual(map.filter((folder, at) => map.indexOf(folder) !== at), [], "two lines");
+});
