@@ -17,7 +17,7 @@ import { gatewaySchema } from "./schema/gateway.ts";
 import { namedProviderSchema, providerSchema } from "./schema/provider.ts";
 import { autonomySchema, mcpServerSchema, securitySchema, switches, toolSchema } from "./schema/security.ts";
 import { loggingSchema, storageSchema } from "./schema/system.ts";
-import { named, text } from "./schema/value.ts";
+import { about, named, text } from "./schema/value.ts";
 import {
   browserSchema,
   httpRequestSchema,
@@ -31,41 +31,65 @@ const routesSchema = v.optional(v.pipe(v.array(routeSchema), v.maxLength(1000)),
 
 /** The whole of `postern.toml` (docs/design/configuration.md "Validation"): every key, its bounds and its default. */
 export const configSchema = v.strictObject({
-  /** Empty: `$XDG_DATA_HOME/postern` */
-  data_dir: text(""),
-  /** The folder the agent works in; empty: the current folder */
-  workspace: text(""),
+  data_dir: about(
+    "Folder of records, keys and logs. Empty: `$XDG_DATA_HOME/postern`, which is `~/.local/share/postern` by default",
+    text(""),
+  ),
+  workspace: about("Folder that the agent works in. Empty: the one that the gateway is started in", text("")),
   ...switches,
-  gateway: v.optional(gatewaySchema, {}),
-  provider: v.optional(providerSchema, {}),
-  providers: named(namedProviderSchema),
-  agent: v.optional(agentSchema, {}),
-  runs: v.optional(runsSchema, {}),
-  budget: v.optional(budgetSchema, {}),
-  proxy: v.optional(proxySchema, {}),
-  autonomy: v.optional(autonomySchema, {}),
-  tools: v.optional(v.record(v.pipe(v.string(), v.nonEmpty(), v.maxLength(256)), toolSchema), {}),
-  security: v.optional(securitySchema, {}),
-  mcp: v.optional(v.strictObject({ servers: named(mcpServerSchema) }), {}),
-  url_access: v.optional(urlAccessSchema, {}),
-  http_request: v.optional(httpRequestSchema, {}),
-  web_fetch: v.optional(webFetchSchema, {}),
-  web_search: v.optional(webSearchSchema, {}),
-  browser: v.optional(browserSchema, {}),
-  cron: v.optional(cronSchema, {}),
-  agents: named(delegateAgentSchema),
-  model_routes: routesSchema,
-  embedding_routes: routesSchema,
-  query_classification: v.optional(queryClassificationSchema, {}),
-  channels: named(channelSchema),
-  runtime: v.optional(runtimeSchema, {}),
-  plugins: v.optional(pluginsSchema, {}),
-  skills: v.optional(skillsSchema, {}),
-  sops: v.optional(sopsSchema, {}),
-  hardware: v.optional(hardwareSchema, {}),
-  storage: v.optional(storageSchema, {}),
-  logging: v.optional(loggingSchema, {}),
-  conversations: v.optional(conversationsSchema, {}),
+  gateway: about(
+    "Where the gateway listens, who may come in, and the bounds of a request",
+    v.optional(gatewaySchema, {}),
+  ),
+  provider: about("The default model", v.optional(providerSchema, {})),
+  providers: about(
+    "Further providers by a name of your choice; a request asks for `<name>/<model>`",
+    named(namedProviderSchema),
+  ),
+  agent: about("Bounds of one run of the agent", v.optional(agentSchema, {})),
+  runs: about("Queue and retention of runs", v.optional(runsSchema, {})),
+  budget: about("Limits of tokens", v.optional(budgetSchema, {})),
+  proxy: about("Proxies for requests to model providers and reply addresses", v.optional(proxySchema, {})),
+  autonomy: about("What the agent may do by itself", v.optional(autonomySchema, {})),
+  tools: about(
+    "Your word on tools of nodes, by the tool's name",
+    v.optional(v.record(v.pipe(v.string(), v.nonEmpty(), v.maxLength(256)), toolSchema), {}),
+  ),
+  security: about("Files, commands and git", v.optional(securitySchema, {})),
+  mcp: about(
+    "MCP servers",
+    v.optional(
+      v.strictObject({
+        servers: about(
+          "Servers by a name of your choice: a program by `command`, or a server by `url`",
+          named(mcpServerSchema),
+        ),
+      }),
+      {},
+    ),
+  ),
+  url_access: about("Addresses that tools may reach, git remotes included", v.optional(urlAccessSchema, {})),
+  http_request: about("Requests of the agent to HTTP servers", v.optional(httpRequestSchema, {})),
+  web_fetch: about("Pages of the web as text", v.optional(webFetchSchema, {})),
+  web_search: about("Searches of the web", v.optional(webSearchSchema, {})),
+  browser: about("A browser for the agent", v.optional(browserSchema, {})),
+  cron: about("Schedules", v.optional(cronSchema, {})),
+  agents: about("Agents for `delegate`, by a name of your choice", named(delegateAgentSchema)),
+  model_routes: about("Models by a hint", routesSchema),
+  embedding_routes: about("Embedding models by a hint", routesSchema),
+  query_classification: about(
+    "Rules that choose a model route by the query",
+    v.optional(queryClassificationSchema, {}),
+  ),
+  channels: about("Other systems that send messages to `POST /v1/webhook/<name>`", named(channelSchema)),
+  runtime: about("What WASM tools may use", v.optional(runtimeSchema, {})),
+  plugins: about("Plugins", v.optional(pluginsSchema, {})),
+  skills: about("Skills", v.optional(skillsSchema, {})),
+  sops: about("Procedures", v.optional(sopsSchema, {})),
+  hardware: about("Boards that are reached over the GDB remote protocol", v.optional(hardwareSchema, {})),
+  storage: about("Where records are kept", v.optional(storageSchema, {})),
+  logging: about("Log lines on stderr, or in the log file of the daemon", v.optional(loggingSchema, {})),
+  conversations: about("How long conversations are kept", v.optional(conversationsSchema, {})),
 });
 
 type DeepReadonly<T> = T extends readonly (infer Item)[] ? readonly DeepReadonly<Item>[]

@@ -13,7 +13,7 @@ interface Node {
   readonly value?: Node;
   readonly item?: Node;
   readonly options?: readonly string[];
-  readonly pipe?: readonly { readonly type: string; readonly requirement?: unknown; readonly description?: string }[];
+  readonly pipe?: readonly (Node & { readonly requirement?: unknown; readonly description?: string })[];
 }
 
 /** Names that valibot leaves out of a record without a word. */
@@ -107,6 +107,8 @@ function childOf(node: Node | undefined, part: string | number): Node | undefine
   return node?.type === "record" ? node.value : typeof part === "number" ? node?.item : undefined;
 }
 
+/** Takes away what `optional` and the meaning of a key put around its schema. */
 function unwrap(node: Node | undefined): Node | undefined {
-  return node?.wrapped === undefined ? node : unwrap(node.wrapped);
+  const inner = node?.wrapped ?? node?.pipe?.find(({ pipe }) => pipe !== undefined);
+  return inner === undefined ? node : unwrap(inner);
 }

@@ -23,7 +23,7 @@ test("the JSON Schema accepts what the gateway accepts and refuses what it refus
   }
 });
 
-test("the JSON Schema names the defaults", () => {
+test("the JSON Schema names the defaults and says what each key means", () => {
   const text = JSON.stringify(configJsonSchema());
-  assert.match(text, /"default":42617/);
+  assert.match(text, /"default":42617,"description":"Port to listen at/);
 });

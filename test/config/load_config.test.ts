@@ -423,6 +423,17 @@ test("a route of an unknown provider, two of one hint, and a rule without a rout
   await withConfig({ text: route("a") + rule(false) }, (load) => load());
 });
 
+test("a wrong value of a key that must be given is refused with what it must be, not with what the key means", async () => {
+  const credential = (variable: string) => `header = "x"\nvalue_env = "${variable}"\nhosts = ["a"]\n`;
+  const cases: Record<string, RegExp> = {
+    '[[model_routes]]\nhint = ""\nprovider = "offline"\nmodel = "m"\n': /it must be text that is not empty/,
+    [`[http_request.credentials.a]\n${credential("a b")}`]: /it must be the name of an environment variable/,
+    '[hardware.boards.a]\nmemory_map = [{ name = "ram", start = -1, length = 1 }]\n':
+      /it must be a whole number from 0/,
+  };
+  for (const [text, reason] of Object.entries(cases)) assert.match((await refusalOf({ text })).message, reason, text);
+});
+
 test("the address of a board has a port that a server can have", async () => {
   const board = (remote: string) => `[hardware.boards.bench]\ngdb_remote = "${remote}"\n`;
   for (const remote of ["nowhere", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:99999", "127.0.0.1:", "a b:1"]) {

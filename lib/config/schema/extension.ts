@@ -1,51 +1,59 @@
 import * as v from "valibot";
-import { boolean, choice, httpUrl, integer, named, required, text, texts } from "./value.ts";
+import { about, boolean, choice, httpUrl, integer, named, required, text, texts } from "./value.ts";
 
 const wasmSecuritySchema = v.strictObject({
-  require_workspace_relative_tools_dir: boolean(true),
-  reject_symlink_modules: boolean(true),
-  reject_symlink_tools_dir: boolean(true),
-  /** A plugin that asks for more than it was granted is refused */
-  capability_escalation_mode: choice(["deny"], "deny"),
-  /** `warn` loads a module whose SHA-256 differs and says so */
-  module_hash_policy: choice(["enforce", "warn"], "enforce"),
+  require_workspace_relative_tools_dir: about("Refuses a `tools_dir` outside the workspace", boolean(true)),
+  reject_symlink_modules: about("Refuses modules that are links", boolean(true)),
+  reject_symlink_tools_dir: about("Refuses a `tools_dir` that is a link", boolean(true)),
+  capability_escalation_mode: about(
+    "What becomes of a module that asks for more than it was granted",
+    choice(["deny"], "deny"),
+  ),
+  module_hash_policy: about(
+    "What becomes of a module whose SHA-256 differs: `enforce` refuses it, `warn` loads it and says so",
+    choice(["enforce", "warn"], "enforce"),
+  ),
 });
 
 /** `[runtime]`: what WASM tools may use. */
 export const runtimeSchema = v.strictObject({
-  wasm: v.optional(
-    v.strictObject({
-      /** Relative to the workspace */
-      tools_dir: v.optional(required(), "tools/wasm"),
-      /** Steps of one call, 0: no limit */
-      fuel_limit: integer(1_000_000, 0, 1_000_000_000_000),
-      memory_limit_mb: integer(64, 1, 4096),
-      max_module_size_mb: integer(50, 1, 1024),
-      timeout_secs: integer(30, 1, 3600),
-      allow_workspace_read: boolean(false),
-      allow_workspace_write: boolean(false),
-      allowed_hosts: texts([]),
-      security: v.optional(wasmSecuritySchema, {}),
-    }),
-    {},
+  wasm: about(
+    "Bounds of WASM modules",
+    v.optional(
+      v.strictObject({
+        tools_dir: about("Folder of the modules, relative to the workspace", v.optional(required(), "tools/wasm")),
+        fuel_limit: about("Steps of one call. 0: no limit", integer(1_000_000, 0, 1_000_000_000_000)),
+        memory_limit_mb: about("Megabytes of memory of one call", integer(64, 1, 4096)),
+        max_module_size_mb: about("Megabytes of a module", integer(50, 1, 1024)),
+        timeout_secs: about("Seconds of one call", integer(30, 1, 3600)),
+        allow_workspace_read: about("Lets modules read the workspace", boolean(false)),
+        allow_workspace_write: about("Lets modules write to the workspace", boolean(false)),
+        allowed_hosts: about("Hosts that modules may reach", texts([])),
+        security: about("What is refused before a module is loaded", v.optional(wasmSecuritySchema, {})),
+      }),
+      {},
+    ),
   ),
 });
 
 /** `[plugins]`: process and FFI plugins run with the user's rights. */
 export const pluginsSchema = v.strictObject({
-  registry_url: httpUrl(),
-  /** Empty: `{data_dir}/plugins` */
-  user_dir: text(""),
-  allow_process: boolean(false),
-  allow_ffi: boolean(false),
+  registry_url: about("Address of the list of plugins", httpUrl()),
+  user_dir: about("Folder of the plugins. Empty: `plugins` of the data directory", text("")),
+  allow_process: about("Allows plugins that are programs, which run with the user's rights", boolean(false)),
+  allow_ffi: about("Allows plugins that are libraries, which run with the user's rights", boolean(false)),
 });
 
 const regionSchema = v.strictObject({
-  name: required(),
-  /** First address; TOML reads `0x2000_0000` */
-  start: v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(Number.MAX_SAFE_INTEGER)),
-  /** Bytes */
-  length: v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(Number.MAX_SAFE_INTEGER)),
+  name: about("Name of the region", required()),
+  start: about(
+    "First address, as `0x2000_0000`",
+    v.pipe(v.number(), v.integer(), v.minValue(0), v.maxValue(Number.MAX_SAFE_INTEGER)),
+  ),
+  length: about(
+    "Bytes of the region",
+    v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(Number.MAX_SAFE_INTEGER)),
+  ),
 });
 
 /** With a port from 1 to 65535 */
@@ -53,14 +61,22 @@ const HOST_AND_PORT = /^\S+:([1-9]\d{0,3}|[1-5]\d{4}|6[0-4]\d{3}|65[0-4]\d{2}|65
 
 /** `[hardware]`: boards reached over the GDB remote protocol. */
 export const hardwareSchema = v.strictObject({
-  boards: named(
-    v.strictObject({
-      /** `host:port` of the GDB server */
-      gdb_remote: v.optional(
-        v.pipe(v.string(), v.regex(HOST_AND_PORT), v.description("an address with a port, as 127.0.0.1:3333")),
-        "127.0.0.1:3333",
-      ),
-      memory_map: v.optional(v.pipe(v.array(regionSchema), v.maxLength(1000)), []),
-    }),
+  boards: about(
+    "Boards by a name of your choice",
+    named(
+      v.strictObject({
+        gdb_remote: about(
+          "Address of the GDB server, as `host:port`",
+          v.optional(
+            v.pipe(v.string(), v.regex(HOST_AND_PORT), v.description("an address with a port, as 127.0.0.1:3333")),
+            "127.0.0.1:3333",
+          ),
+        ),
+        memory_map: about(
+          "Regions that may be read. Nothing outside them is",
+          v.optional(v.pipe(v.array(regionSchema), v.maxLength(1000)), []),
+        ),
+      }),
+    ),
   ),
 });

@@ -1,21 +1,17 @@
 import * as v from "valibot";
-import { choice, environmentName, httpUrl, integer, text, texts } from "./value.ts";
+import { about, choice, environmentName, httpUrl, integer, text, texts } from "./value.ts";
 
 const keys = {
-  /** Model name as the provider knows it; empty: the provider's own default */
-  model: text(""),
-  /** Address of the API, as `http://127.0.0.1:11434/v1`; empty: the vendor's own */
-  base_url: httpUrl(),
-  /** Environment variable that holds the key; empty: the vendor's usual one */
-  api_key_env: environmentName(),
-  /** File that holds the key and nothing else */
-  api_key_file: text(""),
-  /** Seconds until the first byte, and between two bytes */
-  timeout_secs: integer(120, 1, 3600),
-  /** Further attempts before the first byte */
-  max_retries: integer(2, 0, 10),
-  /** Names of other providers, tried in order when this one fails before its first byte */
-  fallback: texts([]),
+  model: about("Name of the model as the provider knows it. Empty: the provider's default", text("")),
+  base_url: about("Address of the API, as `http://127.0.0.1:11434/v1`. Empty: the vendor's own", httpUrl()),
+  api_key_env: about("Environment variable that holds the key. Empty: the vendor's usual one", environmentName()),
+  api_key_file: about("File that holds the key and nothing else", text("")),
+  timeout_secs: about("Seconds until the first byte of a reply, and between two bytes", integer(120, 1, 3600)),
+  max_retries: about("Further attempts before the first byte of a reply", integer(2, 0, 10)),
+  fallback: about(
+    "Other providers as `name` or `name/model`, tried in order when this one fails before its first byte",
+    texts([]),
+  ),
 };
 
 /** Provider kinds that name a vendor or a protocol. */
@@ -29,11 +25,19 @@ export const PLAIN_PROVIDER = "plain";
  * Source: docs/design/providers.md "Choosing a provider"
  */
 export const providerSchema = v.strictObject({
-  kind: choice(["auto", ...PROVIDER_KINDS, "none"], "auto"),
+  kind: about(
+    "Vendor or protocol. `auto` takes a key of the environment, else a local model server, else the offline assistant; `none` runs no agent",
+    choice(["auto", ...PROVIDER_KINDS, "none"], "auto"),
+  ),
   ...keys,
-  /** Users whose model servers `auto` takes, beside the gateway's own and root: names of this machine */
-  local_users: texts(["ollama"]),
+  local_users: about(
+    "Users of this machine whose model servers `auto` takes, beside the gateway's own user and root",
+    texts(["ollama"]),
+  ),
 });
 
 /** `[providers.<name>]`: further providers, chosen by `name/model`. */
-export const namedProviderSchema = v.strictObject({ kind: choice(PROVIDER_KINDS, "openai_compatible"), ...keys });
+export const namedProviderSchema = v.strictObject({
+  kind: about("Vendor or protocol", choice(PROVIDER_KINDS, "openai_compatible")),
+  ...keys,
+});

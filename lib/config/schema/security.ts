@@ -1,111 +1,158 @@
 import * as v from "valibot";
-import { boolean, choice, integer, required, text, texts, textTable } from "./value.ts";
+import { about, boolean, choice, integer, required, text, texts, textTable } from "./value.ts";
 
 /** Paths no tool may touch at any level (docs/design/policy.md "Autonomy"); a user's `forbidden_paths` add to them. */
 export const BUILT_IN_FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
 
 /** `[autonomy]`: what the agent may do by itself. */
 export const autonomySchema = v.strictObject({
-  /** Read without case, `-` and `_` */
-  level: choice(["read_only", "supervised", "full"], "supervised"),
-  /** Refuses command arguments outside the workspace */
-  workspace_only: boolean(true),
-  forbidden_paths: texts(BUILT_IN_FORBIDDEN_PATHS),
-  /** Tools whose ask becomes an allow */
-  auto_approve: texts([]),
-  /** Tools whose allow becomes an ask; wins over auto_approve */
-  always_ask: texts([]),
-  /** Seconds an attached request waits for an answer */
-  approval_timeout_secs: integer(120, 1, 86_400),
-  allow_sensitive_file_reads: boolean(false),
-  allow_sensitive_file_writes: boolean(false),
+  level: about(
+    "What the agent may do without a person: `read_only`, `supervised` (a person is asked before it writes or reaches the network) or `full`",
+    choice(["read_only", "supervised", "full"], "supervised"),
+  ),
+  workspace_only: about("Refuses arguments of commands that name a path outside the workspace", boolean(true)),
+  forbidden_paths: about(
+    "Paths that no tool may touch. The built-in ones always stay in it",
+    texts(BUILT_IN_FORBIDDEN_PATHS),
+  ),
+  auto_approve: about("Tools that run without the question that the level would ask", texts([])),
+  always_ask: about("Tools that always ask. Goes before `auto_approve`", texts([])),
+  approval_timeout_secs: about(
+    "Seconds that a request waits for a person's answer. After them the call is denied",
+    integer(120, 1, 86_400),
+  ),
+  allow_sensitive_file_reads: about("Lets tools read files that hold credentials", boolean(false)),
+  allow_sensitive_file_writes: about("Lets tools write files that hold credentials", boolean(false)),
 });
 
 /** `[tools."<name>"]`: the operator's word on a foreign tool; empty: what the tool's own description says. */
-export const toolSchema = v.strictObject({ access: choice(["", "read", "state", "write", "network"], "") });
+export const toolSchema = v.strictObject({
+  access: about(
+    "What the tool does at most, by your word. Empty: what the tool's own description says",
+    choice(["", "read", "state", "write", "network"], ""),
+  ),
+});
 
 /** Switches that may stand at top level or in `[security]`; two different values are an error. */
 export const switches = {
-  enable_git: boolean(false),
-  enable_agents_ipc: boolean(true),
-  enable_composio: boolean(false),
-  enable_pushover: boolean(false),
+  enable_git: about("Turns `git_operations` on", boolean(false)),
+  enable_agents_ipc: about("Turns `agents_ipc` on, the mailboxes between agents", boolean(true)),
+  enable_composio: about("Switch of a tool that this version does not have", boolean(false)),
+  enable_pushover: about("Switch of a tool that this version does not have", boolean(false)),
 };
 
 /** `[security]`: files, processes and foreign servers (docs/design/configuration.md "Validation"). */
 export const securitySchema = v.strictObject({
   ...switches,
-  /** Commands the shell tool may start, each matched whole */
-  allowed_commands: texts(["ls", "pwd", "cat", "echo"]),
-  read_file: v.optional(
-    v.strictObject({
-      /** Absolute, or relative to the workspace */
-      allowed_root: v.optional(required(), "."),
-      max_read_bytes: integer(65_536, 1, 104_857_600),
-      allow_binary: boolean(false),
-    }),
-    {},
+  allowed_commands: about(
+    "Commands that `shell` and `process_tool` may start, each matched whole",
+    texts(["ls", "pwd", "cat", "echo"]),
   ),
-  write_file: v.optional(
-    v.strictObject({
-      enabled: boolean(false),
-      /** Absolute, or relative to the workspace */
-      allowed_root: v.optional(required(), "."),
-      max_write_bytes: integer(65_536, 1, 104_857_600),
-    }),
-    {},
+  read_file: about(
+    "Reading files",
+    v.optional(
+      v.strictObject({
+        allowed_root: about(
+          "Folder that may be read, absolute or relative to the workspace",
+          v.optional(required(), "."),
+        ),
+        max_read_bytes: about("Bytes of one read", integer(65_536, 1, 104_857_600)),
+        allow_binary: about("Lets `read_file` read files that are no text", boolean(false)),
+      }),
+      {},
+    ),
   ),
-  shell: v.optional(
-    v.strictObject({
-      /** Without the command itself */
-      max_args: integer(8, 0, 1000),
-      /** Bytes of each argument */
-      max_arg_length: integer(128, 1, 131_072),
-      /** Of each stream */
-      max_output_bytes: integer(8192, 1, 16_777_216),
-      timeout_secs: integer(60, 1, 86_400),
-      /** `auto`: where bubblewrap is there; `require`: refuse without it */
-      sandbox: choice(["auto", "require", "off"], "auto"),
-      /** Or one string; backtick and NUL stay refused whatever it says */
-      forbidden_chars: v.optional(v.array(v.pipe(v.string(), v.length(1))), [
-        ";",
-        "&",
-        "|",
-        ">",
-        "<",
-        "$",
-        "`",
-        "\n",
-        "\r",
-      ]),
-    }),
-    {},
+  write_file: about(
+    "Writing files",
+    v.optional(
+      v.strictObject({
+        enabled: about("Turns `write_file`, `file_edit` and `apply_patch` on", boolean(false)),
+        allowed_root: about(
+          "Folder that may be written to, absolute or relative to the workspace",
+          v.optional(required(), "."),
+        ),
+        max_write_bytes: about("Bytes of one write", integer(65_536, 1, 104_857_600)),
+      }),
+      {},
+    ),
   ),
-  process: v.optional(
-    v.strictObject({
-      /** Beside those of `[security]` */
-      allowed_commands: texts([]),
-      max_processes: integer(8, 1, 1000),
-      max_output_bytes: integer(524_288, 1, 67_108_864),
-    }),
-    {},
+  shell: about(
+    "Commands",
+    v.optional(
+      v.strictObject({
+        max_args: about("Arguments of one command, without the command itself", integer(8, 0, 1000)),
+        max_arg_length: about("Bytes of one argument", integer(128, 1, 131_072)),
+        max_output_bytes: about("Bytes that are kept of each output stream", integer(8192, 1, 16_777_216)),
+        timeout_secs: about("Seconds after which a command is ended", integer(60, 1, 86_400)),
+        sandbox: about(
+          "Containment by bubblewrap: `auto` uses it where it works, `require` refuses commands without it, `off` does without",
+          choice(["auto", "require", "off"], "auto"),
+        ),
+        forbidden_chars: about(
+          "Characters that no argument may have, as a list or one text. Backtick and NUL are always refused",
+          v.optional(v.array(v.pipe(v.string(), v.length(1))), [
+            ";",
+            "&",
+            "|",
+            ">",
+            "<",
+            "$",
+            "`",
+            "\n",
+            "\r",
+          ]),
+        ),
+      }),
+      {},
+    ),
   ),
-  git: v.optional(
-    v.strictObject({ /** Whether git may use the machine's stored credentials */ credentials: boolean(false) }),
-    {},
+  process: about(
+    "Processes that run on",
+    v.optional(
+      v.strictObject({
+        allowed_commands: about("Commands that `process_tool` may start beside those of `[security]`", texts([])),
+        max_processes: about("Processes that run at the same time", integer(8, 1, 1000)),
+        max_output_bytes: about("Bytes that are kept of each process's output", integer(524_288, 1, 67_108_864)),
+      }),
+      {},
+    ),
   ),
-  mcp: v.optional(
-    v.strictObject({ enabled: boolean(false), /** Names of `[mcp.servers.<name>]` */ allowed_servers: texts([]) }),
-    {},
+  git: about(
+    "Git",
+    v.optional(
+      v.strictObject({
+        credentials: about("Lets git use the credentials that the machine has stored", boolean(false)),
+      }),
+      {},
+    ),
   ),
-  audit: v.optional(v.strictObject({ enabled: boolean(true), retention_days: integer(365, 1, 36_500) }), {}),
+  mcp: about(
+    "MCP servers",
+    v.optional(
+      v.strictObject({
+        enabled: about("Turns MCP servers on", boolean(false)),
+        allowed_servers: about("Names of `[mcp.servers.<name>]` that may be used", texts([])),
+      }),
+      {},
+    ),
+  ),
+  audit: about(
+    "Audit of decisions, approvals and calls",
+    v.optional(
+      v.strictObject({
+        enabled: about("Writes the audit", boolean(true)),
+        retention_days: about("Days that a record of the audit is kept", integer(365, 1, 36_500)),
+      }),
+      {},
+    ),
+  ),
 });
 
 /** `[mcp.servers.<name>]`: a program by `command`, or a server by `url`. */
 export const mcpServerSchema = v.strictObject({
-  command: text(""),
-  args: v.optional(v.array(v.string()), []),
-  env: textTable(),
-  url: text(""),
-  headers: textTable(),
+  command: about("Program that is started", text("")),
+  args: about("Arguments of the program", v.optional(v.array(v.string()), [])),
+  env: about("Environment of the program", textTable()),
+  url: about("Address of a server that runs already", text("")),
+  headers: about("Headers of requests to that server", textTable()),
 });

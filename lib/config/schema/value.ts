@@ -5,6 +5,12 @@ import * as v from "valibot";
 const MAX_TEXT_CHARACTERS = 65_536;
 const MAX_LIST_ITEMS = 10_000;
 
+/** Gives a key its meaning, which `postern config schema` and docs/configuration.md show. */
+export function about<const S extends v.GenericSchema>(meaning: string, schema: S): S {
+  // A description changes neither what is read nor its type
+  return v.pipe(schema, v.description(meaning)) as unknown as S;
+}
+
 /** A whole number from `min` to `max`, in the unit the key's name says. */
 export const integer = (fallback: number, min: number, max: number) =>
   v.optional(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max)), fallback);

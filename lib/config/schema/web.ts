@@ -1,63 +1,66 @@
 import * as v from "valibot";
-import { boolean, choice, environmentName, httpUrl, integer, named, required, text, texts } from "./value.ts";
+import { about, boolean, choice, environmentName, httpUrl, integer, named, required, text, texts } from "./value.ts";
 
 /** `[url_access]`: which addresses the network tools may reach. */
 export const urlAccessSchema = v.strictObject({
-  block_private_ip: boolean(true),
-  allow_loopback: boolean(false),
-  enforce_domain_allowlist: boolean(false),
-  /** `example.com` is that host alone, `*.example.com` its subdomains */
-  domain_allowlist: texts([]),
-  /** An entry is the host and its subdomains */
-  domain_blocklist: texts([]),
+  block_private_ip: about("Refuses private and reserved addresses", boolean(true)),
+  allow_loopback: about("Allows addresses of this machine", boolean(false)),
+  enforce_domain_allowlist: about("Refuses every host that is not in `domain_allowlist`", boolean(false)),
+  domain_allowlist: about(
+    "Hosts that are allowed: `example.com` is that host alone, `*.example.com` its subdomains",
+    texts([]),
+  ),
+  domain_blocklist: about("Hosts that are refused, each with its subdomains", texts([])),
 });
 
 const credentialSchema = v.strictObject({
-  /** Name of the request header */
-  header: required(),
-  /** Environment variable that holds its value */
-  value_env: v.pipe(
-    v.string(),
-    v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/),
-    v.description("the name of an environment variable"),
+  header: about("Name of the request header", required()),
+  value_env: about(
+    "Environment variable that holds the value",
+    v.pipe(
+      v.string(),
+      v.regex(/^[A-Za-z_][A-Za-z0-9_]*$/),
+      v.description("the name of an environment variable"),
+    ),
   ),
-  /** Exact hosts that get it */
-  hosts: v.pipe(v.array(required()), v.minLength(1)),
+  hosts: about("Hosts that get the header, each exactly", v.pipe(v.array(required()), v.minLength(1))),
 });
 
 /** `[http_request]`: an empty `allowed_domains` refuses every host, `*` allows all. */
 export const httpRequestSchema = v.strictObject({
-  enabled: boolean(false),
-  allowed_domains: texts([]),
-  /** Bytes */
-  max_response_size: integer(1_000_000, 1, 104_857_600),
-  timeout_secs: integer(30, 1, 3600),
-  credentials: named(credentialSchema),
+  enabled: about("Turns the tool on", boolean(false)),
+  allowed_domains: about("Hosts that may be reached. An empty list refuses all, `*` allows all", texts([])),
+  max_response_size: about("Bytes of a reply", integer(1_000_000, 1, 104_857_600)),
+  timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
+  credentials: about("Headers with secrets, by a name of your choice", named(credentialSchema)),
 });
 
 export const webFetchSchema = v.strictObject({
-  enabled: boolean(false),
-  max_bytes: integer(65_536, 1, 104_857_600),
-  timeout_secs: integer(30, 1, 3600),
+  enabled: about("Turns the tool on", boolean(false)),
+  max_bytes: about("Bytes of a page", integer(65_536, 1, 104_857_600)),
+  timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
 });
 
 export const webSearchSchema = v.strictObject({
-  enabled: boolean(false),
-  provider: choice(["duckduckgo", "brave", "perplexity", "exa", "jina"], "duckduckgo"),
-  max_results: integer(5, 1, 100),
-  timeout_secs: integer(15, 1, 3600),
-  api_key_env: environmentName(),
-  base_url: httpUrl(),
+  enabled: about("Turns the tool on", boolean(false)),
+  provider: about("Search engine", choice(["duckduckgo", "brave", "perplexity", "exa", "jina"], "duckduckgo")),
+  max_results: about("Results of one search", integer(5, 1, 100)),
+  timeout_secs: about("Seconds of one search", integer(15, 1, 3600)),
+  api_key_env: about("Environment variable that holds the engine's key", environmentName()),
+  base_url: about("Address of the engine's API. Empty: its own", httpUrl()),
 });
 
 export const browserSchema = v.strictObject({
-  enabled: boolean(false),
-  /** Path of a Chromium; empty: looked for */
-  executable: text(""),
-  headless: boolean(true),
-  timeout_secs: integer(30, 1, 3600),
-  allowed_domains: texts([]),
+  enabled: about("Turns the tool on", boolean(false)),
+  executable: about("Path of a Chromium. Empty: looked for", text("")),
+  headless: about("Shows no window", boolean(true)),
+  timeout_secs: about("Seconds of one step", integer(30, 1, 3600)),
+  allowed_domains: about("Hosts that may be opened", texts([])),
 });
 
 /** `[proxy]`: for the web tools; empty: none. */
-export const proxySchema = v.strictObject({ http: httpUrl(), https: httpUrl(), no_proxy: texts([]) });
+export const proxySchema = v.strictObject({
+  http: about("Proxy of requests to http addresses. Empty: none", httpUrl()),
+  https: about("Proxy of requests to https addresses. Empty: none", httpUrl()),
+  no_proxy: about("Hosts that are reached without a proxy", texts([])),
+});
