@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { test } from "node:test";
+import { VERBS } from "../../cli/verbs.ts";
+import { ROUTES } from "../../handlers/routes.ts";
+import { FRAMES, parseFrame } from "../../handlers/websocket/parse_frame.ts";
+import { agentEventSchema } from "../../lib/base/records/agent_event.ts";
+import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
+import { PROJECT_ROOT } from "../support/source_files.ts";
+import { parsePage } from "./support/read_pages.ts";
+
+const read = (path: string) => readFileSync(join(PROJECT_ROOT, path), "utf8");
+/** Texts in backticks in the first column of the tables of a page, or of one of its sections, in order. */
+const firstColumn = (page: string, heading?: string) => {
+  const text = read(page);
+  const section = heading === undefined ? text : text.split(`\n## ${heading}\n`)[1]?.split("\n## ")[0] ?? "";
+  const rows = section.split("\n").filter((line) => line.startsWith("| `"));
+  return rows.flatMap((row) => [...(row.split(" | ")[0] ?? "").matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? ""));
+};
+
+test("the routes of docs/http.md are the gateway's, no more and no less", () => {
+  const routes = ROUTES.map(({ method, path }) => `${method} ${path.replace("+", "")}`);
+  assert.deepEqual(firstColumn("docs/http.md", "Routes").sort(), routes.sort());
+});
+
+test("the commands of docs/commands.md are the program's, no more and no less", () => {
+  assert.deepEqual(
+    firstColumn("docs/commands.md").filter((name) => name.startsWith("postern")).sort(),
+    Object.keys(VERBS).map((verb) => `postern ${verb}`).sort(),
+  );
+});
+
+test("the tools of docs/tools.md are the built-in ones, no more and no less", () => {
+  assert.deepEqual(firstColumn("docs/tools.md", "Tools").sort(), BUILTIN_TOOLS.map(({ name }) => name).sort());
+});
+
+test("the frames and events of docs/websocket.md are the socket's, no more and no less", () => {
+  assert.deepEqual(firstColumn("docs/websocket.md", "Frames of the client").sort(), Object.keys(FRAMES).sort());
+  const events = agentEventSchema.options.map(({ entries }) => entries.type.literal);
+  assert.deepEqual(firstColumn("docs/websocket.md", "Events").sort(), events.sort());
+});
+
+test("the frames that docs/websocket.md shows are read, or are sent", () => {
+  const { blocks } = parsePage("docs/websocket.md", read("docs/websocket.md"));
+  for (const line of blocks.filter(({ language }) => language === "json").flatMap(({ text }) => text.split("\n"))) {
+    const { type } = JSON.parse(line);
+    if (["delta", "done"].includes(type)) continue;
+    const parsed = parseFrame(line);
+    assert.ok(parsed.ok && parsed.frame.type === type, line);
+    // An unknown type would be a message of the whole text
+    assert.ok(parsed.frame.type !== "message" || parsed.frame.text !== line, line);
+  }
+});
+
+test("the README's two commands exist, come first, and CI runs the second one", () => {
+  const blocks = [...read("README.md").matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]?.trim());
+  assert.deepEqual(blocks.slice(0, 2), ["npm ci && npm start", "npm ci && npm test"]);
+  const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+  assert.ok("start" in scripts && "test" in scripts);
+  assert.equal(read(".ci/run").trim().split("\n").at(-1), blocks[1]);
+});
