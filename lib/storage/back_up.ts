@@ -64,7 +64,8 @@ export function backUp(
   } catch (error) {
     throw cannot(error);
   } finally {
-    rmSync(partial, { force: true });
+    // SQLite leaves the journal of a file that the disk had no room for
+    for (const left of [partial, `${partial}-journal`]) rmSync(left, { force: true });
   }
 }
 

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
+import { ROOT, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
@@ -90,6 +93,30 @@ test("doctor --repair removes what a killed repair left of its backup, and no wh
     assert.equal((await machine.run(["doctor", "--repair"])).code, 0);
     assert.deepEqual(readdirSync(machine.dataDir).filter((name) => name.startsWith("before-repair")), [kept]);
   }));
+
+test(
+  "backup that the disk has no room for leaves nothing",
+  { skip: process.platform === "win32" },
+  () =>
+    onMachine(async (machine) => {
+      await fill(machine);
+      // A limit of 40 blocks of a file, 20 or 40 KB, stands for the full disk
+      const limited = [
+        "-c",
+        'trap "" XFSZ; ulimit -f 40; exec "$@"',
+        "sh",
+        ...RUN,
+        join(ROOT, "cli/main.ts"),
+        "backup",
+        "kept.db",
+      ];
+      const env = { ...RUN_ENV, HOME: machine.home, NODE_DISABLE_COMPILE_CACHE: "1" };
+      const { status, stderr } = spawnSync("sh", limited, { cwd: machine.cwd, env, encoding: "utf8" });
+      assert.equal(status, 78, stderr);
+      assert.match(stderr, /Cannot back up /);
+      assert.deepEqual(readdirSync(machine.cwd), []);
+    }),
+);
 
 test("backup of a running gateway holds what it has just written, and leaves it at work", () =>
   onMachine(async (machine) => {
