@@ -285,7 +285,7 @@ function requireNames(command: string, [first]: readonly string[]): void {
   if (first === undefined) return;
   throw sandboxUnavailable(
     command,
-    `the name of ${shown(first)} is not UTF-8, so that nobody can see whether it holds credentials`,
+    `the name of ${shown(first)} is not UTF-8, so that nothing could hide credentials in it`,
     "rename it, or move it out of the workspace",
   );
 }

@@ -27,7 +27,10 @@ export interface Survey {
   readonly sensitive: readonly string[];
   /** Protected names, none of them below another */
   readonly guarded: readonly Guarded[];
-  /** Files and folders whose names are not UTF-8: neither looked at nor hidden. U+FFFD stands for the bytes that are wrong */
+  /**
+   * Folders whose names are not UTF-8, which nobody looks into; with `secrets` also such files that hold credentials or cannot be looked
+   * at, since nothing can hide them. U+FFFD stands for the bytes that are wrong
+   */
   readonly unnamable: readonly string[];
 }
 

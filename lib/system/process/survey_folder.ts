@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import {
   closeSync,
   constants,
@@ -110,7 +111,7 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
     const guarded: Guarded[] = [];
     const unnamable: string[] = [];
     /** Files with several names, and which of them are secrets under another */
-    const linked: { readonly path: string; readonly file: string }[] = [];
+    const linked: { readonly path: string; readonly file: string; readonly isUnnamable: boolean }[] = [];
     const secrets = request.secrets ? secretsOfUser(request, late) : new Set<string>();
     const skip = new Set(request.skip);
     const pending: { readonly path: string; readonly isGitFolder: boolean; readonly isGuarded: boolean }[] = [];
@@ -130,13 +131,21 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         return;
       }
       if (!found.isFile()) return;
-      if (found.nlink > 1) linked.push({ path, file: `${found.dev}:${found.ino}` });
+      if (found.nlink > 1) linked.push({ path, file: `${found.dev}:${found.ino}`, isUnnamable: false });
       const { ino, size, ctimeMs } = found;
       const { seen } = entry;
       const isSame = seen !== undefined && seen.ino === ino && seen.size === size && seen.ctimeMs === ctimeMs;
       const isKey = isSame ? seen.isKey : isKeyFile(path, size);
       if (!isSame) entry.seen = now() - ctimeMs > QUIET_MS ? { ino, size, ctimeMs, isKey } : undefined;
       if (isKey) cover(path);
+    };
+    /** Looks by its bytes at a file whose name is no UTF-8. Nothing can hide it: where it may hold credentials, its name is told. */
+    const lookAtUnnamable = (path: string, places: readonly Buffer[] | undefined): void => {
+      const judged = places?.map((place) => judgeByBytes(place)) ?? [undefined];
+      if (judged.includes(undefined)) unnamable.push(path);
+      for (const file of judged) {
+        if (file?.link !== undefined) linked.push({ path, file: file.link, isUnnamable: true });
+      }
     };
     const lookAt = (folder: (typeof pending)[number]): void => {
       const { path, isGitFolder, isGuarded } = folder;
@@ -149,13 +158,17 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
         if (!isGone(error) && request.secrets) sensitive.push(path);
         return;
       }
+      const bytesOf = request.secrets && entries.some(({ isUnnamable }) => isUnnamable)
+        ? placesByName(path)
+        : undefined;
       for (const entry of entries) {
         if (late()) return;
         const below = path === sep ? `${sep}${entry.name}` : `${path}${sep}${entry.name}`;
         if (skip.has(below)) continue;
         if (entry.isUnnamable) {
           // A folder may hold protected names as well; what a link leads to is found where it lies
-          if (entry.kind === "folder" || (entry.kind === "file" && request.secrets)) unnamable.push(below);
+          if (entry.kind === "folder" || (entry.isSensitive && request.secrets)) unnamable.push(below);
+          else if (entry.kind === "file" && request.secrets) lookAtUnnamable(below, bytesOf?.get(entry.name));
           continue;
         }
         if (entry.isGuarded && !isGuarded) {
@@ -185,7 +198,9 @@ export function createSurveyor({ now, monotonic }: SurveyorOptions): (request: S
       lookAtFile(request.root, { name: "", kind: "file", isSensitive: false, isGuarded: false, isUnnamable: false });
     }
     for (let folder = pending.pop(); folder !== undefined && !late(); folder = pending.pop()) lookAt(folder);
-    for (const { path, file } of linked) if (secrets.has(file)) sensitive.push(path);
+    for (const { path, file, isUnnamable } of linked) {
+      if (secrets.has(file)) (isUnnamable ? unnamable : sensitive).push(path);
+    }
     return { finished: !isLate, sensitive: [...new Set(sensitive)].sort(), guarded, unnamable };
   };
 }
@@ -203,7 +218,28 @@ function unnamableIn(folder: string, listed: readonly Dirent[]): (name: string) 
     counts.has(name) && (counts.get(name) !== 1 || unlessGone(() => lstatSync(join(folder, name))) === undefined);
 }
 
-function isKeyFile(path: string, size: number): boolean {
+/** Returns the places of a folder's entries as the bytes that they are, by the names that listings show for them. */
+function placesByName(folder: string): ReadonlyMap<string, readonly Buffer[]> {
+  const places = new Map<string, Buffer[]>();
+  for (const name of unlessGone(() => readdirSync(folder, { encoding: "buffer" })) ?? []) {
+    const shown = name.toString("utf8");
+    places.set(shown, [...places.get(shown) ?? [], Buffer.concat([Buffer.from(`${folder}${sep}`), name])]);
+  }
+  // Deno lists other bytes than there are: two names that are one cannot be told apart
+  for (const [shown, found] of places) {
+    if (new Set(found.map((place) => place.toString("latin1"))).size < found.length) places.delete(shown);
+  }
+  return places;
+}
+
+/** Returns undefined for what may hold credentials, or cannot be looked at; `link`: the file has several names. */
+function judgeByBytes(place: Buffer): { readonly link: string | undefined } | undefined {
+  const found = unlessGone(() => lstatSync(place));
+  if (found === undefined || (found.isFile() && isKeyFile(place, found.size))) return undefined;
+  return { link: found.isFile() && found.nlink > 1 ? `${found.dev}:${found.ino}` : undefined };
+}
+
+function isKeyFile(path: string | Buffer, size: number): boolean {
   if (size === 0) return false;
   let file: number;
   try {

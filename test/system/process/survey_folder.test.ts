@@ -173,10 +173,13 @@ test("hard links of the user's secrets are found wherever these lie, and of noth
 
 /** Makes a folder or file whose name has a byte that is no UTF-8. */
 function makeUnnamable(folder: string, name: string, content?: string): void {
-  const at = (below: string) => Buffer.concat([Buffer.from(`${folder}/`), Buffer.from(`${name}${below}`, "latin1")]);
-  if (content !== undefined) return writeFileSync(at(""), content);
-  mkdirSync(at(""));
-  writeFileSync(at("/.env"), "a");
+  if (content !== undefined) return writeFileSync(latin(folder, name), content);
+  mkdirSync(latin(folder, name));
+  writeFileSync(latin(folder, `${name}/.env`), "a");
+}
+
+function latin(folder: string, name: string): Buffer {
+  return Buffer.concat([Buffer.from(`${folder}/`), Buffer.from(name, "latin1")]);
 }
 
 // Deno opens no path that is not UTF-8, and cannot make one for this test; it lists names as Node does
@@ -198,6 +201,25 @@ test(
       const names = survey(requestOf(workspace.root, { secrets: false }));
       assert.deepEqual(below(workspace, names.unnamable), ["Schl\ufffdssel"]);
     }),
+);
+
+test(
+  "a file whose name is not UTF-8 is judged by its bytes: only what may hold credentials is told",
+  { skip: noBytes },
+  () =>
+    withTemporaryFolder((home) =>
+      withWorkspace({ "plain/a.txt": "a", "both/k\ufffdy.txt": "a" }, (workspace) => {
+        mkdirSync(join(home, ".ssh"));
+        writeFileSync(join(home, ".ssh/id"), "a");
+        for (const folder of ["plain", "both"]) makeUnnamable(workspace.path(folder), "k\u00fcy.txt", "a");
+        const survey = surveyor();
+        const told = () => below(workspace, survey(requestOf(workspace.root, { home })).unnamable);
+        assert.deepEqual(told(), []);
+        makeUnnamable(workspace.path("plain"), ".env.k\u00fcy", "a");
+        linkSync(join(home, ".ssh/id"), latin(workspace.path("plain"), "l\u00fcnk"));
+        assert.deepEqual(told(), ["plain/.env.k\ufffdy", "plain/l\ufffdnk"]);
+      })
+    ),
 );
 
 const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) => {
