@@ -143,7 +143,9 @@ export const configSetCommand = defineCliCommand({
     const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
     if (running !== undefined) {
       context.say(
-        "A gateway is running: it takes the change over where it can; postern doctor says what waits for a restart",
+        file === undefined
+          ? "A gateway is running without this file: it uses the file from its next start"
+          : "A gateway is running: it takes the change over where it can; postern doctor says what waits for a restart",
       );
     }
     return EXIT.ok;

@@ -79,6 +79,14 @@ test("config set says that a running gateway may go by the old value, and doctor
     });
   }));
 
+test("config set says that a gateway started without a file takes a new one over at its next start", () =>
+  onMachine(async ({ run, withGateway }) => {
+    await withGateway([], async () => {
+      const { stderr } = await run(["config", "set", "enable_git", "true"]);
+      assert.match(stderr, /^A gateway is running without this file: it uses the file from its next start/);
+    });
+  }));
+
 test("config check tells all problems with exit 78", () =>
   onMachine(async ({ run, cwd }) => {
     write(join(cwd, "own.toml"), "[gateway]\nprot = 1\nport = -1\n");
