@@ -9,6 +9,8 @@ export interface RunState {
   readonly text: string;
   /** The text of finished turns: its length in `text` */
   readonly kept: number;
+  /** Model that the run asks at each turn. `run.model` is the one that answers, which may be a fallback. */
+  readonly asked: string;
 }
 
 /** What is known of a run when it is accepted. */
@@ -38,6 +40,7 @@ export function createRunState(run: AcceptedRun): RunState {
     },
     text: "",
     kept: 0,
+    asked: run.model,
   };
 }
 
@@ -47,13 +50,14 @@ export function createRunState(run: AcceptedRun): RunState {
  * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
  */
 export function applyEvent(state: RunState, event: AgentEvent): RunState {
-  const { run, text, kept } = state;
+  const { run, text, kept, asked } = state;
   if (isEnded(run.status)) return state;
   switch (event.type) {
     case "run_start":
       return {
         text,
         kept,
+        asked: event.model,
         run: {
           ...run,
           kind: toKind(event.kind, run.kind),
@@ -65,28 +69,36 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
         },
       };
     case "text_delta":
-      return { run, kept, text: text + event.delta };
+      return { run, kept, asked, text: text + event.delta };
     case "turn_restart":
-      return { run, kept, text: text.slice(0, kept) };
+      return { kept, asked, text: text.slice(0, kept), run: answeredBy(run, asked) };
     case "approval_needed":
-      return { text, kept, run: { ...run, status: "waiting_for_approval" } };
+      return { text, kept, asked, run: { ...run, status: "waiting_for_approval" } };
     case "approval_answered":
-      return { text, kept, run: { ...run, status: "running" } };
+      return { text, kept, asked, run: { ...run, status: "running" } };
     case "review_answered":
-      return { text, kept, run: { ...run, status: "running", ended_at: null, error: null } };
+      return { text, kept, asked, run: { ...run, status: "running", ended_at: null, error: null } };
     case "turn_end":
-      return { text, kept: text.length, run: { ...run, usage: addUsage(run.usage, event.usage) } };
+      return { text, kept: text.length, asked, run: { ...run, usage: addUsage(run.usage, event.usage) } };
     case "done":
       return {
         text,
         kept,
+        asked,
         run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage },
       };
     case "error": {
       const { code, message } = event;
-      return { text, kept, run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } } };
+      return {
+        text,
+        kept,
+        asked,
+        run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } },
+      };
     }
     case "turn_start":
+      // Each turn that a fallback serves says so anew
+      return run.model === asked ? state : { text, kept, asked, run: answeredBy(run, asked) };
     case "reasoning_delta":
     case "refusal_delta":
     case "client_tool_call_delta":
@@ -96,8 +108,12 @@ export function applyEvent(state: RunState, event: AgentEvent): RunState {
     case "tool_end":
       return state;
     case "notice":
-      return event.model === undefined ? state : { text, kept, run: { ...run, model: event.model } };
+      return event.model === undefined ? state : { text, kept, asked, run: answeredBy(run, event.model) };
   }
+}
+
+function answeredBy(run: Run, model: string): Run {
+  return { ...run, model };
 }
 
 /** The status a run ends with by its terminal event. */

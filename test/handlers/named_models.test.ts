@@ -268,6 +268,12 @@ test("a reply names the model of its last turn, where the provider is back after
         const { status, model, fallback } = answer;
         assert.deepEqual([status, model, fallback], [200, "main", "spare/spare-model"], `stream: ${stream}`);
       }
+      main.script({ kind: "status", status: 500 }, { kind: "text", chunks: ["Hello", " again"] });
+      const body = { model: "main", message: "Hello" };
+      const { id } = await (await gateway.call("/v1/runs", { body })).json() as { id: string };
+      await (await gateway.call(`/v1/runs/${id}/events`)).text();
+      const run = await (await gateway.call(`/v1/runs/${id}`)).json() as { status: string; model: string };
+      assert.deepEqual([run.status, run.model], ["completed", "main"], "the record names what answered");
     });
   } finally {
     await Promise.all([main.close(), spare.close()]);

@@ -75,6 +75,16 @@ describe("applyEvent()", () => {
     assert.equal(fold([start, needed, answered]).status, "running");
   });
 
+  test("the model is the one that answers the newest turn", () => {
+    const notice: AgentEventBody = { type: "notice", code: "provider_fallback", message: "m", model: "spare/x" };
+    const turn: AgentEventBody = { type: "turn_start", turn: 1 };
+    const again: AgentEventBody = { type: "turn_restart", turn: 1, from_seq: 2 };
+    assert.equal(fold([start, turn, notice]).model, "spare/x");
+    assert.equal(fold([start, turn, notice, { ...turn, turn: 2 }]).model, "m");
+    assert.equal(fold([start, turn, notice, again]).model, "m");
+    assert.equal(fold([start, turn, notice, { ...turn, turn: 2 }, notice]).model, "spare/x");
+  });
+
   test("nothing changes a run that has ended", () => {
     const over: AgentEventBody = { type: "error", code: "cancelled", message: "m" };
     assert.deepEqual(
