@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isPlainModel, plainModelOf } from "../lib/providers/model_names.ts";
 import type { RequestContext, Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
 import { callerOf } from "./wire/caller_of.ts";
@@ -31,7 +32,10 @@ export const modelsRoute: Route = {
   },
 };
 
-/** GET /v1/models/:id; ids may hold slashes, encoded or not. */
+/**
+ * GET /v1/models/:id; ids may hold slashes, encoded or not. `plain/<id>` is the model `<id>` under the name it was asked by: clients
+ * look a model up under the name that they ask it by.
+ */
 export const modelRoute: Route = {
   method: "GET",
   path: "/v1/models/:id+",
@@ -40,8 +44,9 @@ export const modelRoute: Route = {
   reply: { status: 200, type: "application/json", schema: modelSchema },
   errors: ["model_not_found"],
   async handler(_request, context) {
-    const { id } = context.params;
-    const model = (await listModels(context)).find((entry) => entry.id === id);
+    const { id = "" } = context.params;
+    const listed = isPlainModel(id) ? plainModelOf(id) : id;
+    const model = (await listModels(context)).find((entry) => entry.id === listed);
     if (model === undefined) {
       throw httpError(
         "model_not_found",
@@ -51,7 +56,7 @@ export const modelRoute: Route = {
         },
       );
     }
-    return jsonReply(context, 200, model);
+    return jsonReply(context, 200, { ...model, id });
   },
 };
 

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { OTHER_PART_TYPE } from "../../lib/base/records/message.ts";
 
 /**
  * The body of POST /v1/chat/completions: the contract and the source of its OpenAPI schema.
@@ -26,12 +27,10 @@ const partSchema = v.variant("type", [
     type: v.literal("image_url"),
     image_url: v.object({
       url: v.pipe(v.string(), v.regex(IMAGE_URL, "Expected an http, https or data URL")),
-      detail: v.nullish(v.picklist(["auto", "low", "high"])),
+      detail: v.nullish(v.string()),
     }),
   }),
-  v.looseObject({ type: v.literal("input_audio") }),
-  v.looseObject({ type: v.literal("file") }),
-  v.looseObject({ type: v.literal("refusal") }),
+  v.looseObject({ type: OTHER_PART_TYPE }),
 ]);
 const contentSchema = v.union([v.string(), v.array(partSchema)]);
 

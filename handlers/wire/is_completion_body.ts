@@ -48,19 +48,14 @@ function isPart(value: unknown): boolean {
       return typeof value.text === "string";
     case "image_url":
       return isImage(value.image_url);
-    case "input_audio":
-    case "file":
-    case "refusal":
-      return true;
     default:
-      return false;
+      return typeof value.type === "string";
   }
 }
 
 function isImage(value: unknown): boolean {
   if (!isObject(value) || typeof value.url !== "string" || !IMAGE_URL.test(value.url)) return false;
-  const detail = value.detail;
-  return detail === undefined || detail === null || detail === "auto" || detail === "low" || detail === "high";
+  return isText(value.detail);
 }
 
 function isToolCall(value: unknown): boolean {

@@ -1,6 +1,7 @@
 import { HttpError } from "../../lib/base/errors.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
+import { checkParts } from "./check_parts.ts";
 import type { CompletionBody, CompletionTool } from "./completion_schema.ts";
 import { toMessage } from "./to_message.ts";
 import { addOnce, sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
@@ -29,7 +30,7 @@ export interface CompletionInputOptions {
  * `parameters.passed`, with the names of all. Otherwise they are named in `ignored` and not copied, save a vendor's own parts of a
  * reply that the client sends back with a tool call.
  * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1, for `logprobs` where the agent's tools are on, and for the legacy
- * `functions`; 400 `invalid_request` for a tool name given twice
+ * `functions`; 400 `invalid_request` for a tool name given twice, and for a content part that `checkParts` refuses
  */
 export function toCompletionInput(
   body: CompletionBody,
@@ -70,6 +71,7 @@ export function toCompletionInput(
     if (!body.stream) addOnce(unknown.ignored, "stream_options");
     else if (options !== undefined) (passedBody ??= []).push(["stream_options", options]);
   }
+  checkParts(body.messages, { plain });
   const clientTools = body.tools ? toTools(body.tools, unknown) : NO_TOOLS;
   const messages = body.messages.map((message) => toMessage(message, unknown));
   const { ignored, passed: names } = unknown;

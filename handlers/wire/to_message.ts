@@ -1,4 +1,11 @@
-import type { Content, ContentPart, Message, ToolCall } from "../../lib/base/records/message.ts";
+import {
+  type Content,
+  type ContentPart,
+  isImagePart,
+  isTextPart,
+  type Message,
+  type ToolCall,
+} from "../../lib/base/records/message.ts";
 import type { CompletionMessage } from "./completion_schema.ts";
 import { sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
 
@@ -70,28 +77,18 @@ const IMAGE_FIELDS: ReadonlySet<string> = new Set(["type", "image_url"]);
 const IMAGE_URL_FIELDS: ReadonlySet<string> = new Set(["url", "detail"]);
 
 function toPart(part: Exclude<WireContent, string>[number], unknown: Unknown): ContentPart {
-  switch (part.type) {
-    case "text":
-      return {
-        type: "text",
-        text: part.text,
-        ...sortUnknownFields(part, TEXT_FIELDS, "messages[].content[]", unknown),
-      };
-    case "image_url": {
-      const { url, detail } = part.image_url;
-      const own = sortUnknownFields(part, IMAGE_FIELDS, "messages[].content[]", unknown);
-      const inner = sortUnknownFields(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
-      return {
-        type: "image_url",
-        image_url: { url, ...(typeof detail === "string" ? { detail } : {}), ...inner },
-        ...own,
-      };
-    }
-    case "input_audio":
-    case "file":
-    case "refusal":
-      return part;
+  if (isTextPart(part)) {
+    return { type: "text", text: part.text, ...sortUnknownFields(part, TEXT_FIELDS, "messages[].content[]", unknown) };
   }
+  if (!isImagePart(part)) return part;
+  const { url, detail } = part.image_url;
+  const own = sortUnknownFields(part, IMAGE_FIELDS, "messages[].content[]", unknown);
+  const inner = sortUnknownFields(part.image_url, IMAGE_URL_FIELDS, "messages[].content[].image_url", unknown);
+  return {
+    type: "image_url",
+    image_url: { url, ...(typeof detail === "string" ? { detail } : {}), ...inner },
+    ...own,
+  };
 }
 
 const CALL_FIELDS: ReadonlySet<string> = new Set(["id", "type", "function", "index"]);

@@ -1,5 +1,5 @@
 import type { Message } from "../base/records/message.ts";
-import { textOf } from "../base/records/message.ts";
+import { isImagePart, textOf } from "../base/records/message.ts";
 import type { ModelParameters, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import { thinkingTokens } from "../providers/thinking_tokens.ts";
 import type { TokenCounter } from "./token_counter.ts";
@@ -53,7 +53,7 @@ export function maxInputTokens({ messages, tools, parameters }: ProviderRequest)
   for (const { content } of messages) {
     if (!Array.isArray(content)) continue;
     for (const part of content) {
-      if (part.type === "image_url") tokens += IMAGE_TOKENS - part.image_url.url.length;
+      if (isImagePart(part)) tokens += IMAGE_TOKENS - part.image_url.url.length;
     }
   }
   const { response_format: format, passed } = parameters;

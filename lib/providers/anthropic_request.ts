@@ -3,6 +3,8 @@ import {
   type AssistantMessage,
   type Content,
   type ContentPart,
+  isImagePart,
+  isTextPart,
   type Message,
   textOf,
 } from "../base/records/message.ts";
@@ -147,12 +149,12 @@ function opaqueOf(message: AssistantMessage, provider: string): Block[] {
 
 function toBlocks(content: Content, provider: string): Block[] {
   if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
-  return content.flatMap((part) => (part.type === "text" && part.text === "" ? [] : [toBlock(part, provider)]));
+  return content.flatMap((part) => (isTextPart(part) && part.text === "" ? [] : [toBlock(part, provider)]));
 }
 
 function toBlock(part: ContentPart, provider: string): Block {
-  if (part.type === "text") return { type: "text", text: part.text };
-  if (part.type === "image_url") return { type: "image", source: toSource(part.image_url.url) };
+  if (isTextPart(part)) return { type: "text", text: part.text };
+  if (isImagePart(part)) return { type: "image", source: toSource(part.image_url.url) };
   if (part.type === "refusal") return { type: "text", text: String(part["refusal"] ?? "") };
   const file = part.type === "file" && isRecord(part["file"]) ? part["file"]["file_data"] : undefined;
   if (typeof file === "string" && file.startsWith("data:application/pdf;base64,")) {

@@ -128,15 +128,77 @@ test("plain/<id> means the same at every door that takes a model", async () => {
   });
 });
 
-test("no plain model is listed, and no provider may have the name", async () => {
+test("a model is found under plain/<id> as it is under <id>, and no plain one is listed", async () => {
   await withUpstream(async (gateway) => {
+    const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token, maxRetries: 0 });
     const { data } = await (await gateway.call("/v1/models")).json() as { data: { id: string }[] };
     assert.ok(data.length > 0 && data.every(({ id }) => !id.startsWith("plain/")));
-    const refused = await readRefusal(await gateway.call("/v1/models/plain/upstream-model"));
-    assert.equal(refused.code, "model_not_found");
+    const [listed] = data;
+    assert.deepEqual(await client.models.retrieve(`plain/${listed?.id}`), { ...listed, id: `plain/${listed?.id}` });
+    for (const unknown of ["plain/no-such-model", "plain/plain/upstream-model"]) {
+      const refused = await readRefusal(await gateway.call(`/v1/models/${unknown}`));
+      assert.equal(refused.code, "model_not_found", unknown);
+    }
   });
+});
+
+test("no provider may have the name of plain mode", () => {
   const result = validateConfig([{
     providers: { plain: { kind: "openai_compatible", base_url: "http://127.0.0.1:1" } },
   }]);
   assert.ok("findings" in result && JSON.stringify(result.findings).includes("reserved"));
+});
+
+/** Content parts that vendors and local servers have, and the gateway does not know. */
+const PARTS = [
+  { type: "video_url", video_url: { url: "https://x.test/film.mp4" } },
+  { type: "input_image", image_url: "data:image/png;base64,AA" },
+  { type: "thinking", thinking: "file: a thought", signature: "s" },
+  { type: "image_url", image_url: { url: "https://x.test/a.png", detail: "original" } },
+];
+
+test("plain mode passes content parts on that the gateway does not know, and agent mode says how", async () => {
+  await withUpstream(async (gateway, upstream) => {
+    for (const part of PARTS) {
+      const content = [{ type: "text", text: "See" }, part];
+      const body = {
+        messages: [{ role: "user", content }, { role: "user", content: [{ type: "text", text: "Now?" }] }],
+      };
+      for (const model of ["plain/upstream-model", "upstream-model"]) {
+        const before = upstream.requests.length;
+        const reply = await gateway.call("/v1/chat/completions", { body: { ...body, model } });
+        if (model === "upstream-model" && part.type !== "image_url") {
+          const { code, param, message } = await readRefusal(reply);
+          assert.deepEqual([code, param], ["invalid_request", "messages[0].content[1].type"]);
+          assert.match(message, /"x-postern-tools: none" or the model "plain\/<id>"/);
+          assert.equal(upstream.requests.length, before);
+        } else {
+          assert.equal(reply.status, 200, await reply.text());
+          const sent = lastOf(upstream).messages.filter(({ role }) => role === "user");
+          assert.deepEqual(sent, body.messages, `${model} ${part.type}`);
+        }
+      }
+    }
+    // Durable: the part is kept, and read again
+    const headers = { "idempotency-key": "parts" };
+    const body = { model: "plain/upstream-model", messages: [{ role: "user", content: PARTS }] };
+    assert.equal((await gateway.call("/v1/chat/completions", { headers, body })).status, 200);
+    assert.deepEqual(lastOf(upstream).messages, body.messages);
+  });
+});
+
+test("no part that the gateway does not know leads a model server to its own disk", async () => {
+  await withUpstream(async (gateway, upstream) => {
+    const PARTS_OF_FILES: readonly [part: object, param: string][] = [
+      [{ type: "video_url", video_url: { url: "file:///etc/passwd" } }, "messages[0].content[0].video_url.url"],
+      [{ type: "input_image", image_url: "/etc/passwd" }, "messages[0].content[0].image_url"],
+      [{ type: "x", list: [{ fileUrl: " file:///etc/passwd" }] }, "messages[0].content[0].list[0].fileUrl"],
+    ];
+    for (const [part, expected] of PARTS_OF_FILES) {
+      const body = { model: "plain/upstream-model", messages: [{ role: "user", content: [part] }] };
+      const { code, param } = await readRefusal(await gateway.call("/v1/chat/completions", { body }));
+      assert.deepEqual([code, param], ["invalid_request", expected]);
+    }
+    assert.equal(upstream.requests.length, 0);
+  });
 });

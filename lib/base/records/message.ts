@@ -12,11 +12,23 @@ const textPart = v.looseObject({ type: v.literal("text"), text: v.string() });
 const imagePart = v.looseObject({
   type: v.literal("image_url"),
   /** `url` is http(s) or a data: URL; it is passed to the model, never fetched here */
-  image_url: v.looseObject({ url: v.string(), detail: v.optional(v.picklist(["auto", "low", "high"])) }),
+  image_url: v.looseObject({ url: v.string(), detail: v.optional(v.string()) }),
 });
-const otherPart = v.looseObject({ type: v.picklist(["input_audio", "file", "refusal"]) });
+/** The type of any part that is neither text nor an image: `input_audio`, `file`, `refusal`, and types of vendors. */
+export const OTHER_PART_TYPE = v.pipe(v.string(), v.regex(/^(?!(?:text|image_url)$)/));
+const otherPart = v.looseObject({ type: OTHER_PART_TYPE });
 export const contentPartSchema = v.variant("type", [textPart, imagePart, otherPart]);
 export type ContentPart = v.InferOutput<typeof contentPartSchema>;
+
+/** Tells whether a checked part is text. */
+export function isTextPart(part: ContentPart): part is v.InferOutput<typeof textPart> {
+  return part.type === "text";
+}
+
+/** Tells whether a checked part is an image. */
+export function isImagePart(part: ContentPart): part is v.InferOutput<typeof imagePart> {
+  return part.type === "image_url";
+}
 
 export const contentSchema = v.union([v.string(), v.array(contentPartSchema)]);
 export type Content = v.InferOutput<typeof contentSchema>;
@@ -60,5 +72,5 @@ export type AssistantMessage = Extract<Message, { role: "assistant" }>;
 export function textOf(content: Content | null): string {
   if (content === null) return "";
   if (typeof content === "string") return content;
-  return content.flatMap((part) => (part.type === "text" ? [part.text] : [])).join("\n");
+  return content.flatMap((part) => (isTextPart(part) ? [part.text] : [])).join("\n");
 }

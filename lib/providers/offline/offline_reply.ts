@@ -1,5 +1,5 @@
 import type { JsonSchema } from "../../base/records/json_schema.ts";
-import { type Content, type Message, textOf } from "../../base/records/message.ts";
+import { type Content, isTextPart, type Message, textOf } from "../../base/records/message.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
 import { answerFrom, fenced, filesToRead, hitsOf, type ToolAnswer } from "./answer.ts";
@@ -98,7 +98,7 @@ function lastExchange(
 function spoken(content: Content | null): string {
   const parts = typeof content === "string"
     ? [content]
-    : (content ?? []).map((part) => (part.type === "text" ? part.text : ""));
+    : (content ?? []).map((part) => (isTextPart(part) ? part.text : ""));
   return parts.map((part) => part.trim()).findLast((part) => part !== "") ?? "";
 }
 
