@@ -110,6 +110,18 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     "Decide about a run that was cut off in the middle of an effect",
     async () => (await import("./commands/runs.ts")).runsResolveCommand,
   ),
+  "deliveries list": verb(
+    "List the replies of channels that go to a reply_url, and how they fared",
+    async () => (await import("./commands/deliveries.ts")).deliveriesListCommand,
+  ),
+  "deliveries release": verb(
+    "Send a delivery that is held or failed",
+    async () => (await import("./commands/deliveries.ts")).deliveriesReleaseCommand,
+  ),
+  "deliveries drop": verb(
+    "Give up a delivery that is held",
+    async () => (await import("./commands/deliveries.ts")).deliveriesDropCommand,
+  ),
   node: verb(
     "Offer the tools of this machine to a gateway elsewhere",
     async () => (await import("./commands/node.ts")).nodeCommand,

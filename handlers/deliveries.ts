@@ -1,8 +1,15 @@
 import * as v from "valibot";
-import { DELIVERY_STATUSES, type DeliveryRecord } from "../lib/automation/channels/delivery_record.ts";
+import {
+  DELIVERY_ACTIONS,
+  DELIVERY_STATUSES,
+  type DeliveryRecord,
+} from "../lib/automation/channels/delivery_record.ts";
+import { RUN_ID_SCHEMA } from "../lib/base/records/run.ts";
 import type { Route } from "./route.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, pageOf, textQuery } from "./wire/list_query.ts";
 import { listReply, listSchema } from "./wire/list_reply.ts";
+import { readJson } from "./wire/read_json.ts";
+import { jsonReply } from "./wire/reply.ts";
 
 const deliverySchema = v.object({
   /** That of the run */
@@ -17,6 +24,7 @@ const deliverySchema = v.object({
   attempts: v.number(),
   next_attempt_at: v.nullable(v.string()),
   last_error: v.nullable(v.string()),
+  released_at: v.nullable(v.string()),
 });
 
 /** GET /v1/deliveries: replies of channels on their way to a `reply_url`, and what became of them. */
@@ -40,6 +48,29 @@ export const deliveriesRoute: Route = {
   },
 };
 
-function toDelivery({ v: _, run_id, ...rest }: DeliveryRecord) {
-  return { id: run_id, object: "delivery", ...rest };
+const resolveSchema = v.object({
+  /** `release` sends a held or failed one, with all its attempts; `drop` gives up a held one */
+  action: v.picklist(DELIVERY_ACTIONS),
+});
+
+/** POST /v1/deliveries/:id/resolve: what a person decides about a delivery that a restore held, or that failed. */
+export const resolveDeliveryRoute: Route = {
+  method: "POST",
+  path: "/v1/deliveries/:id/resolve",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: ["not_found", "conflict", "overloaded"],
+  summary: "Send a delivery that is held or failed, or drop one that is held; any other is 409",
+  body: resolveSchema,
+  reply: { status: 200, type: "application/json", schema: deliverySchema },
+  idempotency: "honoured",
+  async handler(request, context) {
+    const { action } = await readJson(request, context, resolveSchema);
+    const { deliveries } = context.services;
+    return jsonReply(context, 200, toDelivery(await deliveries.resolve(context.params["id"] ?? "", action)));
+  },
+};
+
+function toDelivery({ v: _, run_id, released_at, ...rest }: DeliveryRecord) {
+  return { id: run_id, object: "delivery", ...rest, released_at: released_at ?? null };
 }

@@ -12,7 +12,7 @@ import {
   renameConversationRoute,
 } from "./conversations.ts";
 import { dashboardRoute } from "./dashboard_page.ts";
-import { deliveriesRoute } from "./deliveries.ts";
+import { deliveriesRoute, resolveDeliveryRoute } from "./deliveries.ts";
 import { healthRoute, liveRoute } from "./health.ts";
 import { logsRoute } from "./logs.ts";
 import { deleteMemoryRoute, memoryRoute } from "./memory.ts";
@@ -76,6 +76,7 @@ export const ROUTES: readonly Route[] = [
   scheduleHistoryRoute,
   runScheduleRoute,
   deliveriesRoute,
+  resolveDeliveryRoute,
   nodeSocketRoute,
   nodesRoute,
   nodeRoute,

@@ -62,7 +62,7 @@ export const restoreCommand = defineCliCommand({
     }
     context.say(
       `Held until a person decides: ${held.runs} runs (needs_review), ${held.procedures} procedures, ` +
-        `${held.deliveries} deliveries; ${held.approvals} questions and approvals ended, ` +
+        `${held.deliveries} deliveries (postern deliveries list --status held); ${held.approvals} questions and approvals ended, ` +
         `${held.schedules} schedules skip what they missed`,
     );
     context.say(

@@ -44,6 +44,7 @@ export const ENDPOINTS: readonly (readonly [method: string, path: string, access
   ["GET", "/v1/schedules/:id/history", "runs"],
   ["POST", "/v1/schedules/:id/run", "runs"],
   ["GET", "/v1/deliveries", "runs"],
+  ["POST", "/v1/deliveries/:id/resolve", "runs"],
   ["GET", "/ws/node", "node_token"],
   ["GET", "/v1/nodes", "tools"],
   ["GET", "/v1/nodes/:id", "tools"],

@@ -19,6 +19,7 @@ export function createDeliveries(options: DeliveryOptions): Deliveries {
     },
     watch: async (runId) => await (await load()).watch(runId),
     page: async (query) => await (await load()).page(query),
+    resolve: async (runId, action) => await (await load()).resolve(runId, action),
     async start() {
       if (await options.store.count(OPEN_DELIVERIES) > 0) await (await load()).start();
     },

@@ -1,5 +1,5 @@
 import type { Write } from "../../storage/store.ts";
-import type { DeliveryRecord } from "./delivery_record.ts";
+import type { DeliveryAction, DeliveryRecord } from "./delivery_record.ts";
 
 /** A message whose reply is to be delivered. */
 export interface PromisedReply {
@@ -31,6 +31,13 @@ export interface Deliveries {
   watch(runId: string): Promise<void>;
   /** Newest first */
   page(query: DeliveryQuery): Promise<{ readonly deliveries: readonly DeliveryRecord[]; readonly hasMore: boolean }>;
+  /**
+   * Decides about a delivery that goes on no more. A released one is `waiting` again, with all its attempts, and on disk before this
+   * resolves.
+   * @throws {HttpError} 404 `not_found`; 409 `conflict` in a state other than `held` (for a release also `failed`), or where the channel
+   *   has no `reply_url`; 503 `overloaded` when too many replies wait for their receiver
+   */
+  resolve(runId: string, action: DeliveryAction): Promise<DeliveryRecord>;
   /** Goes on with what an earlier process left. Call once runs are recovered */
   start(): Promise<void>;
   /** Begins no attempt any more and lets those under way end for 2 s; what is left is for the next start */

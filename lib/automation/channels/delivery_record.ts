@@ -1,8 +1,15 @@
 import * as v from "valibot";
 import type { Write } from "../../storage/store.ts";
 
-/** `held`: it waited in a backup that was restored, and may have been delivered since: nobody sends it again. */
-export const DELIVERY_STATUSES = ["waiting", "delivered", "failed", "held"] as const;
+/**
+ * States of a delivery. `held`: it waited in a backup that was restored, and may have been delivered since, so that a person decides.
+ * `dropped`: a person decided that a held one is not sent.
+ */
+export const DELIVERY_STATUSES = ["waiting", "delivered", "failed", "held", "dropped"] as const;
+
+/** What a person decides about a delivery that is held or failed: `release` sends it, `drop` gives up one that is held. */
+export const DELIVERY_ACTIONS = ["release", "drop"] as const;
+export type DeliveryAction = (typeof DELIVERY_ACTIONS)[number];
 
 /** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
 const deliveryRecordSchema = v.object({
@@ -22,6 +29,8 @@ const deliveryRecordSchema = v.object({
   last_error: v.nullable(v.string()),
   /** ISO 8601; when it was delivered or given up */
   ended_at: v.nullable(v.string()),
+  /** ISO 8601; when a person released it: its time begins anew then. Absent where nobody did */
+  released_at: v.optional(v.string()),
 });
 export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
 

@@ -8,13 +8,14 @@ import type { Metrics } from "../../base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { parseMark, readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import { scanAll } from "../../storage/scan_all.ts";
-import type { Store } from "../../storage/store.ts";
+import type { Store, Write } from "../../storage/store.ts";
 import type { GuardedFetch } from "../../system/net/guarded_fetch.ts";
 import type { UrlRules } from "../../system/net/url_policy.ts";
 import type { Deliveries } from "./deliveries.ts";
 import {
   changeOf,
   DELIVERIES,
+  type DeliveryAction,
   type DeliveryRecord,
   OPEN_DELIVERIES,
   parseDelivery,
@@ -127,7 +128,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
       const run = await runs.ended(runId, signal);
       if (run === undefined) return await end(record, "failed", "nothing is known of the run any more");
       if (run.status === "needs_review") {
-        if (clock.now() - Date.parse(record.accepted_at) > MAX_REVIEW_MS) {
+        if (clock.now() - Date.parse(record.released_at ?? record.accepted_at) > MAX_REVIEW_MS) {
           return await end(record, "failed", "the run waited too long for a person's review");
         }
         await clock.sleep(REVIEW_MS, signal);
@@ -162,7 +163,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
   return {
     async promise({ channel, sender, messageId }) {
       if (options.targetOf(channel) === undefined) return undefined;
-      if (open.size >= MAX_OPEN) throw overloaded(channel);
+      if (open.size >= MAX_OPEN) throw overloaded("accept the message", channel);
       await forget();
       const accepted_at = toIso(clock.now());
       return (runId) =>
@@ -194,6 +195,39 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
       }
       return { deliveries, hasMore: false };
     },
+    async resolve(runId, action) {
+      const found = await readRecord(store, DELIVERIES, runId, parseDelivery);
+      if (found === undefined) {
+        throw refused(
+          "not_found",
+          `Cannot ${action} this delivery: see /v1/deliveries for those that are recorded`,
+          404,
+        );
+      }
+      const { version, value: record } = found;
+      checkAction(record, action);
+      const time = toIso(clock.now());
+      const put = (body: DeliveryRecord): Write => ({ op: "putIf", collection: DELIVERIES, key: runId, version, body });
+      let next: DeliveryRecord;
+      if (action === "drop") {
+        next = { ...record, status: "dropped", ended_at: time };
+        if (!await store.batch([put(next)])) throw changed(action);
+        ended.with("dropped").add();
+      } else {
+        if (options.targetOf(record.channel) === undefined) {
+          throw refused("conflict", `Cannot release this delivery: [channels.${record.channel}] has no reply_url`, 409);
+        }
+        if (open.size >= MAX_OPEN) throw overloaded("release the delivery", record.channel);
+        next = { ...record, status: "waiting", attempts: 0, next_attempt_at: null, ended_at: null, released_at: time };
+        const mark: Write = { op: "insert", collection: OPEN_DELIVERIES, key: runId, body: { v: 1 } };
+        if (!await store.batch([put(next), mark])) throw changed(action);
+        // The work that ended it may not be gone yet
+        await open.get(runId);
+        watch(runId);
+      }
+      log.info("A person decided about a delivery", { run_id: runId, channel: record.channel, action });
+      return next;
+    },
     async start() {
       for await (const stored of scanAll(store, OPEN_DELIVERIES)) {
         readable(store, OPEN_DELIVERIES, [stored], parseMark);
@@ -213,9 +247,27 @@ function toIso(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Milliseconds since the run's end. */
+/** Returns the milliseconds since the run's end, or since a person released the delivery, whichever is later. */
 function ageOf(record: DeliveryRecord, run: Run, now: number): number {
-  return now - Date.parse(run.ended_at ?? record.accepted_at);
+  const ended = Date.parse(run.ended_at ?? record.accepted_at);
+  return now - (record.released_at === undefined ? ended : Math.max(ended, Date.parse(record.released_at)));
+}
+
+/** @throws {HttpError} 409 `conflict` for a state that does not allow the action */
+function checkAction({ status }: DeliveryRecord, action: DeliveryAction): void {
+  if (status === "held" || (status === "failed" && action === "release")) return;
+  const way = action === "release"
+    ? "only one that is held or failed can be released"
+    : "only a held one can be dropped";
+  throw refused("conflict", `Cannot ${action} this delivery: it is ${status}, and ${way}`, 409);
+}
+
+function changed(action: DeliveryAction): HttpError {
+  return refused("conflict", `Cannot ${action} this delivery: it was changed by others; try again`, 409);
+}
+
+function refused(code: "conflict" | "not_found", message: string, status: 404 | 409): HttpError {
+  return new HttpError(code, message, { status, type: "invalid_request_error" });
 }
 
 function tooLate({ last_error }: DeliveryRecord): string {
@@ -224,10 +276,10 @@ function tooLate({ last_error }: DeliveryRecord): string {
   return last_error === null ? reason : `${reason}; the last attempt: ${last_error}`;
 }
 
-function overloaded(channel: string): HttpError {
+function overloaded(what: string, channel: string): HttpError {
   return new HttpError(
     "overloaded",
-    `Cannot accept the message: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
+    `Cannot ${what}: too many replies wait for their receiver; see that the reply_url of [channels.${channel}] answers`,
     { status: 503, type: "api_error" },
   );
 }

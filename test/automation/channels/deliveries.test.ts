@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { createDeliveries } from "../../../lib/automation/channels/create_deliveries.ts";
-import type { DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
+import { changeOf, type DeliveryRecord } from "../../../lib/automation/channels/delivery_record.ts";
 import { bodyHmac } from "../../../lib/base/body_hmac.ts";
 import { cancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
@@ -365,5 +365,89 @@ describe("deliveries", () => {
     const { deliveries, store } = setUp();
     assert.equal(await deliveries.promise({ channel: "other", sender: undefined, messageId: undefined }), undefined);
     assert.equal(await store.count("deliveries"), 0);
+  });
+});
+
+describe("a person's decision about a delivery", () => {
+  /** As a restore leaves what was open. */
+  const hold = async ({ store, find, deliveries }: ReturnType<typeof setUp>) => {
+    const promise = await deliveries.promise({ channel: "alerts", sender: "ann", messageId: undefined });
+    assert.ok(promise !== undefined && await store.batch(promise("run_1")));
+    const record = await find();
+    assert.ok(record !== undefined);
+    await store.batch(changeOf({ ...record, status: "held", ended_at: "2026-01-02T00:00:00.000Z" }));
+    // The gateway that starts on the restored records
+    return setUp({ store, clock: createFakeClock(Date.parse("2026-03-01T00:00:00.000Z")) });
+  };
+
+  test("releases a held one, however long ago its run ended, and once", async () => {
+    const { deliveries, sent, clock, find } = await hold(setUp());
+    await deliveries.start();
+    await clock.advance(HOUR_MS);
+    assert.equal(sent.length, 0, "nothing goes by itself");
+    assert.equal((await deliveries.resolve("run_1", "release")).status, "waiting");
+    await clock.advance(0);
+    assert.equal(sent.length, 1);
+    const { status, attempts, released_at } = await find() ?? {};
+    assert.deepEqual([status, attempts, released_at], ["delivered", 1, "2026-03-01T01:00:00.000Z"]);
+    await assert.rejects(deliveries.resolve("run_1", "release"), { code: "conflict", status: 409 });
+    assert.equal(sent.length, 1);
+  });
+
+  test("is kept: a released one goes on at the next start, for a day from its release", async () => {
+    const { deliveries, store, clock, find, sent } = await hold(setUp());
+    assert.equal((await find())?.status, "held");
+    await deliveries.stop();
+    await deliveries.resolve("run_1", "release");
+    await clock.advance(HOUR_MS);
+    assert.equal(sent.length, 0);
+    const next = setUp({ store, clock, answers: [500] });
+    await next.deliveries.start();
+    await clock.advance(1000);
+    assert.equal(next.sent.length, 1);
+    await clock.advance(30 * HOUR_MS);
+    assert.equal((await next.find())?.status, "failed");
+    assert.ok((next.sent.at(-1)?.at ?? 0) <= Date.parse("2026-03-02T00:00:00.000Z"));
+  });
+
+  test("sends a failed one anew, with all its attempts", async () => {
+    const { deliveries, accept, sent, clock, find } = setUp({ answers: [410, 500, 204] });
+    await accept();
+    await clock.advance(0);
+    assert.equal((await find())?.status, "failed");
+    await assert.rejects(deliveries.resolve("run_1", "drop"), { code: "conflict" });
+    await deliveries.resolve("run_1", "release");
+    await clock.advance(60_000);
+    assert.equal(sent.length, 3);
+    assert.equal((await find())?.status, "delivered");
+  });
+
+  test("drops a held one for good", async () => {
+    const { deliveries, sent, clock, find } = await hold(setUp());
+    assert.equal((await deliveries.resolve("run_1", "drop")).status, "dropped");
+    for (const action of ["release", "drop"] as const) {
+      await assert.rejects(deliveries.resolve("run_1", action), { code: "conflict", status: 409 });
+    }
+    await deliveries.start();
+    await clock.advance(HOUR_MS);
+    assert.deepEqual([sent.length, (await find())?.status], [0, "dropped"]);
+  });
+
+  test("is refused where nothing can come of it", async () => {
+    const { deliveries, channels } = await hold(setUp());
+    await assert.rejects(deliveries.resolve("run_2", "release"), { code: "not_found", status: 404 });
+    channels.clear();
+    await assert.rejects(deliveries.resolve("run_1", "release"), { code: "conflict", message: /has no reply_url/ });
+  });
+
+  test("is made once, of two that come at the same time", async () => {
+    const { deliveries, sent, clock } = await hold(setUp());
+    const both = await Promise.allSettled([
+      deliveries.resolve("run_1", "release"),
+      deliveries.resolve("run_1", "release"),
+    ]);
+    assert.deepEqual(both.map(({ status }) => status).sort(), ["fulfilled", "rejected"]);
+    await clock.advance(0);
+    assert.equal(sent.length, 1);
   });
 });

@@ -1,0 +1,72 @@
+import {
+  DELIVERY_STATUSES,
+  type DeliveryAction,
+  type DeliveryRecord,
+} from "../../lib/automation/channels/delivery_record.ts";
+import { type CommandContext, defineCliCommand } from "../command.ts";
+import { withGateway } from "../reach_gateway.ts";
+import { toTable } from "../terminal/terminal_text.ts";
+
+type Delivery = Omit<DeliveryRecord, "v" | "run_id"> & { readonly id: string };
+
+const ID = { type: "positional", required: true, description: "Id of the run, from postern deliveries list" } as const;
+const MAX_SHOWN = 100;
+
+/** `postern deliveries list` */
+export const deliveriesListCommand = defineCliCommand({
+  args: {
+    status: {
+      type: "enum",
+      options: [...DELIVERY_STATUSES],
+      valueHint: "status",
+      description: `Only those that are ${DELIVERY_STATUSES.join(", ")} (default: all)`,
+    },
+  },
+  example: "postern deliveries list --status held",
+  run: (context, { status }) =>
+    withGateway(context, async (gateway) => {
+      const only = status === undefined ? "" : `&status=${status}`;
+      const path = `/v1/deliveries?limit=${MAX_SHOWN}${only}`;
+      const { data, has_more } = await gateway.request({ method: "GET", path }) as {
+        data: readonly Delivery[];
+        has_more: boolean;
+      };
+      const rows = data.map(({ id, status, channel, sender, accepted_at, attempts, last_error }) => [
+        id,
+        status,
+        channel,
+        sender ?? "",
+        accepted_at,
+        String(attempts),
+        last_error ?? "",
+      ]);
+      const head = ["ID", "STATUS", "CHANNEL", "SENDER", "ACCEPTED", "ATTEMPTS", "WHY"];
+      context.print(data, rows.length === 0 ? "There is no such delivery" : toTable(head, rows));
+      if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
+    }),
+});
+
+/** `postern deliveries release <id>` */
+export const deliveriesReleaseCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern deliveries release run_0123456789",
+  run: (context, { id }) => resolve(context, id, "release"),
+});
+
+/** `postern deliveries drop <id>` */
+export const deliveriesDropCommand = defineCliCommand({
+  args: { id: ID },
+  example: "postern deliveries drop run_0123456789",
+  run: (context, { id }) => resolve(context, id, "drop"),
+});
+
+function resolve(context: CommandContext, id: string, action: DeliveryAction): Promise<number> {
+  return withGateway(context, async (gateway) => {
+    const path = `/v1/deliveries/${encodeURIComponent(id)}/resolve`;
+    const delivery = await gateway.request({ method: "POST", path, body: { action } }) as Delivery;
+    context.print(delivery, `${delivery.id}: ${delivery.status}`);
+    if (action === "release" && gateway.running === undefined) {
+      context.say("No gateway runs: the next one sends it.");
+    }
+  });
+}
