@@ -23,38 +23,44 @@ test("a delivery that a restore holds goes nowhere until a person releases it, a
       };
       let first = "";
       let second = "";
+      let third = "";
       await machine.withGateway([], async ({ address }) => {
         first = await send(address, "One");
         second = await send(address, "Two");
-        await until(() => receiver.requests.length === 2);
+        third = await send(address, "Three");
+        await until(() => receiver.requests.length === 3);
         assert.equal((await run("backup", "kept.db")).code, 0);
       }, { env });
       const restored = await run("restore", "kept.db");
-      assert.match(restored.stderr, /2 deliveries \(postern deliveries list --status held\)/);
+      assert.match(restored.stderr, /3 deliveries \(postern deliveries list --status held\)/);
       const { stdout } = await run("deliveries", "list", "--status", "held");
-      for (const id of [first, second]) assert.match(stdout, new RegExp(`^${id} +held +mail `, "m"));
+      for (const id of [first, second, third]) assert.match(stdout, new RegExp(`^${id} +held +mail `, "m"));
 
       const dropped = await run("deliveries", "drop", second);
       assert.deepEqual([dropped.code, dropped.stdout], [0, `${second}: dropped\n`]);
       const again = await run("deliveries", "release", second);
       assert.equal(again.code, 1);
       assert.match(again.stderr, /it is dropped, and only one that is held or failed can be released/);
+      const left = await run("deliveries", "release", third);
+      assert.deepEqual([left.code, left.stdout], [0, `${third}: waiting\n`]);
+      assert.match(left.stderr, /No gateway runs: the next one sends it/);
       answersWith = 204;
       const before = receiver.requests.length;
       await machine.withGateway([], async () => {
+        await until(() => receiver.requests.length === before + 1);
         const released = await run("deliveries", "release", first);
-        assert.deepEqual([released.code, released.stdout], [0, `${first}: waiting\n`]);
+        assert.deepEqual([released.code, released.stdout, released.stderr], [0, `${first}: waiting\n`, ""]);
         await until(async () => (await run("deliveries", "list", "--status", "delivered")).stdout.includes(first));
-        assert.deepEqual(idsOf().slice(before), [first]);
+        assert.deepEqual(idsOf().slice(before), [third, first]);
       }, { env });
     } finally {
       await receiver.close();
     }
   }));
 
-test("without a gateway a released delivery is left to the next one", () =>
+test("an unknown delivery is an error that says where those that are known stand", () =>
   onMachine(async (machine) => {
-    const nowhere = await machine.run(["deliveries", "release", "run_0123456789abcdef01234567"]);
-    assert.equal(nowhere.code, 1);
-    assert.match(nowhere.stderr, /Cannot release this delivery: see \/v1\/deliveries/);
+    const unknown = await machine.run(["deliveries", "release", "run_0123456789abcdef01234567"]);
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.stderr, /Cannot release this delivery: see \/v1\/deliveries/);
   }));
