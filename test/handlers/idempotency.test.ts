@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
 import { httpError } from "../../handlers/wire/error_codes.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
+import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";
 
 const key = (value = "k1") => ({ "idempotency-key": value });
@@ -200,15 +201,45 @@ test("a repeat during an event stream replays it from its start and follows to i
   assert.equal(stream.seen.calls, 1);
 });
 
-test("a stream goes on while one of its readers is left, and stops with the last", async () => {
+test("a stream goes on while one of its readers is left, stops with the last, and may then be asked for anew", async () => {
   const stream = streaming();
-  const { send } = createTestRouter({ routes: [post(stream.handler)] });
+  const { send, services } = createTestRouter({ routes: [post(stream.handler)] });
   const first = await send("POST", "/work", { headers: key(), body: {} });
   const second = await send("POST", "/work", { headers: key(), body: {} });
   await first.body?.cancel();
   assert.equal(stream.seen.cancelled, false);
   await second.body?.cancel();
   assert.equal(stream.seen.cancelled, true);
+  await services.clock.advance(0);
+  const anew = await send("POST", "/work", { headers: key(), body: {} });
+  for (const event of [0, 1, 2]) stream.next(event);
+  assert.equal(await anew.text(), "data: 0\n\ndata: 1\n\ndata: 2\n\n");
+  assert.deepEqual([anew.status, anew.headers.get("idempotency-replayed"), stream.seen.calls], [200, null, 2]);
+});
+
+test("a repeat that comes while the reply is being kept waits for it, and does not find the claim alone", async () => {
+  const base = createFakeServices();
+  const gate = Promise.withResolvers<void>();
+  let isHeld = false;
+  const { store } = base;
+  const { batch } = store;
+  Object.assign(store, {
+    batch: async (writes: Parameters<typeof batch>[0]) => {
+      if (isHeld) await gate.promise;
+      return await batch(writes);
+    },
+  });
+  const handler: Handler = (_request, context) => {
+    isHeld = true;
+    return jsonReply(context, 200, { done: true });
+  };
+  const { send } = createTestRouter({ routes: [post(handler)], services: base });
+  assert.equal((await send("POST", "/work", { headers: key(), body: {} })).status, 200);
+  await base.clock.advance(0);
+  const repeat = send("POST", "/work", { headers: key(), body: {} });
+  await base.clock.advance(0);
+  gate.resolve();
+  assert.equal((await repeat).status, 200);
 });
 
 test("a reply over 4 MiB reaches its client whole, is not kept, and a repeat is refused rather than run again", async () => {
