@@ -101,19 +101,16 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     }
   };
 
-  /** Every id of a collection, the newest first. What is listed must not be deleted before the end. */
-  async function* idsOf(
-    collection: string,
-    { after, where }: Pick<ScanAllOptions, "after" | "where"> = {},
-  ): AsyncGenerator<string> {
-    for await (const stored of scanAll(store, collection, { order: "created", reverse: true, after, where })) {
-      if (collection === OPEN_APPROVALS) readable(store, OPEN_APPROVALS, [stored], parseMark);
-      yield stored.key;
-    }
+  /** Gives every id, the newest first. No approval that is listed may be deleted before the end. */
+  async function* ids({ after, where }: Pick<ScanAllOptions, "after" | "where"> = {}): AsyncGenerator<string> {
+    for await (const { key } of scanAll(store, APPROVALS, { order: "created", reverse: true, after, where })) yield key;
   }
 
   const settleExpired = async (): Promise<void> => {
-    for (const id of await Array.fromAsync(idsOf(OPEN_APPROVALS))) await unlessUnreadable(look(id));
+    const open = await Array.fromAsync(scanAll(store, OPEN_APPROVALS, { order: "created", reverse: true }));
+    // A damaged mark is set aside, and its approval is settled all the same: the key says which
+    readable(store, OPEN_APPROVALS, open, parseMark);
+    for (const { key } of open) await unlessUnreadable(look(key));
   };
 
   const makeRoom = async (): Promise<void> => {
@@ -263,7 +260,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       // Settled first, so that what is stored says of each whether its time is over
       await settleExpired();
       const where = status === undefined ? undefined : { field: "status", value: status };
-      for await (const id of idsOf(APPROVALS, { after, where })) {
+      for await (const id of ids({ after, where })) {
         const approval = (await unlessUnreadable(find(id)))?.approval;
         if (approval === undefined || (status !== undefined && approval.status !== status)) continue;
         if (approvals.length === limit) return { approvals, hasMore: true };
@@ -279,7 +276,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     async tidy(days) {
       const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
       await settleExpired();
-      for (const id of await Array.fromAsync(idsOf(APPROVALS))) {
+      for (const id of await Array.fromAsync(ids())) {
         const approval = (await unlessUnreadable(find(id)))?.approval;
         if (approval?.answered_at && approval.answered_at < before) await store.takeOnce(APPROVALS, id);
       }
