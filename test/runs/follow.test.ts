@@ -41,6 +41,17 @@ describe("following a run", () => {
     assert.equal(await runs.follow("run_unknown", { afterSeq: 0, signal: new AbortController().signal }), undefined);
   });
 
+  test("whose journal is damaged ends with an error that names the record, which is set aside", async () => {
+    const store = createMemoryStore();
+    const handle = await supervised(["Yes"], { store }).runs.start(ask("Go", { durable: true }));
+    await readAll(handle);
+    const stream = `run/${handle.id}`;
+    await store.batch([{ op: "drop", stream }, { op: "append", stream, expectedSeq: 0, records: [{ v: 9 }] }]);
+    const { runs } = supervised([], { store, seed: 2 });
+    await assert.rejects(followed(runs, handle.id), { code: "record_unreadable", message: /"1" of "run\/run_/ });
+    assert.deepEqual(store.unreadable.list().map(({ collection, key }) => [collection, key]), [[stream, "1"]]);
+  });
+
   test("at work gives what it says as it comes, to followers early, late and cut off after every event", async () => {
     const { runs, clock } = supervised([{ text: ["a", "b"], toolCalls: [{ name: "look" }] }, {
       text: ["c", "d", "e"],
