@@ -11,7 +11,7 @@ import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files } from "../../../lib/system/files/files.ts";
 import { writeFile } from "../../../lib/tools/files/write_file.ts";
 import { bindCall } from "../../../lib/tools/runtime/bind_call.ts";
-import type { Tool } from "../../../lib/tools/runtime/tool.ts";
+import type { BoundParts, Tool } from "../../../lib/tools/runtime/tool.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 const FILES = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] });
@@ -21,13 +21,17 @@ interface Circumstances {
   readonly tool?: Tool;
   readonly allowedRoot?: string;
   readonly signal?: AbortSignal;
+  /** What the tool itself is bound to */
+  readonly parts?: BoundParts;
 }
 
 function bind(root: string, input: Readonly<Record<string, unknown>>, more: Circumstances = {}) {
   const { files = FILES, tool = writeFile, allowedRoot = ".", signal = new AbortController().signal } = more;
   const config = defaultConfig();
   const { security } = config;
-  return bindCall(tool, writeFile.prepare(JSON.stringify(input)), {
+  const prepared = writeFile.prepare(JSON.stringify(input));
+  const { parts } = more;
+  return bindCall(tool, parts === undefined ? prepared : { ...prepared, bind: () => Promise.resolve(parts) }, {
     services: {
       files,
       commands: { find: () => Promise.resolve(undefined), identify: () => Promise.resolve(undefined) },
@@ -113,6 +117,18 @@ test("a tool that reaches its paths by other means is bound to what they are: a 
     const input = { path: "src", content: "" };
     assert.deepEqual((await bind(root, input, { tool })).files, [{ path: "src", sha256: "unread:not_a_file" }]);
     await assert.rejects(bind(root, input), { code: "not_a_file" });
+  }));
+
+test("what a tool binds itself counts, shown or not, and its folder is the one of the call", () =>
+  withWorkspace({ "sub/x": "" }, async ({ root, path }) => {
+    const bound = async (parts: BoundParts) => (await bind(root, { path: "a.txt", content: "" }, { parts })).digest;
+    const shown = [{ kind: "file" as const, name: "a", sha256: "1" }];
+    const digest = await bound({ shown, more: "1" });
+    assert.equal(await bound({ shown: [{ kind: "file" as const, name: "a", sha256: "1" }], more: "1" }), digest);
+    assert.notEqual(await bound({ shown: [{ kind: "file" as const, name: "a", sha256: "2" }], more: "1" }), digest);
+    assert.notEqual(await bound({ shown, more: "2" }), digest);
+    const folderOf = async (parts: BoundParts) => (await bind(root, { path: "a.txt", content: "" }, { parts })).folder;
+    assert.deepEqual([await folderOf({ shown, folder: "sub" }), await folderOf({ shown })], [path("sub"), undefined]);
   }));
 
 test("a cancelled call is not read on for", () =>
