@@ -161,7 +161,7 @@ export interface ServicesOptions {
   readonly random?: Random;
   /** Used in place of the configured providers: a model of one's own, or a script in tests */
   readonly providers?: Providers;
-  /** Text of each command's `--help`, by its name, for the offline assistant. Default: it knows the README alone */
+  /** Text of each command's `--help`, by its name, for the offline assistant. Default: it knows the README and `docs/` alone */
   readonly help?: () => Promise<ReadonlyMap<string, string>>;
   /** Origins where `kind = "auto"` looks for local model servers; false: nowhere. Default: the usual ports on loopback */
   readonly localServers?: readonly string[] | false;

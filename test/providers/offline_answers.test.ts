@@ -60,20 +60,20 @@ Unscrew the lid, swap both cells at once, and press the button for three seconds
   "src/valve.py": "MAX_OPEN_SECONDS = 180\n\ndef backoff_delay(attempt):\n    return min(2 ** attempt, 64)\n",
 };
 
-/** Questions about Postern's README, and the heading that has the answer. */
+/** Questions about Postern's documentation, and the heading that has the answer. */
 const ABOUT_POSTERN: readonly (readonly [question: string, heading: string])[] = [
-  ["How do I pair a browser?", "First minute"],
+  ["How do I pair a browser?", "Pair a client"],
   ["Where do I put my API key?", "A real model"],
-  ["Can a web page reach the gateway?", "What it protects"],
-  ["How do I install it as a service?", "Run it always"],
+  ["Can a web page reach the gateway?", "Safety"],
+  ["How do I install it as a service?", "Service"],
   ["How do I mount it in my own server?", "In your own server"],
   ["How do I read the memory of a board?", "Boards"],
-  ["How do sub-agents work?", "Agents for agents"],
-  ["How do I approve a tool call?", "Approvals"],
+  ["How do sub-agents work?", "Sub-agents"],
+  ["How do I approve a tool call?", "Answering"],
   ["How do schedules work?", "Schedules"],
-  ["How do I limit the tokens of a day?", "Configuration"],
+  ["How do I limit the tokens of a day?", "Limit tokens"],
   ["What license is it under?", "License"],
-  ["Does Postern have a sandbox?", "How commands are contained"],
+  ["Does Postern have a sandbox?", "Without a sandbox"],
 ];
 
 /** Questions about the other folder, and where the answer is. */
@@ -119,7 +119,7 @@ describe("natural questions", () => {
   for (const [question, heading] of ABOUT_POSTERN) {
     test(`about Postern, in another folder: ${question}`, async () => {
       const text = await ask(gateway, question);
-      const headings = [...text.matchAll(/^From "(.+?)", Postern's README$/gm)].map(([, found]) => found);
+      const headings = [...text.matchAll(/^From "(.+?)", Postern's .+$/gm)].map(([, found]) => found);
       assert.ok(headings.includes(heading), `${heading} is not among ${headings.join(", ")}: ${text}`);
     });
   }
@@ -159,10 +159,12 @@ test("a word that names the folder is left out, unless the question has no other
   assert.deepEqual(significantWords("Which project files are generated?"), ["project", "generated"]);
 });
 
-test("the README of the package and the help of each command are its documentation", async () => {
+test("the README and the pages of the package and the help of each command are its documentation", async () => {
   const passages = await readDocumentation(helpOfEach);
   assert.ok(passages.every(({ isOwn }) => isOwn));
   assert.ok(passages.some(({ source, heading }) => source === "Postern's README" && heading === "First minute"));
+  assert.ok(passages.some(({ source, heading }) => source === "Postern's docs/http.md" && heading === "Pair a client"));
+  assert.ok(passages.every(({ source }) => !source.includes("docs/design")), "that is for who works on Postern");
   const help = passages.find(({ source }) => source === "postern cron run --help");
   assert.match(help?.text ?? "", /Usage: postern cron run/);
   assert.deepEqual([help?.isCode, help?.isRow], [false, false], "help counts as much as prose");
@@ -231,6 +233,8 @@ test("a text is cut into paragraphs, items, rows and code under their headings",
     "  more",
     "- two",
     "",
+    "## Of `[a]` and [b](c.md)",
+    "",
     "Like this:",
     "",
     "```sh",
@@ -256,9 +260,9 @@ test("a text is cut into paragraphs, items, rows and code under their headings",
     ["Top", 5, "Intro goes on.", false, false],
     ["Top", 8, "- one more", false, false],
     ["Top", 10, "- two", false, false],
-    ["Top", 12, "Like this:||```sh|# no heading|run|```", false, false],
-    ["Under", 24, "`a`: does a", false, true],
-    ["Under", 27, "```|code|```", true, false],
+    ["Of [a] and b", 14, "Like this:||```sh|# no heading|run|```", false, false],
+    ["Under", 26, "`a`: does a", false, true],
+    ["Under", 29, "```|code|```", true, false],
   ]);
 });
 

@@ -192,9 +192,9 @@ function withoutComments(text: string): string {
   }
 }
 
-/** A heading without the marks of Markdown. */
+/** A heading without the marks of Markdown: of a link its text stays, and brackets that are no link stay as they are. */
 function plain(heading: string): string {
-  return heading.replaceAll(/[`*]|\[|\]\([^)]*\)/g, "").trim();
+  return heading.replaceAll(/\[([^[\]]*)\]\([^()]*\)/g, "$1").replaceAll(/[`*]/g, "").trim();
 }
 
 function cut(text: string): string {
