@@ -53,6 +53,20 @@ test("the frames that docs/websocket.md shows are read, or are sent", () => {
   }
 });
 
+test("the README has at most 120 lines, and its picture at most 200 kB", () => {
+  assert.ok(read("README.md").trimEnd().split("\n").length <= 120);
+  assert.ok(read("README.md").includes("](docs/dashboard.png)"));
+  const picture = readFileSync(join(PROJECT_ROOT, "docs/dashboard.png"));
+  assert.equal(picture.subarray(1, 4).toString(), "PNG");
+  assert.ok(picture.length <= 200_000, `${picture.length} bytes`);
+});
+
+test("the pages are in the package, for npm and for Deno", () => {
+  const { files } = JSON.parse(read("package.json")) as { files: readonly string[] };
+  const { publish } = JSON.parse(read("deno.json")) as { publish: { include: readonly string[] } };
+  for (const list of [files, publish.include]) assert.ok(list.includes("docs") && list.includes("README.md"));
+});
+
 test("the README's two commands exist, come first, and CI runs the second one", () => {
   const blocks = [...read("README.md").matchAll(/```sh\n([\s\S]*?)```/g)].map((match) => match[1]?.trim());
   assert.deepEqual(blocks.slice(0, 2), ["npm ci && npm start", "npm ci && npm test"]);

@@ -26,7 +26,7 @@ export async function runPage(page: Page): Promise<void> {
   if (!blocks.some(({ language, file }) => file === undefined && language !== "json")) return;
   await onMachine(async (machine) => {
     const config = page.blocks.filter(({ file }) => file === "postern.toml").map(({ text }) => text).join("\n");
-    write(join(machine.home, ".config/postern/postern.toml"), config);
+    if (config !== "") write(join(machine.home, ".config/postern/postern.toml"), config);
     const written = page.blocks.flatMap(({ file, text }) => (file === undefined ? [] : [[file, text]] as const));
     for (const [path, text] of [...Object.entries(FILES), ...written]) {
       if (path !== "postern.toml") write(join(machine.cwd, path), text);
