@@ -121,6 +121,18 @@ test("append() goes on with the chain after a failed write, and says meanwhile t
   assert.equal((await audit.verify()).ok, true);
 });
 
+test("whoever asks for its health while all is well writes nothing", async () => {
+  const store = createMemoryStore();
+  let writes = 0;
+  const counted: Store = { ...store, batch: (batch) => (writes++, store.batch(batch)) };
+  const { audit, clock } = await setUp({ store: counted });
+  await audit.append(auditedCall("a"));
+  const before = writes;
+  assert.equal(audit.healthy(), true);
+  await clock.advance(0);
+  assert.equal(writes, before);
+});
+
 test("it is healthy again when a record could be written, though nothing happens", async () => {
   const { store, fail } = withFailure(createMemoryStore());
   const { audit } = await setUp({ store });
@@ -138,12 +150,13 @@ test("it is healthy again when a record could be written, though nothing happens
   assert.equal((await audit.verify()).ok, true);
 });
 
-test("a new start goes on with the chain of the last one", async () => {
-  const { audit, reopen } = await setUp();
+test("a new start goes on with the chain of the last one, and finds nothing wrong with it", async () => {
+  const { audit, reopen, logged } = await setUp();
   await audit.append(auditedCall("a"));
   await audit.close();
   await assert.rejects(audit.append(auditedCall("b")), /closed/);
   const second = await reopen();
+  assert.deepEqual(logged.filter(({ level }) => level === "error" || level === "warn"), []);
   await second.append(auditedCall("c"));
   assert.equal(second.head().seq, 2);
   assert.equal((await second.verify()).ok, true);
