@@ -71,7 +71,10 @@ export const restoreCommand = defineCliCommand({
         : `${held.tokens} tokens are revoked: pair again with postern pair`,
     );
     if (before !== null) {
-      context.say("Accepted configuration files and logs stay in the folder of before: postern trust accepts again");
+      context.say(
+        "Accepted configuration files, procedures (sops), quarantine and logs stay in the folder of before: " +
+          "copy sops back, and accept again with postern trust",
+      );
     }
     return EXIT.ok;
   },
