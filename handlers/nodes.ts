@@ -85,7 +85,7 @@ export const describeNodeRoute: Route = {
   },
 };
 
-/** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's door and then the node's own. */
+/** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
 export const invokeNodeRoute: Route = {
   method: "POST",
   path: "/v1/nodes/:id/invoke",

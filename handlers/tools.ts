@@ -41,7 +41,7 @@ export const toolRoute: Route = {
   handler: (_request, context) => jsonReply(context, 200, findTool(context)),
 };
 
-/** POST /v1/tools/:name/call: one call through the same door and policy as the agent's own. */
+/** POST /v1/tools/:name/call: one call through the same executor and policy as the agent's own. */
 export const callToolRoute: Route = {
   method: "POST",
   path: "/v1/tools/:name/call",

@@ -67,9 +67,9 @@ import { createProcesses } from "./system/process/create_processes.ts";
 import type { Aftermath } from "./system/process/prepare_command.ts";
 import { createWorkers } from "./system/process/create_workers.ts";
 import { BUILTIN_TOOLS } from "./tools/builtin.ts";
-import { attachCalls } from "./tools/runtime/attached_calls.ts";
-import { createToolDoor } from "./tools/runtime/create_tool_door.ts";
-import type { ToolDoor } from "./tools/runtime/tool_door.ts";
+import { createDrainableExecutor } from "./tools/runtime/drainable_executor.ts";
+import { createToolExecutor } from "./tools/runtime/create_tool_executor.ts";
+import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 
 /** Threads for documents at once: one may hold hundreds of megabytes */
 const MAX_WORKERS = 2;
@@ -93,7 +93,7 @@ export interface Services {
   readonly tickets: Tickets;
   readonly audit: Audit;
   readonly approvals: Approvals;
-  readonly tools: ToolDoor;
+  readonly tools: ToolExecutor;
   readonly cron: Cron;
   /** Replies of channels to their `reply_url` */
   readonly deliveries: Deliveries;
@@ -355,7 +355,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
     closing.push(() => nodes?.close());
     const memory = createMemory({ store, clock });
-    const door = createToolDoor({
+    const executor = createToolExecutor({
       tools: BUILTIN_TOOLS,
       foreign: nodes?.tools,
       services: {
@@ -398,8 +398,8 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       redact: redactor.redact,
       audit: audit.append,
     });
-    const calls = attachCalls(door, { clock });
-    const tools: ToolDoor = calls.door;
+    const calls = createDrainableExecutor(executor, { clock });
+    const tools: ToolExecutor = calls.executor;
     const knownProviders = await loadProviderMemory({ store, log });
     const isOwn = (origin: string) => {
       const { hostname, port } = new URL(origin);
@@ -651,7 +651,7 @@ interface AgentParts extends Omit<ServicesOptions, "config"> {
   readonly store: Store;
   readonly approvals: Approvals;
   readonly audit: Audit;
-  readonly tools: ToolDoor;
+  readonly tools: ToolExecutor;
   readonly memory: ProviderMemory;
   readonly addSecret: (secret: string) => void;
 }

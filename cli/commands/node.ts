@@ -61,7 +61,7 @@ export const nodeCommand = defineCliCommand({
       controlToken: randomControlToken(),
       quiet: false,
     });
-    const { clock, random, log, audit, tools: door } = services;
+    const { clock, random, log, audit, tools: executor } = services;
     const graceMs = loaded.config.gateway.shutdown_grace_secs * 1000;
     const stop = watchStop(context, graceMs);
     try {
@@ -70,7 +70,7 @@ export const nodeCommand = defineCliCommand({
         import("../../lib/extensions/nodes/offer_tools.ts"),
         import("../../lib/system/net/link_socket.ts"),
       ]);
-      const work = createNodeWork({ door, random, patterns });
+      const work = createNodeWork({ executor, random, patterns });
       await runNode({
         id,
         url: url.origin,

@@ -16,7 +16,7 @@ import { harmless, toTable } from "../terminal/terminal_text.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
- * `postern policy explain`: what the door would say to a call under the configuration as it is now, the rules that lead there
+ * `postern policy explain`: what the tool executor would say to a call under the configuration as it is now, the rules that lead there
  * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory, except that the running
  * gateway alone knows a node's tools; the folder is the running gateway's where there is one and --workspace does not name another.
  *

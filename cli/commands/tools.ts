@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { nearest } from "../../lib/config/nearest.ts";
-import type { ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CliIo, type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";

@@ -5,7 +5,7 @@ import {
   type ApprovalRequest,
   type Approver,
   nobodyCouldAnswer,
-} from "../../lib/tools/runtime/tool_door.ts";
+} from "../../lib/tools/runtime/tool_executor.ts";
 
 export interface AskByReplyOptions {
   readonly approvals: Approvals;

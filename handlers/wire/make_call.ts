@@ -36,7 +36,7 @@ export function toInputText(input: MadeCall["input"] = {}): string {
   return typeof input === "string" ? input : JSON.stringify(input);
 }
 
-/** One call of a client through the same door and policy as the agent's own, and its reply. */
+/** One call of a client through the same executor and policy as the agent's own, and its reply. */
 export async function makeCall(
   context: RequestContext,
   { name, input, approved = false, approval_id: given }: MadeCall,

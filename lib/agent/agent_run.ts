@@ -10,10 +10,9 @@ import type { Usage } from "../base/records/usage.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { ModelParameters, Provider, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 import type { Inherited, Tool } from "../tools/runtime/tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, ToolDoor } from "../tools/runtime/tool_door.ts";
-import type { EndedTurn } from "./ended_turn.ts";
-import type { RunResume } from "./recorded_run.ts";
-import type { SuspendedTurns } from "./suspended_turns.ts";
+import type { ApprovalAnswer, ApprovalRequest, ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import type { EndedTurn, RunResume } from "./model_turn.ts";
+import type { ParkedClientCalls } from "./parked_client_calls.ts";
 import type { TokenBudget } from "./token_budget.ts";
 
 /** Bounds of one run; the values of `[agent]` and `[budget]`. */
@@ -35,10 +34,10 @@ export interface AgentApprover {
   readonly withdraw?: (callId: string, emit: (body: AgentEventBody) => void) => Promise<void>;
 }
 
-/** How a run ended. */
+/** The end of a run. */
 export interface AgentOutcome {
   readonly terminal: Extract<AgentEvent, { type: "done" | "error" }>;
-  /** What the run adds to its conversation: assistant messages and tool results, in order */
+  /** Messages the run adds to its conversation: assistant messages and tool results, in order */
   readonly added: readonly Message[];
   /** A ProviderError before the first delta: the reader gets it thrown instead of the terminal event */
   readonly refused: ProviderError | undefined;
@@ -65,7 +64,7 @@ export interface AgentJournal {
 export interface AgentRun {
   readonly id: string;
   readonly kind: RunKind;
-  /** As shown; `providerModel` is what the provider is asked for */
+  /** Name of the model as readers see it; `providerModel` is the name that the provider gets */
   readonly model: string;
   readonly provider: Provider;
   readonly providerModel: string;
@@ -73,10 +72,10 @@ export interface AgentRun {
   readonly parentId: string | null;
   readonly caller: Caller;
   readonly depth: number;
-  /** To what its tools start; undefined without tools */
+  /** Rights and limits that runs started by this run's tools inherit; undefined when the run has no tools */
   readonly passesOn: Omit<Inherited, "approver"> | undefined;
   readonly requestId: string | undefined;
-  /** Nobody reads along: the provider may answer each turn in one piece */
+  /** True when nobody reads the events as they come. The provider may then answer each turn in one piece */
   readonly whole: boolean;
   /** The agent's own tools were turned off by the request: what the gateway does not know of it and of the reply is passed on */
   readonly isPlain: boolean;
@@ -87,7 +86,7 @@ export interface AgentRun {
   /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
   readonly begin: () => readonly Message[] | Promise<readonly Message[]>;
   /**
-   * How many of the first messages are never cut, known once `begin` gave them: all that it gives where the client keeps its own
+   * Returns how many of the first messages are never cut; known once `begin` gave them. All of them where the client keeps its own
    * history, 0 where a conversation is kept here
    */
   readonly fixedMessages: () => number;
@@ -99,7 +98,7 @@ export interface AgentRun {
   readonly findListedWindow?: (() => Promise<number>) | undefined;
   /** The agent's own tools the model is told of; empty for a plain model gateway */
   readonly agentTools: readonly Tool[];
-  /** One call asked for by no model: its input may be in the tool's plain-text form, and its output goes on as it is */
+  /** True for a single tool call without a model. Its input may be in the tool's plain-text form, and its output is the reply */
   readonly isCall: boolean;
   readonly clientTools: readonly ToolDeclaration[];
   readonly toolChoice: ToolChoice | undefined;
@@ -113,9 +112,9 @@ export interface AgentRun {
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
   /** Stops the work when the reader leaves */
   readonly abort: (error: CancelError) => void;
-  readonly tools: ToolDoor;
+  readonly tools: ToolExecutor;
   readonly approve: AgentApprover;
-  readonly suspended: SuspendedTurns;
+  readonly suspended: ParkedClientCalls;
   readonly journal: AgentJournal;
   readonly clock: Clock;
   /** ISO 8601 of now; see createIsoTime */

@@ -2,14 +2,14 @@ import { textOf } from "../base/records/message.ts";
 import { NO_USAGE } from "../base/records/usage.ts";
 import type { Provider } from "../providers/provider.ts";
 
-/** One tool call as the whole work of a run. */
+/** A tool call that is the whole work of a run. */
 export interface SingleCall {
   readonly tool: string;
   /** JSON object as text, or the tool's plain-text form */
   readonly input: string;
 }
 
-/** How such a run's model is shown. */
+/** Model name that such a run shows. */
 export const CALL_MODEL = "postern/tool";
 
 /** The tool's error, which ends the run with code `tool_failed`. */
@@ -18,7 +18,7 @@ export class CallFailed extends Error {
 }
 
 /**
- * A model that asks for this one call and answers with what it gave, so that a call alone goes the way of all calls: loop, door,
+ * A model that asks for this one call and answers with what it gave, so that a call alone goes the way of all calls: loop, executor,
  * policy, approvals and journal. It keeps nothing between turns: a resumed run ends as it would have.
  * @param refusal why the run has no such tool; undefined when it has
  */

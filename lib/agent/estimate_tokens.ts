@@ -1,19 +1,19 @@
-import type { Message } from "../base/records/message.ts";
-import { isImagePart, textOf } from "../base/records/message.ts";
+import { lazily } from "../base/lazily.ts";
+import { isImagePart, type Message, textOf } from "../base/records/message.ts";
+import { NO_USAGE, type Usage } from "../base/records/usage.ts";
 import type { ModelParameters, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import { thinkingTokens } from "../providers/thinking_tokens.ts";
-import type { TokenCounter } from "./token_counter.ts";
 
-/** What an image may cost, however it is given: more than common models count for one. */
+/** Tokens counted for an image, whether sent as URL or as data: more than common models count. */
 const IMAGE_TOKENS = 4096;
 /** A tool result of 200 characters with the line that says so, and its envelope */
 const SHORTENED_RESULT_TOKENS = 120;
-/** What the common templates put around a message */
+/** Tokens that the common chat templates put around a message */
 const MESSAGE_TOKENS = 4;
 /** Bytes that the formats put around a tool, and around both lists */
 const TOOL_ENVELOPE = 64;
 const LIST_ENVELOPES = 16;
-/** What vendors tell a model about the use of tools, unseen by us */
+/** Tokens of the vendors' own instructions about tools, which the gateway never sees */
 const TOOL_USE_TOKENS = 400;
 
 /** Bytes a request's messages and tools take as JSON: an upper bound of the tokens of its text, since one token is at least one byte. */
@@ -80,4 +80,88 @@ export function countInput({ messages, tools }: ProviderRequest, count: TokenCou
     for (const { function: called } of message.tool_calls ?? []) tokens += count(`${called.name} ${called.arguments}`);
   }
   return tokens;
+}
+
+/**
+ * The usage of a call whose provider reports none, by a tokenizer where one is installed, else bytes/4; marked.
+ * @param countOutput tokens of what the model said
+ */
+export async function estimateUsage(
+  request: ProviderRequest,
+  countOutput: (count: TokenCounter) => number,
+): Promise<Usage> {
+  const counter = await loadTokenCounter(request.model);
+  const prompt = counter === undefined
+    ? toTokens(inputBytes(request.messages, request.tools))
+    : countInput(request, counter);
+  const completion = countOutput(counter ?? countBytes);
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: completion,
+    total_tokens: prompt + completion,
+    estimated: true,
+    estimated_by: counter === undefined ? "bytes" : "tokenizer",
+  };
+}
+
+/** Returns true when the provider reported the usage of a call. Some local servers report zeros in place of nothing. The offline provider, which is no model, reports `NO_USAGE` itself. */
+export function isReported(usage: Usage | undefined): usage is Usage {
+  return usage !== undefined && (usage.total_tokens > 0 || usage === NO_USAGE);
+}
+
+function countBytes(text: string): number {
+  return toTokens(Buffer.byteLength(text));
+}
+
+/** Tokens of a text, by a vocabulary; close to what the model counts, and bounded in time. */
+export type TokenCounter = (text: string) => number;
+
+/** Characters given to the vocabulary in one piece: a run without a break costs the square of its length. */
+const PIECE_CHARS = 256;
+/** Characters of one text that are really counted; the rest is taken to be like them. */
+const MAX_COUNTED_CHARS = 32_768;
+/** Models of the older vocabulary; every other name gets the newer one, which is nearer to most models than bytes are. */
+const OLDER_MODELS = /^(?:.*\/)?(?:gpt-4(?!o|\.[1-9])|gpt-3\.5|text-embedding-)/;
+
+const older = lazily(() => load(() => import("gpt-tokenizer/encoding/cl100k_base")));
+const newer = lazily(() => load(() => import("gpt-tokenizer/encoding/o200k_base")));
+
+/**
+ * The counter for a model, loaded when it is first needed; undefined where the optional package `gpt-tokenizer` is not installed.
+ *
+ * Vocabulary `cl100k_base` for gpt-4 and gpt-3.5, `o200k_base` for all others. Text that looks like a special token counts as text.
+ */
+export function loadTokenCounter(model: string): Promise<TokenCounter | undefined> {
+  return OLDER_MODELS.test(model) ? older() : newer();
+}
+
+interface Encoding {
+  countTokens(text: string, options: { readonly disallowedSpecial: Set<string> }): number;
+}
+
+async function load(read: () => Promise<Encoding>): Promise<TokenCounter | undefined> {
+  try {
+    const { countTokens } = await read();
+    const options = { disallowedSpecial: new Set<string>() };
+    return (text) => {
+      const counted = text.length > MAX_COUNTED_CHARS ? text.slice(0, MAX_COUNTED_CHARS) : text;
+      let tokens = 0;
+      for (let start = 0; start < counted.length;) {
+        const end = pieceEnd(counted, start);
+        tokens += countTokens(counted.slice(start, end), options);
+        start = end;
+      }
+      return counted.length === text.length ? tokens : Math.ceil(tokens * (text.length / counted.length));
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Before a space where there is one, since a word's token begins with it. */
+function pieceEnd(text: string, start: number): number {
+  const end = start + PIECE_CHARS;
+  if (end >= text.length) return text.length;
+  const space = text.lastIndexOf(" ", end);
+  return space > start + PIECE_CHARS / 2 ? space : end;
 }

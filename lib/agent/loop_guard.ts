@@ -1,4 +1,8 @@
 import { createHash } from "node:crypto";
+import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { Message } from "../base/records/message.ts";
+import type { AgentLimits } from "./agent_run.ts";
+import type { CallResult } from "./tool_calls.ts";
 
 /** A finished tool call as the guard sees it. */
 export interface GuardedCall {
@@ -13,6 +17,7 @@ export type LoopVerdict =
   | { readonly kind: "ok" }
   | { readonly kind: "warn" | "stop"; readonly what: string };
 
+/** Watches the tool calls of a run for repetition. */
 export interface LoopGuard {
   /** Looks at the calls of one turn, in order. Stops no earlier than the turn after its warning */
   observe(calls: readonly GuardedCall[]): LoopVerdict;
@@ -64,4 +69,55 @@ function signature(call: GuardedCall): string {
   return createHash("sha256").update(JSON.stringify([call.name, call.input, call.isError, call.output])).digest(
     "base64",
   );
+}
+
+/** Consequences of the results of a turn's calls. */
+export interface AfterTools {
+  /** The results as messages for the model, with the gateway's advice under the last one */
+  readonly answers: readonly Message[];
+  /** Notices for the reader */
+  readonly notices: readonly AgentEventBody[];
+}
+
+/** The results of a turn's calls, and the state they are judged in. */
+export interface AfterToolsOptions {
+  readonly results: readonly CallResult[];
+  readonly verdict: LoopVerdict;
+  /** True when another turn of the model follows */
+  readonly goesOn: boolean;
+  /** The turn just done, from 1 */
+  readonly turn: number;
+  /** Tool calls that may still run; below 1: none */
+  readonly callsLeft: number;
+  readonly limits: AgentLimits;
+}
+
+/** Puts the results into messages; a repeated call and a reached limit are told to the model and to the reader. */
+export function afterTools({ results, verdict, goesOn, turn, callsLeft, limits }: AfterToolsOptions): AfterTools {
+  const advice: string[] = [];
+  const notices: AgentEventBody[] = [];
+  if (verdict.kind === "warn") {
+    advice.push(`You repeated yourself: ${verdict.what}. Do something else, or answer with what you have.`);
+    notices.push({ type: "notice", code: "loop_warning", message: `The model repeats itself: ${verdict.what}` });
+  }
+  const noCalls = callsLeft < 1;
+  if (goesOn && (noCalls || turn >= limits.maxIterations)) {
+    const limit = noCalls ? `${limits.maxToolCalls} tool calls` : `${limits.maxIterations} turns`;
+    const code = noCalls ? "max_tool_calls" : "max_iterations";
+    advice.push(
+      `The limit of ${limit} for one run is reached. Answer now with what you have; no tool can be called any more.`,
+    );
+    notices.push({
+      type: "notice",
+      code,
+      message: `The limit of ${limit} is reached: one last turn without tools follows`,
+    });
+  }
+  const answers = results.map((result, i): Message => {
+    const lines = i === results.length - 1 ? advice.map((line) => `[Postern] ${line}`) : [];
+    const content = [result.content, ...lines].join("\n\n");
+    const message: Message = { role: "tool", tool_call_id: result.call.id, content };
+    return result.isError ? { ...message, is_error: true } : message;
+  });
+  return { answers, notices };
 }

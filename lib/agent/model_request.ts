@@ -3,17 +3,17 @@ import type { Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { estimateUsage, isReported } from "./estimate_usage.ts";
-import { checkLength, fitRequest, type FittedRequest } from "./fit_request.ts";
+import { estimateUsage, isReported } from "./estimate_tokens.ts";
+import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
 import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
-import { createTokenAccount, type TokenAccount } from "./token_account.ts";
+import { createTokenAccount, type TokenAccount } from "./token_budget.ts";
 
 /**
  * Makes the requests of one run, turn by turn. A tool of the client hides one of the agent with the same name; without tools of the
  * agent every call is the client's.
  */
 export class ModelRequests implements CallNaming {
-  /** Of the calls on the run's budget; undefined where none is set */
+  /** Account of the model calls on the run's budget; undefined where no budget is set */
   readonly account: TokenAccount | undefined;
   readonly #run: AgentRun;
   /** The agent's tools the model is told of */
@@ -32,7 +32,7 @@ export class ModelRequests implements CallNaming {
     this.#tools = this.#own.length === 0 ? clientTools : [...this.#own.map(toDeclaration), ...clientTools];
   }
 
-  /** Whether the agent's own tools are offered at all; without them there is nothing to go on with after a turn */
+  /** True when the model is offered tools of the agent. Without them a run has one turn */
   get offersTools(): boolean {
     return this.#own.length > 0;
   }
@@ -85,7 +85,7 @@ export class ModelRequests implements CallNaming {
     return account === undefined ? fitted : openFitted(fitted, account);
   }
 
-  /** What a finished turn used; settles the budget. A promise, estimated and marked, only where the provider did not say */
+  /** Returns the usage of a finished turn and settles the budget. Returns a promise of an estimate, marked as such, only where the provider did not report usage */
   usageOf(request: ProviderRequest, turn: ModelTurn): Usage | Promise<Usage> {
     const usage = turn.finish?.usage;
     if (!isReported(usage)) return settled(estimateUsage(request, (count) => turn.estimate(count)), this.account);
@@ -111,7 +111,7 @@ async function settled(estimating: Promise<Usage>, account: TokenAccount | undef
   return usage;
 }
 
-/** What fits into the smallest window there is need not be measured against one that must be asked for. */
+/** Returns true for messages that may exceed the smallest window in use. Shorter ones need no look at the model's real window. */
 function isLong(messages: readonly Message[]): boolean {
   let characters = 0;
   for (const { content } of messages) {

@@ -2,12 +2,11 @@ import type { AgentEvent, FinishReason } from "../base/records/agent_event.ts";
 import type { AssistantMessage, ToolCall } from "../base/records/message.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Usage } from "../base/records/usage.ts";
-import type { EventStamp } from "./event_stamp.ts";
-import type { RecordedTurn } from "./recorded_run.ts";
-import { SHARED_CALL_PREFIX } from "./suspended_turns.ts";
-import type { TokenCounter } from "./token_counter.ts";
+import type { EventStamp } from "./event_recorder.ts";
+import { SHARED_CALL_PREFIX } from "./parked_client_calls.ts";
+import type { TokenCounter } from "./estimate_tokens.ts";
 
-/** One tool call of a turn, under an id of ours: the vendor's may be missing or repeated. */
+/** A tool call of a turn, under the gateway's own id: the vendor's id may be missing or repeated. */
 export interface TurnCall {
   readonly id: string;
   readonly name: string;
@@ -15,12 +14,13 @@ export interface TurnCall {
   readonly owner: "agent" | "client";
 }
 
-/** Whose the calls of a turn are, and what they are called by. */
+/** Decides the owner and the id of each call of a turn. */
 export interface CallNaming {
   ownerOf(name: string): TurnCall["owner"];
   newCallId(prefix: string): string;
 }
 
+/** The state of the run that a new turn begins in. */
 export interface ModelTurnOptions {
   readonly stamp: EventStamp;
   readonly naming: CallNaming;
@@ -30,7 +30,7 @@ export interface ModelTurnOptions {
   readonly separator: string;
 }
 
-/** How the provider ended a turn. */
+/** The end of a turn as the provider reported it. */
 export interface TurnFinish {
   readonly reason: FinishReason;
   readonly usage: Usage | undefined;
@@ -40,7 +40,7 @@ export interface TurnFinish {
   readonly provider: string | undefined;
 }
 
-/** What one turn of the model has said so far. */
+/** A turn of the model, as far as it has come. */
 export interface ModelTurn {
   /** Reads one array of the provider; pushes what the reader is shown onto `into`. @returns whether a delta was among it */
   take(batch: readonly ProviderEvent[], into: AgentEvent[]): boolean;
@@ -182,7 +182,7 @@ const NO_FINISH = { opaque: undefined, provider: undefined };
 
 interface OpenCall {
   readonly call: TurnCall;
-  /** Its place among the client's calls; -1: the agent's own */
+  /** Index among the client's calls; -1 for a call of the agent */
   readonly clientIndex: number;
 }
 
@@ -199,7 +199,7 @@ export function restoreTurn(recorded: RecordedTurn): ModelTurn {
   };
 }
 
-/** What stands between a turn's text and the text of the next turn that says something. */
+/** Returns the separator between a turn's text and the text of the next turn that has any. */
 export function separatorAfter(text: string): string {
   return text.endsWith("\n") ? "" : "\n\n";
 }
@@ -240,4 +240,65 @@ function isJsonObject(text: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Facts about a finished turn that its events do not hold and a resumed run needs. */
+export interface EndedTurn {
+  /** From 1 */
+  readonly turn: number;
+  readonly finishReason: FinishReason;
+  /** Calls as the model made them, those of the client's tools among them */
+  readonly calls: readonly TurnCall[];
+  /** The vendor's parts of the reply; undefined: none */
+  readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
+  /** True for the last turn, which offers no tools */
+  readonly last: boolean;
+}
+
+/** The recorded result of a call. */
+export interface RecordedResult {
+  readonly output: string;
+  readonly isError: boolean;
+  /** True when the output came from outside. The model gets it in the untrusted envelope */
+  readonly outside: boolean;
+}
+
+/** A finished turn of the model, as the journal has it. */
+export interface RecordedTurn {
+  readonly text: string;
+  readonly refusal: string;
+  readonly finishReason: FinishReason;
+  readonly calls: readonly TurnCall[];
+  /** The vendor's parts of the reply, which go back as they are */
+  readonly opaque: unknown;
+  /** Provider they belong to. undefined: the run's own */
+  readonly provider: string | undefined;
+  readonly usage: Usage;
+  /** True for the last turn, which offers no tools */
+  readonly last: boolean;
+  /** Results of the turn's calls that have ended, by call id */
+  readonly results: ReadonlyMap<string, RecordedResult>;
+  /** True when the consequences of the results were recorded as well */
+  readonly followed: boolean;
+}
+
+/** The part of a run that was recorded before the run was interrupted. */
+export interface RecordedRun {
+  /** True when the run had begun; false when it only waited in the queue */
+  readonly started: boolean;
+  readonly turns: readonly RecordedTurn[];
+  /** Events from this seq on belong to no finished step: their text does not count */
+  readonly fromSeq: number;
+}
+
+/** For a run that goes on after its last finished step. */
+export interface RunResume {
+  /** Sequence number of the first event after the resume */
+  readonly afterSeq: number;
+  /** Asked for once its turn has come */
+  readonly load: () => Promise<RecordedRun>;
+  /** Tools the run was offered that are gone now: name to reason */
+  readonly gone: ReadonlyMap<string, string>;
 }

@@ -4,10 +4,9 @@ import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/a
 import type { Message } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
-import { afterTools } from "./after_tools.ts";
+import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { trimNotice } from "./fit_request.ts";
-import { createLoopGuard, type LoopGuard } from "./loop_guard.ts";
+import { trimNotice } from "./context_window.ts";
 import { ModelRequests } from "./model_request.ts";
 import {
   type CallNaming,
@@ -17,9 +16,9 @@ import {
   separatorAfter,
   type TurnFinish,
 } from "./model_turn.ts";
-import { hasMoreThanClient, hasOwnWork } from "./suspended_turns.ts";
-import { ToldEvents, toTerminal } from "./told_events.ts";
-import { toolWork } from "./tool_work.ts";
+import { hasMoreThanClient, hasOwnWork } from "./parked_client_calls.ts";
+import { EventRecorder, toTerminal } from "./event_recorder.ts";
+import { toolWork } from "./tool_calls.ts";
 
 /**
  * The loop: model turn, tool calls, results, next turn, until a turn calls no tool of the agent, a limit or cancellation.
@@ -35,15 +34,15 @@ import { toolWork } from "./tool_work.ts";
  */
 export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEvent[], void, undefined> {
   const { journal, limits, signal } = run;
-  const told = new ToldEvents(run);
+  const told = new EventRecorder(run);
   const { stamp } = told;
-  /** What the run adds to the history */
+  /** Messages that the run adds to the history */
   const added: Message[] = [];
   /** Events that wait for the turn's first array, to be yielded together with it */
   let head: AgentEvent[] = [];
   let spoken = false;
   let turn: ModelTurn | undefined;
-  /** Whether the provider has answered the running turn with anything */
+  /** True once the provider has answered the running turn with anything */
   let answered = false;
   let requests: ModelRequests | undefined;
 

@@ -5,17 +5,18 @@ import { type Message, textOf } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
 import type { Provider, ProviderRequest } from "../providers/provider.ts";
-import { estimateUsage, isReported } from "./estimate_usage.ts";
-import { shorten } from "./shorten.ts";
-import type { TokenAccount } from "./token_account.ts";
+import { estimateUsage, isReported } from "./estimate_tokens.ts";
+import { shorten } from "./context_window.ts";
+import type { TokenAccount } from "./token_budget.ts";
 
+/** The model that summarises, and the bounds of the summary. */
 export interface SummaryOptions {
   readonly provider: Provider;
-  /** As the provider knows it */
+  /** Name of the model as the provider knows it */
   readonly model: string;
   /** Tokens the model takes; above `MIN_SUMMARY_WINDOW` */
   readonly windowTokens: number;
-  /** What was summarised before stands in its place; undefined for none */
+  /** Earlier summary that the new one replaces; undefined for none */
   readonly earlier: string | undefined;
   /** undefined where no budget is set */
   readonly account: TokenAccount | undefined;
@@ -23,6 +24,7 @@ export interface SummaryOptions {
   readonly signal: AbortSignal;
 }
 
+/** A summary, and the tokens it took. */
 export interface Summary {
   readonly text: string;
   readonly usage: Usage;
@@ -31,7 +33,7 @@ export interface Summary {
 /** The model gave no summary that can be used; the message ends a sentence. */
 export class SummaryError extends Error {
   override readonly name = "SummaryError";
-  /** Of the calls that were answered in full */
+  /** Usage of the calls that were answered in full */
   readonly usage: Usage;
   constructor(message: string, options: { readonly usage: Usage; readonly cause?: unknown }) {
     super(message, { cause: options.cause });
@@ -44,7 +46,7 @@ export const MIN_SUMMARY_WINDOW = 1000;
 const MAX_SUMMARY_TOKENS = 1024;
 /** The newest parts that are read; what is older is not worth its calls: a long conversation that meets a small model. */
 const MAX_PARTS = 8;
-/** Of one message, in characters */
+/** Longest part of a message that the summariser reads, in characters */
 const MAX_MESSAGE_CHARS = 4000;
 
 /** Tokens a summary may take of a window. */
@@ -141,7 +143,7 @@ async function ask(
   return { text: first === text ? text : `${first} [...]`, usage };
 }
 
-/** One message as the summariser reads it. */
+/** Renders a message as the summariser reads it. */
 function line(message: Message, maxChars: number): string {
   const text = cut(textOf(message.content), maxChars);
   switch (message.role) {

@@ -1,6 +1,8 @@
 import { CancelError } from "../base/cancel.ts";
+import type { ModelParameters, ProviderRequest } from "../providers/provider.ts";
+import { maxInputTokens, maxThinkingTokens } from "./estimate_tokens.ts";
 
-/** What one model call may need at most. */
+/** The most tokens that a model call may need. */
 export interface TokenNeed {
   /** Upper bound of its input, and of what the model may think beyond its output */
   readonly input: number;
@@ -25,11 +27,12 @@ export interface TokenBudget {
   reserve(need: TokenNeed): Promise<TokenReservation>;
 }
 
+/** The size of a run's budget, and the budget it counts in. */
 export interface RunBudgetOptions {
   readonly tokensPerRun: number;
   /** Used before: a resumed run goes on counting */
   readonly used: number;
-  /** What it counts in as well: the parent's, or the day's */
+  /** Budget that this one counts in as well: the parent run's, or the day's */
   readonly within: TokenBudget | undefined;
 }
 
@@ -72,4 +75,76 @@ function exceeded(tokensPerRun: number, left: number, input: number): CancelErro
     } are left, and the next call may need ` +
       `${input + 1}; raise tokens_per_run in [budget]`,
   );
+}
+
+/** The calls of one run on its budget: at most one is open at a time. */
+export interface TokenAccount {
+  /** Sets the call's tokens aside. @returns the request with the output limit that was granted. @throws {CancelError} as TokenBudget */
+  open(request: ProviderRequest): Promise<ProviderRequest>;
+  /** The request goes out again and the first time may have cost as much: that counts as used, and the same is set aside anew */
+  again(): Promise<void>;
+  /** The open call has ended and used this much */
+  settle(usedTokens: number): void;
+  /** The open call broke off: unless `unused`, all that was set aside for it counts as used. Without one it does nothing */
+  broken(unused: boolean): void;
+}
+
+/** The budget of a run, and the model's window. */
+export interface TokenAccountOptions {
+  readonly budget: TokenBudget;
+  /** 0: unknown */
+  readonly contextWindowTokens: number;
+  readonly signal: AbortSignal;
+}
+
+/** Reserves before each call of the model and settles after it (docs/design/runs.md "Budgets"). */
+export function createTokenAccount({ budget, contextWindowTokens, signal }: TokenAccountOptions): TokenAccount {
+  let reservation: TokenReservation | undefined;
+  let input = 0;
+  return {
+    async open(request) {
+      const { parameters } = request;
+      input = maxInputTokens(request) + maxThinkingTokens(parameters);
+      reservation = await budget.reserve({ input, output: outputLimit(parameters, contextWindowTokens), signal });
+      return { ...request, parameters: withOutputLimit(parameters, reservation.output) };
+    },
+    async again() {
+      const first = reservation;
+      if (first === undefined) return;
+      first.forfeit();
+      reservation = undefined;
+      const second = await budget.reserve({ input, output: first.output, signal });
+      if (second.output < first.output) {
+        second.settle(0);
+        throw new CancelError(
+          "budget",
+          "The token budget does not allow to ask again after an attempt without a reply",
+        );
+      }
+      reservation = second;
+    },
+    settle(usedTokens) {
+      reservation?.settle(usedTokens);
+      reservation = undefined;
+    },
+    broken(unused) {
+      if (unused) reservation?.settle(0);
+      else reservation?.forfeit();
+      reservation = undefined;
+    },
+  };
+}
+
+/** The output the client allows; without its word 4096 tokens, and no more than a quarter of a known window. */
+export function outputLimit(parameters: ModelParameters, contextWindowTokens: number): number {
+  const { max_completion_tokens: completion, max_tokens: plain } = parameters;
+  const quarter = contextWindowTokens > 0 ? Math.ceil(contextWindowTokens / 4) : DEFAULT_OUTPUT_TOKENS;
+  return completion ?? plain ?? Math.min(DEFAULT_OUTPUT_TOKENS, quarter);
+}
+
+/** The limit under the name the client used for it. */
+function withOutputLimit(parameters: ModelParameters, limit: number): ModelParameters {
+  return parameters.max_completion_tokens === undefined
+    ? { ...parameters, max_tokens: limit }
+    : { ...parameters, max_completion_tokens: limit };
 }

@@ -1,4 +1,4 @@
-import { EventStamp } from "../agent/event_stamp.ts";
+import { EventStamp } from "../agent/event_recorder.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import { createEventPacker } from "./pack_events.ts";
 import { shownUpTo } from "./run_recorder.ts";

@@ -3,7 +3,7 @@ import { cancelReason } from "../base/cancel.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Approvals } from "../guard/approvals.ts";
-import type { ApprovalAnswer, ApprovalRequest, DenialRule } from "../tools/runtime/tool_door.ts";
+import type { ApprovalAnswer, ApprovalRequest, DenialRule } from "../tools/runtime/tool_executor.ts";
 import { denyUnasked, denyUnattended } from "./deny_unattended.ts";
 import { approve, createEarlierQuestions, toAnswered } from "./earlier_questions.ts";
 import type { AskedQuestion } from "./recall_run.ts";

@@ -1,6 +1,6 @@
 import type { AgentApprover } from "../agent/agent_run.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
-import { type ApprovalAnswer, nobodyCouldAnswer } from "../tools/runtime/tool_door.ts";
+import { type ApprovalAnswer, nobodyCouldAnswer } from "../tools/runtime/tool_executor.ts";
 
 /**
  * Answers every ask at once with a denial that says what would allow the call: for runs that nobody follows who may approve.

@@ -1,7 +1,7 @@
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Approval } from "../base/records/approval.ts";
 import type { Approvals } from "../guard/approvals.ts";
-import type { ApprovalAnswer, ApprovalRequest } from "../tools/runtime/tool_door.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../tools/runtime/tool_executor.ts";
 import type { AskedQuestion } from "./recall_run.ts";
 
 /** A question that stands, or whose answer counts. */

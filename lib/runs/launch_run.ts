@@ -1,7 +1,7 @@
 import type { AgentApprover, AgentRun } from "../agent/agent_run.ts";
-import { createFittingProvider } from "../agent/fitting_provider.ts";
-import type { RunResume } from "../agent/recorded_run.ts";
-import { answerAllCalls, type SuspendedTurns } from "../agent/suspended_turns.ts";
+import { createFittingProvider } from "../agent/context_window.ts";
+import type { RunResume } from "../agent/model_turn.ts";
+import { answerAllCalls, type ParkedClientCalls } from "../agent/parked_client_calls.ts";
 import { CancelError, cancelError, cancelReason } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
@@ -11,7 +11,7 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { Waiters } from "../base/waiters.ts";
 import { createContextWindows } from "../providers/context_windows.ts";
 import type { Providers } from "../providers/provider.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { ActiveRun } from "./active_run.ts";
 import type { ActiveRuns } from "./active_runs.ts";
 import type { AgentProfile } from "./agent_profile.ts";
@@ -39,7 +39,7 @@ import { toRunInput } from "./to_run_input.ts";
 export interface LaunchParts {
   readonly runs: RunStore;
   readonly conversations: Conversations;
-  readonly suspended: SuspendedTurns;
+  readonly suspended: ParkedClientCalls;
   readonly suspendedRecords: SuspendedRecords;
   readonly queue: RunQueue;
   readonly active: ActiveRuns<ActiveRun>;
@@ -47,7 +47,7 @@ export interface LaunchParts {
   /** Woken with a run's id when it has new events */
   readonly news: Waiters;
   readonly providers: Providers;
-  readonly tools: ToolDoor;
+  readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;
   readonly approverOf: ((run: ApprovableRun) => AgentApprover) | undefined;
   readonly clock: Clock;

@@ -1,10 +1,9 @@
 import type { AgentLimits } from "../agent/agent_run.ts";
 import { messageTokens } from "../agent/estimate_tokens.ts";
-import { tokensAround } from "../agent/fit_request.ts";
+import { tokensAround } from "../agent/context_window.ts";
 import { toDeclaration } from "../agent/model_request.ts";
 import { summarize } from "../agent/summarize.ts";
-import { createTokenAccount } from "../agent/token_account.ts";
-import type { TokenBudget } from "../agent/token_budget.ts";
+import { createTokenAccount, type TokenBudget } from "../agent/token_budget.ts";
 import type { AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";

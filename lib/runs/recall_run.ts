@@ -1,6 +1,10 @@
-import type { TurnCall } from "../agent/model_turn.ts";
-import { separatorAfter } from "../agent/model_turn.ts";
-import type { RecordedResult, RecordedRun, RecordedTurn } from "../agent/recorded_run.ts";
+import {
+  type RecordedResult,
+  type RecordedRun,
+  type RecordedTurn,
+  separatorAfter,
+  type TurnCall,
+} from "../agent/model_turn.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { lastSeqOf, unpackEvents } from "./pack_events.ts";
 import type { JournalRecord } from "./run_records.ts";

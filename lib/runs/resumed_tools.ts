@@ -1,6 +1,6 @@
 import { canonicalDigest } from "../base/canonical_json.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { RunInput } from "./run_records.ts";
 
 /** The tools of a run that goes on. */
@@ -15,14 +15,14 @@ export interface ResumedTools {
 export function resumedTools(
   enabled: readonly Tool[],
   { tools: pinned }: Pick<RunInput, "tools">,
-  door: Pick<ToolDoor, "get">,
+  executor: Pick<ToolExecutor, "get">,
 ): ResumedTools {
   const agentTools: Tool[] = [];
   const gone = new Map<string, string>();
   for (const { name, digest } of pinned) {
     const tool = enabled.find((known) => known.name === name);
     if (tool !== undefined && digestOf(tool) === digest) agentTools.push(tool);
-    else gone.set(name, `Cannot call "${name}": ${tool === undefined ? missing(name, door) : CHANGED}`);
+    else gone.set(name, `Cannot call "${name}": ${tool === undefined ? missing(name, executor) : CHANGED}`);
   }
   return { agentTools, gone };
 }
@@ -34,6 +34,6 @@ export function digestOf(tool: Pick<Tool, "inputSchema">): string {
   return canonicalDigest(tool.inputSchema ?? null);
 }
 
-function missing(name: string, door: Pick<ToolDoor, "get">): string {
-  return door.get(name)?.reason ?? "the gateway does not have it any more since it was restarted";
+function missing(name: string, executor: Pick<ToolExecutor, "get">): string {
+  return executor.get(name)?.reason ?? "the gateway does not have it any more since it was restarted";
 }

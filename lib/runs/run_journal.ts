@@ -1,5 +1,5 @@
 import type { AgentJournal, AgentOutcome } from "../agent/agent_run.ts";
-import { hasOwnWork } from "../agent/suspended_turns.ts";
+import { hasOwnWork } from "../agent/parked_client_calls.ts";
 import { CancelError } from "../base/cancel.ts";
 import type { RunStatus } from "../base/records/run.ts";
 import type { Logger } from "../base/telemetry/log.ts";

@@ -1,4 +1,4 @@
-import type { EndedTurn } from "../agent/ended_turn.ts";
+import type { EndedTurn } from "../agent/model_turn.ts";
 import { type AgentEvent, isTerminal } from "../base/records/agent_event.ts";
 import type { Write } from "../storage/store.ts";
 import type { RunState } from "./apply_event.ts";

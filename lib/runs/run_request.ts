@@ -7,7 +7,7 @@ import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
 import type { RunReview } from "./resolve_run.ts";
-import type { Approver } from "../tools/runtime/tool_door.ts";
+import type { Approver } from "../tools/runtime/tool_executor.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
 /** Bounds of one run, where it has its own; 0 tokens: as configured. */
@@ -52,7 +52,7 @@ export interface RunRequest {
   /** Said to the model after the system prompt. Default: nothing */
   readonly instructions?: string | undefined;
   /**
-   * In place of a model: one call through the same door, policy, approvals and journal. `messages` and `model` are not used; the
+   * In place of a model: one call through the same executor, policy, approvals and journal. `messages` and `model` are not used; the
    * run's result is the tool's output, and the tool's error ends it with `tool_failed`
    */
   readonly call?: SingleCall | undefined;

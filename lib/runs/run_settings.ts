@@ -8,7 +8,7 @@ import type { Provider, Providers, ResolvedModel } from "../providers/provider.t
 import { HINT_PREFIX } from "../providers/routing.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { AgentProfile } from "./agent_profile.ts";
 import type { NarrowerLimits, RunRequest } from "./run_request.ts";
 
@@ -51,7 +51,7 @@ export function runSettings(
   { settings: configured, providers, tools, profile }: {
     readonly settings: AgentSettings;
     readonly providers: Providers;
-    readonly tools: ToolDoor;
+    readonly tools: ToolExecutor;
     readonly profile?: AgentProfile | undefined;
   },
 ): RunSettings {

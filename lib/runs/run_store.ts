@@ -1,4 +1,4 @@
-import type { EndedTurn } from "../agent/ended_turn.ts";
+import type { EndedTurn } from "../agent/model_turn.ts";
 import { HttpError } from "../base/errors.ts";
 import type { AgentEvent } from "../base/records/agent_event.ts";
 import { isAtWork, type Run, type RunStatus } from "../base/records/run.ts";

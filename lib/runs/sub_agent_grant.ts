@@ -2,7 +2,7 @@ import { ToolError } from "../base/errors.ts";
 import type { Config } from "../config/config.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../tools/agents/sub_agents.ts";
 import { matchesPatterns } from "../tools/runtime/registry.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { toolsPassedOn } from "../tools/runtime/tools_passed_on.ts";
 import type { SubAgentRecord } from "./sub_agent_record.ts";
 
@@ -38,8 +38,8 @@ export function lineageOf(
 }
 
 /** Names of the tools the caller could pass on: what it has itself, without `delegate`. */
-export function heldTools(door: Pick<ToolDoor, "enabled">, by: SubAgentCaller): readonly string[] {
-  return door.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
+export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: SubAgentCaller): readonly string[] {
+  return executor.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
 }
 
 /**
@@ -47,18 +47,18 @@ export function heldTools(door: Pick<ToolDoor, "enabled">, by: SubAgentCaller): 
  * @throws {ToolError} `tools_not_held`
  */
 export function grantTools(
-  door: Pick<ToolDoor, "enabled" | "get">,
+  executor: Pick<ToolExecutor, "enabled" | "get">,
   { by, asked, agent }: {
     readonly by: SubAgentCaller;
     readonly asked: readonly string[] | undefined;
     readonly agent: AgentConfig | undefined;
   },
 ): readonly string[] {
-  const held = heldTools(door, by);
+  const held = heldTools(executor, by);
   const ofAgent = agent === undefined ? ["*"] : agent.agentic ? agent.allowed_tools : [];
   for (const name of asked ?? []) {
     if (name.endsWith("*") || (held.includes(name) && matchesPatterns(name, ofAgent))) continue;
-    throw notHeld(name, door.get(name)?.reason, held.includes(name) ? "its agent" : "the caller");
+    throw notHeld(name, executor.get(name)?.reason, held.includes(name) ? "its agent" : "the caller");
   }
   return held.filter((name) => matchesPatterns(name, ofAgent) && matchesPatterns(name, asked ?? ["*"]));
 }

@@ -15,7 +15,7 @@ import {
   type SubAgents,
   type SubAgentView,
 } from "../tools/agents/sub_agents.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { reasonUnknown } from "./agent_profile.ts";
 import { createDelegation } from "./delegation.ts";
 import type { RunRequest, RunSupervisor } from "./run_request.ts";
@@ -30,7 +30,7 @@ export interface SubAgentsOptions {
   readonly clock: Clock;
   /** `[agents.<name>]`, the newest ones */
   readonly agents: () => Config["agents"];
-  readonly tools: () => Pick<ToolDoor, "enabled" | "get">;
+  readonly tools: () => Pick<ToolExecutor, "enabled" | "get">;
   /** undefined without an agent */
   readonly runs: () => RunSupervisor | undefined;
 }

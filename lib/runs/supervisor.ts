@@ -1,8 +1,8 @@
 import type { AgentApprover } from "../agent/agent_run.ts";
-import { createIsoTime } from "../agent/event_stamp.ts";
+import { createIsoTime } from "../agent/event_recorder.ts";
 import { lastBytes } from "../agent/estimate_tokens.ts";
 import { runAgent } from "../agent/run_agent.ts";
-import { createSuspendedTurns } from "../agent/suspended_turns.ts";
+import { createParkedClientCalls } from "../agent/parked_client_calls.ts";
 import { CancelError } from "../base/cancel.ts";
 import type { Clock, Timer } from "../base/clock.ts";
 import { HttpError } from "../base/errors.ts";
@@ -17,7 +17,7 @@ import type { AuditAppend } from "../guard/audit/audit.ts";
 import { isPlainModel, plainModelOf } from "../providers/model_names.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";
-import type { ToolDoor } from "../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { type AgentOf, noAgents } from "./agent_profile.ts";
 import { type ActiveRun, AttachedRun, durableHandle } from "./active_run.ts";
 import { createActiveRuns } from "./active_runs.ts";
@@ -44,7 +44,7 @@ export interface SupervisorOptions {
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly providers: Providers;
-  readonly tools: ToolDoor;
+  readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
   /** What `RunRequest.agent` names. Default: nothing */
@@ -127,7 +127,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     news.wake(id);
     ends.wake(id);
   };
-  const suspended = createSuspendedTurns(clock);
+  const suspended = createParkedClientCalls(clock);
   const suspendedRecords = createSuspendedRecords({ store, clock, suspended });
   const agentOf = options.agentOf ?? noAgents;
   const launch = createLaunch({

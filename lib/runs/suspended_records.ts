@@ -1,5 +1,10 @@
 import * as v from "valibot";
-import { hasMoreThanClient, hasOwnWork, SHARED_CALL_PREFIX, type SuspendedTurns } from "../agent/suspended_turns.ts";
+import {
+  hasMoreThanClient,
+  hasOwnWork,
+  type ParkedClientCalls,
+  SHARED_CALL_PREFIX,
+} from "../agent/parked_client_calls.ts";
 import type { Clock } from "../base/clock.ts";
 import { type Message, messageSchema } from "../base/records/message.ts";
 import { readable } from "../storage/read_records.ts";
@@ -44,7 +49,7 @@ export interface SuspendedRecords {
 export function createSuspendedRecords(options: {
   readonly store: Store;
   readonly clock: Pick<Clock, "now">;
-  readonly suspended: SuspendedTurns;
+  readonly suspended: ParkedClientCalls;
 }): SuspendedRecords {
   const { store, clock, suspended } = options;
   const records: SuspendedRecords = {

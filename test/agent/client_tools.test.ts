@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SHARED_CALL_PREFIX } from "../../lib/agent/suspended_turns.ts";
+import { SHARED_CALL_PREFIX } from "../../lib/agent/parked_client_calls.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { ask, only, readAll, supervised, typesOf } from "../support/supervised.ts";

@@ -12,7 +12,7 @@ import { createSupervisor } from "../../lib/runs/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
 import { chunkProvider } from "../support/chunk_provider.ts";
-import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 
 const RUNS = 20_000;
 const ROUNDS = 5;
@@ -24,7 +24,7 @@ const runs = createSupervisor({
   log: SILENT,
   metrics: createMetrics(),
   providers: createScriptedProviders(chunkProvider),
-  tools: createFakeToolDoor([{ name: "read_file" }]),
+  tools: createFakeToolExecutor([{ name: "read_file" }]),
   agent: () => ({
     systemPrompt: "",
     maxIterations: 20,

@@ -19,7 +19,7 @@ import { createSupervisor } from "../../lib/runs/supervisor.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store, Write } from "../../lib/storage/store.ts";
 import { chunkProvider } from "../support/chunk_provider.ts";
-import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 
 const RUNS_KEPT = 100_000;
 const NEED_REVIEW = 3;
@@ -96,7 +96,7 @@ async function turns(store: Store, path: string): Promise<void> {
     log: SILENT,
     metrics: createMetrics(),
     providers: createScriptedProviders(chunkProvider),
-    tools: createFakeToolDoor([]),
+    tools: createFakeToolExecutor([]),
     agent: () => ({
       systemPrompt: "",
       maxIterations: 20,

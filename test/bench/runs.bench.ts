@@ -19,7 +19,7 @@ import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { chunkProvider } from "../support/chunk_provider.ts";
-import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 import { median } from "../support/median.ts";
 
 const RUNS = 4_000;
@@ -38,7 +38,7 @@ function startRuns(store: Store, durable: boolean) {
     log: SILENT,
     metrics: createMetrics(),
     providers: createScriptedProviders(chunkProvider),
-    tools: createFakeToolDoor([]),
+    tools: createFakeToolExecutor([]),
     agent: () => ({
       systemPrompt: "",
       maxIterations: 20,

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { brotliDecompressSync, gunzipSync } from "node:zlib";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Services } from "../../lib/gateway.ts";
-import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createTestRouter, errorOf } from "../support/test_router.ts";
 
 const json = async (reply: Response) => await reply.json() as Record<string, unknown>;
@@ -189,7 +189,7 @@ test("pairing codes and tickets come without being stored by caches", async () =
 test("a call that fails after it began says not to retry, unless it only reads", async () => {
   for (const [access, retry] of [["write", "false"], ["read", null]] as const) {
     const { services } = createTestRouter();
-    const tools: ToolDoor = {
+    const tools: ToolExecutor = {
       ...services.tools,
       async call({ onStart }) {
         await onStart?.({ input: {}, digest: "", access, effects: {}, run: () => Promise.reject(new Error("unused")) });

@@ -19,7 +19,7 @@ import type { Store } from "../../lib/storage/store.ts";
 import { approvalQuestion } from "../support/approval_question.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
-import type { FakeTool } from "../support/fake_tool_door.ts";
+import type { FakeTool } from "../support/fake_tool_executor.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import {
   ask,

@@ -6,11 +6,11 @@ import { grantTools, lineageOf } from "../../lib/runs/sub_agent_grant.ts";
 import type { SubAgentRecord } from "../../lib/runs/sub_agent_record.ts";
 import type { SubAgentCaller } from "../../lib/tools/agents/sub_agents.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
-import { createFakeToolDoor } from "../support/fake_tool_door.ts";
+import { createFakeToolExecutor } from "../support/fake_tool_executor.ts";
 import { configOf } from "../support/running_gateway.ts";
 
 const NAMES = ["read_file", "read_more", "write_file", "shell", "delegate", "deliver"];
-const door = createFakeToolDoor(NAMES.map((name) => ({ name })));
+const door = createFakeToolExecutor(NAMES.map((name) => ({ name })));
 const pattern = fc.constantFrom(...NAMES, "*", "read*", "de*", "d*", "", "nothing", "delegate*");
 const patterns = fc.array(pattern, { maxLength: 5 });
 

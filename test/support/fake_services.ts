@@ -13,7 +13,7 @@ import { createMemory } from "../../lib/memory/memory.ts";
 import { createRecentLog } from "../../lib/base/telemetry/recent_log.ts";
 import { createRunArchive } from "../../lib/runs/run_archive.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import type { ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
@@ -22,7 +22,7 @@ export interface FakeServicesOptions {
   /** Over the defaults of `[gateway]` */
   readonly gateway?: Partial<Config["gateway"]>;
   readonly agent?: Services["agent"];
-  readonly tools?: ToolDoor;
+  readonly tools?: ToolExecutor;
   readonly nodes?: Services["nodes"];
 }
 
@@ -219,7 +219,7 @@ const READ_FILE: ToolInfo = {
 };
 
 /** One tool, `read_file`: it answers with its input, and asks first when the input says `{"ask":true}`. */
-function createFakeTools(): ToolDoor {
+function createFakeTools(): ToolExecutor {
   return {
     list: () => [READ_FILE],
     get: (name) => (name === READ_FILE.name ? READ_FILE : undefined),

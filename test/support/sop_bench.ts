@@ -14,7 +14,7 @@ import { createFiles } from "../../lib/system/files/create_files.ts";
 import type { SopExecutionView, SopStatus } from "../../lib/tools/sops/sops.ts";
 import { createFakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
-import type { FakeTool } from "./fake_tool_door.ts";
+import type { FakeTool } from "./fake_tool_executor.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { supervised } from "./supervised.ts";
 import { until } from "./until.ts";

@@ -15,7 +15,7 @@ import { createSupervisor, type SupervisorOptions } from "../../lib/runs/supervi
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
-import { createFakeToolDoor, type FakeTool, type FakeToolDoor } from "./fake_tool_door.ts";
+import { createFakeToolExecutor, type FakeTool, type FakeToolExecutor } from "./fake_tool_executor.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 
 export interface SupervisedOptions {
@@ -39,7 +39,7 @@ export interface SupervisedOptions {
 export interface Supervised {
   readonly runs: RunSupervisor;
   readonly provider: ScriptedProvider;
-  readonly door: FakeToolDoor;
+  readonly door: FakeToolExecutor;
   readonly store: Store;
   readonly clock: FakeClock;
   readonly metrics: Metrics;
@@ -49,7 +49,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
   const clock = options.clock ?? createFakeClock();
   const store = options.store ?? createMemoryStore();
   const provider = createScriptedProvider(script, { clock });
-  const door = createFakeToolDoor(options.tools ?? []);
+  const door = createFakeToolExecutor(options.tools ?? []);
   const metrics = createMetrics();
   const runs = createSupervisor({
     store,

@@ -24,9 +24,9 @@ import { createWorkers } from "../../lib/system/process/create_workers.ts";
 import type { Processes } from "../../lib/system/process/processes.ts";
 import { createBoards } from "../../lib/hardware/boards.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
-import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
+import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 
@@ -48,7 +48,7 @@ export interface ConfigChanges {
 
 /** A real door over the built-in tools, a workspace and a store in memory. */
 export interface ToolBench {
-  readonly door: ToolDoor;
+  readonly door: ToolExecutor;
   readonly metrics: Metrics;
   readonly redactor: Redactor;
   /** What the door told it */
@@ -107,7 +107,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     ownPaths: [],
     ...(options.variant === undefined ? {} : { variant: options.variant }),
   });
-  const door: ToolDoor = createToolDoor({
+  const door: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
     services: {

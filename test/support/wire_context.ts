@@ -9,7 +9,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
-import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 import { createSeededRandom } from "./seeded_random.ts";
@@ -64,7 +64,7 @@ export function createWireContext(
     // Only `get` is asked
     tools: {
       get: (name: string) => (options.tools?.includes(name) ? { name, enabled: true } : undefined),
-    } as unknown as ToolDoor,
+    } as unknown as ToolExecutor,
     ...(options.store === undefined ? {} : { store: options.store }),
     startedAt: clock.now(),
     workspaceRoot: "/workspace",

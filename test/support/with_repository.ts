@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { ToolCallRequest } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolCallRequest } from "../../lib/tools/runtime/tool_executor.ts";
 import { initRepository } from "./git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench, type ToolBenchOptions } from "./tool_bench.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";

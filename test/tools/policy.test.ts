@@ -9,9 +9,9 @@ import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
 import { LEVELS } from "../../lib/guard/level.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
-import { createToolDoor } from "../../lib/tools/runtime/create_tool_door.ts";
+import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolDoor } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../lib/tools/runtime/tool_executor.ts";
 import type { ToolServices } from "../../lib/tools/runtime/tool_services.ts";
 import { TOOLS } from "../contract/tools.ts";
 import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.ts";
@@ -195,9 +195,9 @@ function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
 }
 
 /** A door whose tools are never run. */
-function doorOf(tools: readonly Tool[], table: ConfigTable): ToolDoor {
+function doorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
   const config = toConfig(table);
-  return createToolDoor({
+  return createToolExecutor({
     tools,
     // Nothing runs; a question looks at the files and programs it is about, of which there are none
     services: {
@@ -227,7 +227,7 @@ type Seen =
   | { readonly kind: "refused"; readonly output: string };
 
 /** What the door does with a call, stopped just before the tool would run. */
-async function callOf(door: ToolDoor, name: string, input: string): Promise<Seen> {
+async function callOf(door: ToolExecutor, name: string, input: string): Promise<Seen> {
   const stop = new Error("It would run now");
   let asked: string | undefined;
   try {

@@ -6,7 +6,7 @@ import { isTimezone } from "../../base/zoned_time.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
 import type { Cron } from "./cron.ts";
 import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
@@ -38,7 +38,7 @@ export interface CronOptions {
   readonly runs: () => RunSupervisor | undefined;
   /** Whether a token still counts */
   readonly isLive: (tokenId: string | null) => boolean;
-  readonly tools: () => Pick<ToolDoor, "explain" | "shown">;
+  readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
 }
 
 /** Turns of what counts all schedules; no id is empty */

@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { SCHEDULE_LIMITS, type ScheduledWork } from "../../tools/schedule/schedules.ts";
 import type { ScheduleRecord } from "./schedule_record.ts";
 
@@ -12,7 +12,10 @@ import type { ScheduleRecord } from "./schedule_record.ts";
  */
 export function checkWork(
   { prompt, tool, input }: ScheduledWork,
-  { tools, allowed }: { readonly tools: Pick<ToolDoor, "explain">; readonly allowed: readonly string[] | undefined },
+  { tools, allowed }: {
+    readonly tools: Pick<ToolExecutor, "explain">;
+    readonly allowed: readonly string[] | undefined;
+  },
 ): Pick<ScheduleRecord, "prompt" | "call"> {
   if ((prompt === undefined) === (tool === undefined)) {
     throw invalid(

@@ -3,7 +3,7 @@ import type { Random } from "../../base/random.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
 import { type Execution, type ExecutionPlan, hasEnded, type StepResult, type StepState } from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
@@ -19,7 +19,7 @@ export interface CarryOnOptions {
   readonly approvals: Approvals;
   /** undefined: no agent is configured, and nothing starts */
   readonly runs: () => StepRuns | undefined;
-  readonly tools: () => Pick<ToolDoor, "get" | "shown" | "bind" | "enabled">;
+  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
   readonly clock: Clock;
   /** For the envelopes of what came from outside */
   readonly random: Random;

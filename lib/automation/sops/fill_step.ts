@@ -1,4 +1,4 @@
-import { wrapUntrusted } from "../../agent/untrusted_envelope.ts";
+import { wrapUntrusted } from "../../agent/tool_calls.ts";
 import type { Random } from "../../base/random.ts";
 import type { SopStep } from "./definition.ts";
 import type { Execution, ExecutionPlan, StepResult } from "./execution_record.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { cutText, exactLine } from "../../base/exact_text.ts";
 import type { ApprovalQuestion } from "../../guard/approvals.ts";
-import type { BoundCall, ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
 import type { Execution, ExecutionPlan } from "./execution_record.ts";
 import { currentStep } from "./transitions.ts";
@@ -12,7 +12,7 @@ const MAX_INPUTS_SHOWN = 2000;
 
 export interface QuestionOptions {
   /** Masks known secrets */
-  readonly shown: ToolDoor["shown"];
+  readonly shown: ToolExecutor["shown"];
   readonly workspaceRoot: string;
   readonly timeoutMs: number;
 }

@@ -9,7 +9,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopExecutionView, Sops } from "../../tools/sops/sops.ts";
 import { checkInputs } from "./check_inputs.ts";
 import { createExecutor } from "./create_executor.ts";
@@ -43,7 +43,7 @@ export interface SopsOptions {
   readonly isLive: (tokenId: string | null) => boolean;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
-  readonly tools: () => Pick<ToolDoor, "get" | "shown" | "bind" | "enabled">;
+  readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
   /** Absolute */
   readonly workspaceRoot: string;
   /** Absolute */

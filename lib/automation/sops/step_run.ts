@@ -3,7 +3,7 @@ import type { Run } from "../../base/records/run.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Write } from "../../storage/store.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
-import type { ToolDoor } from "../../tools/runtime/tool_door.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { Execution, ExecutionPlan } from "./execution_record.ts";
 import type { FilledWork } from "./questions.ts";
 import { currentStep } from "./transitions.ts";
@@ -19,7 +19,7 @@ export type StartedStep =
   | { readonly kind: "refused"; readonly message: string };
 
 export interface StepRunOptions {
-  readonly tools: Pick<ToolDoor, "enabled">;
+  readonly tools: Pick<ToolExecutor, "enabled">;
   readonly execution: Execution;
   readonly plan: ExecutionPlan;
   readonly title: string;

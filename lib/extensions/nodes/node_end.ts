@@ -16,7 +16,7 @@ import {
   type WelcomeFrame,
 } from "./protocol.ts";
 
-/** What a node offers, and how it makes a call: by its own door, under its own policy. */
+/** What a node offers, and how it makes a call: by its own executor, under its own policy. */
 export interface NodeWork {
   tools(): readonly ToolOffer[];
   /** Never rejects with anything but a CancelError */
@@ -156,7 +156,7 @@ export function createNodeEnd(options: NodeEndOptions): NodeEnd {
     send({ type: "result", id, output: `Cannot call "${tool}": ${why}`, is_error: true, ran: false });
   }
 
-  /** The door bounds output and data; a gateway may read less than both together. */
+  /** The executor bounds output and data; a gateway may read less than both together. */
   function fitting(frame: ResultFrame): ResultFrame {
     if (!isLonger(JSON.stringify(frame), maxFrameBytes)) return frame;
     const { data: _, ...plain } = frame;

@@ -1,12 +1,12 @@
 import type { Random } from "../../base/random.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
-import { type Approver, nobodyCouldAnswer, type ToolDoor } from "../../tools/runtime/tool_door.ts";
+import { type Approver, nobodyCouldAnswer, type ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { ServiceName } from "../../tools/runtime/tool_services.ts";
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 
 export interface OfferOptions {
-  readonly door: ToolDoor;
+  readonly executor: ToolExecutor;
   readonly random: Random;
   /** Patterns of the tools that are offered: `*`, names, `prefix*` */
   readonly patterns: readonly string[];
@@ -16,15 +16,15 @@ export interface OfferOptions {
 const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules", "sops"]);
 
 /**
- * A node's own tools for its gateway: each call goes through this machine's door, policy and audit. Where the policy asks, it is a
+ * A node's own tools for its gateway: each call goes through this machine's tool executor, policy and audit. Where the policy asks, it is a
  * denial, since nobody sits at a node; what the gateway believes of a tool's access counts for nothing here.
  */
-export function createNodeWork({ door, random, patterns }: OfferOptions): NodeWork {
-  const offered = () => door.enabled(patterns).filter(isOfferable).slice(0, MAX_TOOLS);
+export function createNodeWork({ executor, random, patterns }: OfferOptions): NodeWork {
+  const offered = () => executor.enabled(patterns).filter(isOfferable).slice(0, MAX_TOOLS);
   return {
     tools: () => offered().map(toOffer),
     async call({ tool, input, call_id: gatewayCallId }, signal) {
-      const outcome = await door.call({
+      const outcome = await executor.call({
         name: tool,
         input: JSON.stringify(input),
         runId: random.id("run_"),

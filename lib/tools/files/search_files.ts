@@ -40,7 +40,7 @@ export interface FileMatch {
 
 const BINARY_PROBE_BYTES = 8192;
 const LARGE_BYTES = 262_144;
-/** Files read at once, where the door does not block */
+/** Files read at once, where reading a file does not block */
 const READ_AHEAD = 8;
 
 /**

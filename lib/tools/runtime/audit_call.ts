@@ -4,7 +4,7 @@ import type { AuditAppend } from "../../guard/audit/audit.ts";
 import type { AuditEvent } from "../../guard/audit/audit_event.ts";
 import type { Decision } from "../../guard/decision.ts";
 import type { PreparedCall } from "./tool.ts";
-import type { ToolCallRequest } from "./tool_door.ts";
+import type { ToolCallRequest } from "./tool_executor.ts";
 
 /** What was decided about a call. */
 export interface AuditedDecision extends Pick<Decision, "kind" | "rule" | "reason"> {

@@ -8,7 +8,7 @@ import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallAudit } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_door.ts";
+import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
 
 /** Where remembered answers are looked up. */

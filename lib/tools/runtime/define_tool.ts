@@ -44,7 +44,7 @@ export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** What to set to enable it; required unless `enabled` is `always` */
   readonly enabledBy?: string;
   readonly needs: readonly N[];
-  /** Milliseconds one call may take, where its own configuration has a limit. Default: the door's */
+  /** Milliseconds one call may take, where its own configuration has a limit. Default: the executor's */
   readonly timeoutMs?: (config: Config) => number;
   /** Every property with a description; plain validations alone, since it becomes the JSON Schema */
   readonly input: S;
@@ -109,7 +109,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
       ...(definition.bind === undefined
         ? {}
         : { bind: async (context) => await definition.bind?.(input, context) ?? { shown: [] } }),
-      // The door hands in the services that `needs` names
+      // The executor hands in the services that `needs` names
       run: async (context) => await definition.run(input, context as ContextWith<N>),
     };
   };

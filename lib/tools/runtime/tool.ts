@@ -5,7 +5,7 @@ import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/decision.ts";
-import type { Approver } from "./tool_door.ts";
+import type { Approver } from "./tool_executor.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 export type { Access, Effects };
@@ -27,7 +27,7 @@ export interface Tool {
   /** It receives these services and nothing else */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
-  /** Milliseconds one call may take; default: the door's */
+  /** Milliseconds one call may take; default: the executor's */
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
@@ -35,7 +35,7 @@ export interface Tool {
   execute(input: string, context: ToolContext): Promise<ToolResult>;
 }
 
-/** One checked call: the door, the policy, the approval and the audit all use this one object. */
+/** One checked call: the executor, the policy, the approval and the audit all use this one object. */
 export interface PreparedCall {
   readonly input: unknown;
   /** SHA-256 of the input's canonical JSON (RFC 8785), hexadecimal */

@@ -15,7 +15,7 @@ export type Judgement =
   }
   | { readonly kind: "bad_input"; readonly error: unknown };
 
-/** Judges calls without running them: the door's own view, and `postern policy explain`'s. */
+/** Judges calls without running them: the executor's own view, and `postern policy explain`'s. */
 export interface ToolPolicy {
   isEnabled(tool: Tool): boolean;
   /** Why a tool is off and what turns it on; undefined when it is on */

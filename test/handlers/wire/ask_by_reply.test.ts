@@ -6,7 +6,7 @@ import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
-import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_door.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";

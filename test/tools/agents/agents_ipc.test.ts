@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Caller } from "../../../lib/base/records/caller.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_door.ts";
+import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 

@@ -1,7 +1,12 @@
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
 import { canonicalDigest } from "../../lib/base/canonical_json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import type {
+  ToolCallOutcome,
+  ToolCallRequest,
+  ToolExecutor,
+  ToolInfo,
+} from "../../lib/tools/runtime/tool_executor.ts";
 
 /** A tool of the fake door as data. */
 export interface FakeTool {
@@ -20,15 +25,15 @@ export interface FakeTool {
   readonly run?: (input: Readonly<Record<string, unknown>>, request: ToolCallRequest) => string | Promise<string>;
 }
 
-export interface FakeToolDoor extends ToolDoor {
+export interface FakeToolExecutor extends ToolExecutor {
   /** Requests that reached `call`, in order */
   readonly calls: readonly ToolCallRequest[];
   /** Most calls that ran at the same time */
   readonly widest: number;
 }
 
-/** A door over tools given as data, which keeps the contract of ToolDoor: approval, start, run, and only CancelError thrown. */
-export function createFakeToolDoor(tools: readonly FakeTool[]): FakeToolDoor {
+/** A door over tools given as data, which keeps the contract of ToolExecutor: approval, start, run, and only CancelError thrown. */
+export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExecutor {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
   const calls: ToolCallRequest[] = [];
   let running = 0;

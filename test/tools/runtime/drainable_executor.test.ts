@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
-import { attachCalls } from "../../../lib/tools/runtime/attached_calls.ts";
-import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_door.ts";
+import { createDrainableExecutor } from "../../../lib/tools/runtime/drainable_executor.ts";
+import type { ToolCallRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { createFakeToolDoor } from "../../support/fake_tool_door.ts";
+import { createFakeToolExecutor } from "../../support/fake_tool_executor.ts";
 
 const toRequest = (changes: Partial<ToolCallRequest>): ToolCallRequest => ({
   name: "wait",
@@ -27,13 +27,13 @@ function createBench() {
       promise.then(done);
       signal.addEventListener("abort", () => fail(signal.reason));
     });
-  const calls = attachCalls(createFakeToolDoor([{ name: "wait", run }]), { clock });
+  const calls = createDrainableExecutor(createFakeToolExecutor([{ name: "wait", run }]), { clock });
   return { clock, calls, end: () => resolve("ended") };
 }
 
 test("a drain waits for direct calls and leaves no timer behind", async () => {
   const { clock, calls, end } = createBench();
-  const work = calls.door.call(toRequest({ direct: true }));
+  const work = calls.executor.call(toRequest({ direct: true }));
   let drained = false;
   const drain = calls.drain(30_000).then(() => (drained = true));
   await clock.advance(20_000);
@@ -46,12 +46,12 @@ test("a drain waits for direct calls and leaves no timer behind", async () => {
 
 test("a direct call that outlives the grace is stopped with shutdown, and one that comes later is refused", async () => {
   const { clock, calls } = createBench();
-  const work = assert.rejects(calls.door.call(toRequest({ direct: true })), {
+  const work = assert.rejects(calls.executor.call(toRequest({ direct: true })), {
     name: "CancelError",
     reason: "shutdown",
   });
   const drain = calls.drain(1000);
-  await assert.rejects(calls.door.call(toRequest({ direct: true })), { code: "shutting_down", status: 503 });
+  await assert.rejects(calls.executor.call(toRequest({ direct: true })), { code: "shutting_down", status: 503 });
   await clock.advance(1000);
   await work;
   await drain;
@@ -59,9 +59,9 @@ test("a direct call that outlives the grace is stopped with shutdown, and one th
 
 test("calls of runs are their run's: a drain neither waits for them nor stops or refuses them", async () => {
   const { clock, calls, end } = createBench();
-  const before = calls.door.call(toRequest({}));
+  const before = calls.executor.call(toRequest({}));
   await calls.drain(30_000);
-  const after = calls.door.call(toRequest({}));
+  const after = calls.executor.call(toRequest({}));
   await clock.advance(60_000);
   end();
   assert.deepEqual([(await before).result.output, (await after).result.output], ["ended", "ended"]);
@@ -70,7 +70,7 @@ test("calls of runs are their run's: a drain neither waits for them nor stops or
 test("whoever calls can still cancel", async () => {
   const { clock, calls } = createBench();
   const caller = new AbortController();
-  const work = calls.door.call(toRequest({ direct: true, signal: caller.signal }));
+  const work = calls.executor.call(toRequest({ direct: true, signal: caller.signal }));
   await clock.advance(0);
   caller.abort(new CancelError("client_gone"));
   await assert.rejects(work, { reason: "client_gone" });

@@ -1,10 +1,10 @@
 import { CancelError } from "../base/cancel.ts";
+import type { Clock } from "../base/clock.ts";
 import { HttpError, ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
 import type { AgentOutcome, AgentRun } from "./agent_run.ts";
 import { CallFailed } from "./call_provider.ts";
-import { EventStamp } from "./event_stamp.ts";
 
 /** The event a run ends with, before its stamp. */
 export type TerminalBody = Extract<AgentEventBody, { type: "done" | "error" }>;
@@ -16,7 +16,7 @@ const INTERNAL = {
 } as const;
 
 /** The events of one run: each is stamped and recorded before a reader gets it, and the terminal one comes once. */
-export class ToldEvents {
+export class EventRecorder {
   readonly stamp: EventStamp;
   readonly #run: AgentRun;
   #ended = false;
@@ -60,7 +60,7 @@ export class ToldEvents {
     }
   }
 
-  /** What was not recorded must not be called done. */
+  /** Ends with an error when the end could not be recorded: an unrecorded run must not be called done. */
   #unrecorded({ seq, time }: AgentEvent, error: unknown): readonly AgentEvent[] {
     const { id, requestId, log } = this.#run;
     log.error("Run could not be recorded", { run_id: id, request_id: requestId, error });
@@ -86,5 +86,43 @@ function toUpstream({ status, upstreamCode: code, param, retryAfterSeconds }: Pr
     ...(code === undefined ? {} : { code }),
     ...(param === undefined ? {} : { param }),
     ...(retryAfterSeconds === undefined ? {} : { retry_after_secs: retryAfterSeconds }),
+  };
+}
+
+/** Gives events their `seq` and `time`. One per run. */
+export class EventStamp {
+  /** ISO 8601 of now; see createIsoTime */
+  readonly time: () => string;
+  #seq: number;
+
+  /** @param afterSeq the last seq the run already has, 0 for a new one */
+  constructor(time: () => string, afterSeq = 0) {
+    this.time = time;
+    this.#seq = afterSeq;
+  }
+
+  /** The next seq, from 1 without a gap */
+  next(): number {
+    return ++this.#seq;
+  }
+
+  stamp(bodies: readonly AgentEventBody[]): AgentEvent[] {
+    const now = this.time();
+    // Spreading loses which member of the union the body is; seq and time are all it lacked
+    return bodies.map((body) => ({ seq: this.next(), time: now, ...body }) as AgentEvent);
+  }
+}
+
+/** The time of `clock` as ISO 8601. Formatting costs more than the rest of an event, so a text serves its whole millisecond. */
+export function createIsoTime(clock: Pick<Clock, "now">): () => string {
+  let last = Number.NaN;
+  let text = "";
+  return () => {
+    const now = Math.floor(clock.now());
+    if (now !== last) {
+      last = now;
+      text = new Date(now).toISOString();
+    }
+    return text;
   };
 }

@@ -2,11 +2,11 @@ import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import { waitAtMost } from "../../base/wait_at_most.ts";
-import type { ToolDoor } from "./tool_door.ts";
+import type { ToolExecutor } from "./tool_executor.ts";
 
-/** A door that knows the calls which clients make themselves, so that a shutdown can wait for them. */
-export interface AttachedCalls {
-  readonly door: ToolDoor;
+/** A tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
+export interface DrainableExecutor {
+  readonly executor: ToolExecutor;
   /**
    * Refuses further ones with 503 `shutting_down`, waits for those at work up to `graceMs`, then stops them with `shutdown`, and lets
    * them say so. Calls of runs are their run's.
@@ -17,8 +17,11 @@ export interface AttachedCalls {
 /** Calls that were stopped at the end of a drain get this long to end. */
 const SETTLE_MS = 2_000;
 
-/** The same door, with its direct calls counted. */
-export function attachCalls(door: ToolDoor, { clock }: { readonly clock: Clock }): AttachedCalls {
+/** Wraps an executor and counts its direct calls. */
+export function createDrainableExecutor(
+  executor: ToolExecutor,
+  { clock }: { readonly clock: Clock },
+): DrainableExecutor {
   const atWork = new Set<AbortController>();
   let draining = false;
   let onIdle = () => {};
@@ -27,15 +30,15 @@ export function attachCalls(door: ToolDoor, { clock }: { readonly clock: Clock }
     await waitAtMost(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
   };
   return {
-    door: {
-      ...door,
+    executor: {
+      ...executor,
       async call(request) {
-        if (request.direct !== true) return await door.call(request);
+        if (request.direct !== true) return await executor.call(request);
         if (draining) throw shuttingDown();
         const stop = new AbortController();
         atWork.add(stop);
         try {
-          return await door.call({ ...request, signal: AbortSignal.any([request.signal, stop.signal]) });
+          return await executor.call({ ...request, signal: AbortSignal.any([request.signal, stop.signal]) });
         } finally {
           atWork.delete(stop);
           if (atWork.size === 0) onIdle();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import fc from "fast-check";
 import { inputBytes, toTokens } from "../../lib/agent/estimate_tokens.ts";
-import { fitContext } from "../../lib/agent/fit_context.ts";
+import { fitContext } from "../../lib/agent/context_window.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 
 const user = (content: string): Message => ({ role: "user", content });

@@ -16,7 +16,7 @@ import { createPermit, type Refusal, type RememberedAnswers } from "./create_per
 import { createToolRegistry, matchesPatterns, type ToolRegistry } from "./registry.ts";
 import { runBounded } from "./run_bounded.ts";
 import type { PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
-import type { ToolCallOutcome, ToolCallRequest, ToolDoor, ToolInfo } from "./tool_door.ts";
+import type { ToolCallOutcome, ToolCallRequest, ToolExecutor, ToolInfo } from "./tool_executor.ts";
 import { createToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 import type { ServiceName, ToolServices } from "./tool_services.ts";
 
@@ -42,8 +42,8 @@ export interface ToolDoorOptions extends ToolPolicyOptions, RememberedAnswers {
 /** How a call ended, as the metric counts it. */
 type Outcome = "ok" | "error" | "bad_input" | "unknown" | "disabled" | "denied" | "timeout" | "cancelled" | "failed";
 
-/** The one door for tool calls. @throws {TypeError} for two tools of one name */
-export function createToolDoor(options: ToolDoorOptions): ToolDoor {
+/** Creates the tool executor of a gateway. @throws {TypeError} for two tools of one name */
+export function createToolExecutor(options: ToolDoorOptions): ToolExecutor {
   const registry = registryNow(options);
   const calls = options.metrics.counter("postern_tool_calls_total", "Tool calls by outcome", ["tool", "outcome"]);
   const durations = options.metrics.histogram("postern_tool_call_duration_seconds", "Time a tool ran", {

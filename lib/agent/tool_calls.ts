@@ -1,33 +1,87 @@
 import { CancelError, cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { AgentEventBody } from "../base/records/agent_event.ts";
+import type { AgentEvent, AgentEventBody } from "../base/records/agent_event.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Logger } from "../base/telemetry/log.ts";
+import type { Approver, ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import type { PreparedCall } from "../tools/runtime/tool.ts";
-import type { Approver, ToolDoor } from "../tools/runtime/tool_door.ts";
 import type { AgentApprover, AgentJournal, AgentRun } from "./agent_run.ts";
-import type { TurnCall } from "./model_turn.ts";
-import type { RecordedResult } from "./recorded_run.ts";
-import { wrapUntrusted } from "./untrusted_envelope.ts";
+import type { RecordedResult, TurnCall } from "./model_turn.ts";
 
-export interface CallToolsOptions {
-  readonly tools: ToolDoor;
+/** The calls of one turn, and the bounds they run under. */
+export interface ToolWorkOptions {
   readonly calls: readonly TurnCall[];
-  /** How many of the calls may still run under max_tool_calls; the rest are answered with an error */
+  /** Calls that may still run under `max_tool_calls` */
+  readonly left: number;
+  readonly allowed: readonly string[];
+  readonly known: ReadonlyMap<string, RecordedResult> | undefined;
+  /** Stamps and records what the tools emit */
+  readonly note: (bodies: readonly AgentEventBody[]) => readonly AgentEvent[];
+}
+
+/**
+ * Runs the calls of one turn, and hands on what they emit as it comes. Leaving the iteration aborts the run and waits for what has
+ * been started.
+ * @returns as callTools
+ * @throws {CancelError} once every started call has ended
+ */
+export async function* toolWork(
+  run: AgentRun,
+  { calls, left, allowed, known, note }: ToolWorkOptions,
+): AsyncGenerator<readonly AgentEvent[], readonly CallResult[], undefined> {
+  const { journal, limits } = run;
+  const queue = createEventQueue();
+  let ended = false;
+  const working = callTools({
+    ...run,
+    runId: run.id,
+    calls,
+    left,
+    maxToolCalls: limits.maxToolCalls,
+    allowed,
+    parallel: limits.parallelTools,
+    known,
+    gone: run.resume?.gone,
+    beforeEffect: (callId, options) => journal.beforeEffect(callId, options),
+    afterCall: (callId, options) => journal.afterCall(callId, options),
+    emit(body) {
+      if (body.type !== "tool_progress" || queue.hasRoom()) queue.push(note([body]));
+    },
+  }).finally(() => {
+    ended = true;
+    queue.close();
+  });
+  working.catch(() => {});
+  try {
+    for (let events = await queue.take(); events.length > 0; events = await queue.take()) yield events;
+    return await working;
+  } finally {
+    if (!ended) {
+      run.abort(new CancelError("client_gone"));
+      await working.catch(() => {});
+    }
+  }
+}
+
+/** The calls of one turn, and everything they run with. */
+export interface CallToolsOptions {
+  readonly tools: ToolExecutor;
+  readonly calls: readonly TurnCall[];
+  /** Calls that may still run under `max_tool_calls`; the rest are answered with an error */
   readonly left: number;
   readonly maxToolCalls: number;
-  /** See AgentRun */
+  /** Rights and limits that started runs inherit, as in AgentRun */
   readonly passesOn: AgentRun["passesOn"];
   /** Names of the tools this run was told of */
   readonly allowed: readonly string[];
   readonly parallel: boolean;
-  /** See AgentRun */
+  /** True for a single call without a model, as in AgentRun */
   readonly isCall: boolean;
   readonly suspends: boolean;
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
-  /** Why a tool the run was told of cannot be called any more, by name */
+  /** Tools the run was offered that are gone now: name to reason */
   readonly gone: ReadonlyMap<string, string> | undefined;
   readonly runId: string;
   readonly requestId: string | undefined;
@@ -46,7 +100,7 @@ export interface CallToolsOptions {
   readonly log: Logger;
 }
 
-/** What a call gave. `content` is for the model's messages: `output`, in the untrusted envelope when it came from outside. */
+/** The result of a call. `content` is for the model's messages: `output`, in the untrusted envelope when it came from outside. */
 export interface CallResult {
   readonly call: TurnCall;
   readonly output: string;
@@ -58,7 +112,7 @@ export interface CallResult {
 const MAX_PARALLEL = 8;
 
 /**
- * Runs the agent's calls of one turn through the door: together where all of them only read, else one after the other.
+ * Runs the agent's calls of one turn through the executor: together where all of them only read, else one after the other.
  * @returns the results in the order of the calls
  * @throws {CancelError} once every started call has ended
  */
@@ -199,4 +253,52 @@ function parseInput(call: TurnCall): { readonly input: unknown; readonly problem
       problem: `Cannot call "${call.name}": its arguments are not valid JSON (${reason})`,
     };
   }
+}
+
+/** Progress messages that a reader has not taken yet; more are dropped, so that a slow reader cannot fill the memory. */
+const MAX_PROGRESS = 1000;
+
+/** Events of work that goes on beside the generator which hands them on. */
+export interface EventQueue {
+  push(events: readonly AgentEvent[]): void;
+  /** Returns true when the queue has room for a progress message */
+  hasRoom(): boolean;
+  close(): void;
+  /** Waits for events; an empty array once the queue is closed and was emptied */
+  take(): Promise<readonly AgentEvent[]>;
+}
+
+/** Creates an empty queue. */
+export function createEventQueue(): EventQueue {
+  let pending: AgentEvent[] = [];
+  let closed = false;
+  let wake = () => {};
+  return {
+    push(events) {
+      pending.push(...events);
+      wake();
+    },
+    hasRoom: () => pending.length < MAX_PROGRESS,
+    close() {
+      closed = true;
+      wake();
+    },
+    async take() {
+      while (pending.length === 0 && !closed) await new Promise<void>((resolve) => (wake = resolve));
+      const taken = pending;
+      pending = [];
+      return taken;
+    },
+  };
+}
+
+/**
+ * Wraps what came from outside for the model's messages, so that it can tell data from instructions.
+ *
+ * The closing line carries a random mark: content cannot end its own envelope. Events and records keep the plain output.
+ * Source: docs/design/network.md "Text from outside"
+ */
+export function wrapUntrusted(source: string, content: string, random: Random): string {
+  const mark = random.id("");
+  return `<untrusted source=${JSON.stringify(source)} mark="${mark}">\n${content}\n</untrusted mark="${mark}">`;
 }

@@ -23,7 +23,7 @@ export interface ApprovalRequest {
   readonly prepared: PreparedCall;
   /** The input for the person who answers: known secrets masked */
   readonly input: unknown;
-  /** What the answer counts for; the door compares it again just before the call runs */
+  /** What the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
   readonly workspaceRoot: string;
   /** Properties of the call that remembered answers are looked up by */
@@ -107,11 +107,11 @@ export type BoundCall =
   | { readonly ok: false; readonly reason: string };
 
 /**
- * The one door for tool calls: find, prepare, decide, approve, decide again, journal, run under signal
+ * Makes every tool call: find, prepare, decide, approve, decide again, journal, run under signal
  * and time limit, cap, redact, audit, count. A failed tool is a result with `isError`; only a CancelError is thrown.
  * Source: docs/design/policy.md "The order of a call"
  */
-export interface ToolDoor {
+export interface ToolExecutor {
   /** All known tools by name, enabled or not, under the newest configuration */
   list(): readonly ToolInfo[];
   get(name: string): ToolInfo | undefined;

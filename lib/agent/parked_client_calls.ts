@@ -19,11 +19,11 @@ const GONE =
   "where they matter.";
 const UNANSWERED = "No result was given for this call.";
 
-/** What runs left behind that ended with a call to the client's tools (docs/design/completions.md "Two kinds of tools"). */
-export interface SuspendedTurns {
+/** Work of runs that ended with a call to the client's tools, kept until the client sends the results (docs/design/completions.md "Two kinds of tools"). */
+export interface ParkedClientCalls {
   /** Keeps what the run added to the history, under the client's call ids: 15 minutes, 256 turns, 64 MiB */
   keep(callIds: readonly string[], messages: readonly Message[]): void;
-  /** Whether something is kept under this call id */
+  /** Returns true when work is kept under this call id */
   has(callId: string): boolean;
   /** Remembers that the rest of these calls' turn is gone: the model is told so when their results come */
   lose(callIds: readonly string[]): void;
@@ -49,7 +49,7 @@ interface Kept {
 }
 
 /** Turns live in memory: after a restart those of attached runs are gone, and the model is told so. */
-export function createSuspendedTurns(clock: Pick<Clock, "monotonic">): SuspendedTurns {
+export function createParkedClientCalls(clock: Pick<Clock, "monotonic">): ParkedClientCalls {
   const byCall = new Map<string, Kept>();
   const turns = new Set<Kept>();
   /** Calls whose turn was forgotten; the oldest id first */
@@ -151,7 +151,7 @@ export function answerAllCalls(messages: readonly Message[]): readonly Message[]
   return out;
 }
 
-/** Whether only tool messages follow: an old exchange deep in the client's history is left as the client tells it. */
+/** Returns true when only tool messages follow. An old exchange deep in the client's history stays as the client sent it. */
 function isTrailing(messages: readonly Message[], from: number): boolean {
   return messages.slice(from).every((message) => message.role === "tool");
 }

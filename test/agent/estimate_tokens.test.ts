@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { performance } from "node:perf_hooks";
 import { describe, test } from "node:test";
-import { loadTokenCounter, type TokenCounter } from "../../lib/agent/token_counter.ts";
+import { loadTokenCounter, type TokenCounter } from "../../lib/agent/estimate_tokens.ts";
 
 async function counterOf(model: string): Promise<TokenCounter> {
   const counter = await loadTokenCounter(model);
