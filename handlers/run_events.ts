@@ -45,12 +45,12 @@ export const runEventsRoute: Route = {
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
     const caller = callerOf(context, "http");
-    const { events, recorded, goesOn } = await followRun(runsToRead(context), id, {
+    const { events, recorded, eventsFollow } = await followRun(runsToRead(context), id, {
       after,
       signal: reading.signal,
       caller,
     });
-    if (!goesOn && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
+    if (!eventsFollow && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
     const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, { after: after.seq, events });
     return sseReply(
@@ -100,7 +100,7 @@ async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () =
 
 const CUT_SHORT = "shutting_down";
 
-/** Neither over nor broken: a shutdown suspends the run, or no more was asked for. */
+/** Ends a stream whose run is neither over nor broken: a shutdown stops the run, or the reader asked for no more. */
 function cutShort() {
   return httpError(CUT_SHORT, "Cannot tell more of the run now");
 }

@@ -39,7 +39,7 @@ import {
   RUNS,
 } from "../../lib/runs/run_records.ts";
 import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
-import { parseSuspended, SUSPENDED_TURNS } from "../../lib/runs/suspended_records.ts";
+import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
 import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
 import { parseMarker, PROCESSES } from "../../lib/system/process/process_marker.ts";
@@ -80,7 +80,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [SOP_RESULTS]: parseResult,
   [SUB_AGENTS]: parseSubAgent,
   [SUB_AGENT_TURNS]: parseTurn,
-  [SUSPENDED_TURNS]: parseSuspended,
+  [PARKED_CALLS]: parseParkedRecord,
   [TOKENS]: parseTokenBody,
   [WEBHOOK_MESSAGES]: parseAccepted,
   [WEBHOOK_SIGNATURES]: parseDated,

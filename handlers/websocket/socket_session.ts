@@ -243,7 +243,7 @@ export function createSocketSession(peer: ChatPeer, options: SocketSessionOption
     };
   }
 
-  /** @returns whether the run's end was shown; a shutdown suspends a resumed one */
+  /** @returns true when the run's end was shown; a shutdown stops a resumed run before its end */
   async function show(reading: Reading): Promise<boolean> {
     running = reading;
     if (stopBeforeStart !== undefined) reading.cancel(stopBeforeStart);

@@ -33,7 +33,7 @@ export async function attachRun(
       yield batch;
     }
     if (signal.aborted) throw signal.reason;
-    // The run is suspended, and goes on at the next start
+    // The run was stopped for the shutdown and resumes at the next start
     if (!ended) throw new CancelError("shutdown");
   }
   return {

@@ -79,8 +79,8 @@ export interface AgentRun {
   readonly whole: boolean;
   /** The agent's own tools were turned off by the request: what the gateway does not know of it and of the reply is passed on */
   readonly isPlain: boolean;
-  /** A shutdown interrupts it, and what has not ended is not recorded: the next start goes on */
-  readonly suspends: boolean;
+  /** True for a durable run: a shutdown interrupts it without recording unfinished work, and the next start resumes it */
+  readonly survivesShutdown: boolean;
   /** undefined for a run that begins */
   readonly resume: RunResume | undefined;
   /** Waits for the run's turn, then gives the model's messages: system prompt, history, the client's. @throws {CancelError} */
@@ -114,7 +114,7 @@ export interface AgentRun {
   readonly abort: (error: CancelError) => void;
   readonly tools: ToolExecutor;
   readonly approve: AgentApprover;
-  readonly suspended: ParkedClientCalls;
+  readonly parked: ParkedClientCalls;
   readonly journal: AgentJournal;
   readonly clock: Clock;
   /** ISO 8601 of now; see createIsoTime */

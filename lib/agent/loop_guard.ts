@@ -84,7 +84,7 @@ export interface AfterToolsOptions {
   readonly results: readonly CallResult[];
   readonly verdict: LoopVerdict;
   /** True when another turn of the model follows */
-  readonly goesOn: boolean;
+  readonly hasNextTurn: boolean;
   /** The turn just done, from 1 */
   readonly turn: number;
   /** Tool calls that may still run; below 1: none */
@@ -93,7 +93,7 @@ export interface AfterToolsOptions {
 }
 
 /** Puts the results into messages; a repeated call and a reached limit are told to the model and to the reader. */
-export function afterTools({ results, verdict, goesOn, turn, callsLeft, limits }: AfterToolsOptions): AfterTools {
+export function afterTools({ results, verdict, hasNextTurn, turn, callsLeft, limits }: AfterToolsOptions): AfterTools {
   const advice: string[] = [];
   const notices: AgentEventBody[] = [];
   if (verdict.kind === "warn") {
@@ -101,7 +101,7 @@ export function afterTools({ results, verdict, goesOn, turn, callsLeft, limits }
     notices.push({ type: "notice", code: "loop_warning", message: `The model repeats itself: ${verdict.what}` });
   }
   const noCalls = callsLeft < 1;
-  if (goesOn && (noCalls || turn >= limits.maxIterations)) {
+  if (hasNextTurn && (noCalls || turn >= limits.maxIterations)) {
     const limit = noCalls ? `${limits.maxToolCalls} tool calls` : `${limits.maxIterations} turns`;
     const code = noCalls ? "max_tool_calls" : "max_iterations";
     advice.push(

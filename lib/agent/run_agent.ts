@@ -149,9 +149,9 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       if (reply !== undefined) added.push(reply);
 
       if (!mayCall || agentCalls.length === 0) {
-        const goesOn = mayCall && clientCallIds.length > 0;
-        if (goesOn) suspend(run, clientCallIds, added);
-        const reason = finishReason(finish.reason, goesOn);
+        const waitsForClient = mayCall && clientCallIds.length > 0;
+        if (waitsForClient) park(run, clientCallIds, added);
+        const reason = finishReason(finish.reason, waitsForClient);
         const ended = told.end({ type: "done", finish_reason: reason, usage }, { added });
         head.push(...(ended instanceof Promise ? await ended : ended));
         yield head;
@@ -178,8 +178,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
       const verdict = guard.observe(
         results.map(({ call, output, isError }) => ({ name: call.name, input: call.arguments, output, isError })),
       );
-      const goesOn = clientCallIds.length === 0 && verdict.kind !== "stop";
-      const { answers, notices } = afterTools({ results, verdict, goesOn, turn: number, callsLeft, limits });
+      const hasNextTurn = clientCallIds.length === 0 && verdict.kind !== "stop";
+      const { answers, notices } = afterTools({ results, verdict, hasNextTurn, turn: number, callsLeft, limits });
       messages = [...messages, ...answers];
       added.push(...answers);
       head = !isLive && known?.followed === true ? [] : told.note(notices);
@@ -188,8 +188,8 @@ export async function* runAgent(run: AgentRun): AsyncGenerator<readonly AgentEve
         yield [...head, ...(await told.end({ type: "error", code: "loop_detected", message }, { added }))];
         return;
       }
-      if (!goesOn) {
-        suspend(run, clientCallIds, added);
+      if (!hasNextTurn) {
+        park(run, clientCallIds, added);
         yield [...head, ...(await told.end({ type: "done", finish_reason: "tool_calls", usage }, { added }))];
         return;
       }
@@ -240,8 +240,8 @@ function finishReason(reason: FinishReason, calls: boolean): FinishReason {
 }
 
 /** Keeps what the client will not send back: tool work of the agent, and parts of the vendor's reply. */
-function suspend(run: AgentRun, callIds: readonly string[], added: readonly Message[]): void {
-  if (hasMoreThanClient(added)) run.suspended.keep(callIds, [...added]);
+function park(run: AgentRun, callIds: readonly string[], added: readonly Message[]): void {
+  if (hasMoreThanClient(added)) run.parked.keep(callIds, [...added]);
 }
 
 /** The text of a turn that broke off belongs to the history, its calls do not. */

@@ -78,7 +78,7 @@ export interface CallToolsOptions {
   readonly parallel: boolean;
   /** True for a single call without a model, as in AgentRun */
   readonly isCall: boolean;
-  readonly suspends: boolean;
+  readonly survivesShutdown: boolean;
   /** Results of calls that ended before the run was interrupted: these are not made again */
   readonly known: ReadonlyMap<string, RecordedResult> | undefined;
   /** Tools the run was offered that are gone now: name to reason */
@@ -217,7 +217,7 @@ async function callTool(call: TurnCall, mayRun: boolean, options: CallToolsOptio
     return end(output, isError, { outside: outcome.outside === true || (outcome.ran && outcome.access === "network") });
   } catch (error) {
     // The next start makes the call again, or asks a person what became of it
-    if (options.suspends && error instanceof CancelError && error.reason === "shutdown") throw error;
+    if (options.survivesShutdown && error instanceof CancelError && error.reason === "shutdown") throw error;
     if (!shown) start(parsed.input);
     if (error instanceof CancelError) {
       end(`The call was stopped: ${error.message}`, true);

@@ -90,7 +90,7 @@ async function wait(
   try {
     return await run.place.pause(() => approvals.settled(id, signal));
   } catch (error) {
-    // The question of work that a shutdown suspends stays open
+    // An approval of work that stops for a shutdown stays open
     if (!run.durable || cancelReason(signal) !== "shutdown") await approvals.cancel(id);
     throw error;
   }

@@ -32,15 +32,15 @@ import { createRunRecorder, type RunRecorder, shownUpTo } from "./run_recorder.t
 import type { RunRequest } from "./run_request.ts";
 import { type AgentSettings, runSettings } from "./run_settings.ts";
 import type { RunStore } from "./run_store.ts";
-import type { SuspendedRecords } from "./suspended_records.ts";
+import type { ParkedRecords } from "./parked_records.ts";
 import { toRunInput } from "./to_run_input.ts";
 
 /** What all runs of one supervisor share. */
 export interface LaunchParts {
   readonly runs: RunStore;
   readonly conversations: Conversations;
-  readonly suspended: ParkedClientCalls;
-  readonly suspendedRecords: SuspendedRecords;
+  readonly parked: ParkedClientCalls;
+  readonly parkedRecords: ParkedRecords;
   readonly queue: RunQueue;
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
@@ -54,7 +54,7 @@ export interface LaunchParts {
   readonly time: () => string;
   readonly random: Random;
   readonly log: Logger;
-  /** Told once, when a run is over and written; undefined: suspended */
+  /** Told once, when a run is over and written; undefined: parked */
   readonly onEnd: (entry: ActiveRun, status: RunStatus | undefined) => void;
 }
 
@@ -84,7 +84,7 @@ export interface Launched {
 export function createLaunch(
   parts: LaunchParts,
 ): (request: RunRequest, options: LaunchOptions) => Launched {
-  const { runs, conversations, suspended, queue, active, day, news, tools, clock, time, random, log } = parts;
+  const { runs, conversations, parked, queue, active, day, news, tools, clock, time, random, log } = parts;
   const windows = createContextWindows(clock);
   return (request, { profile, interrupted }) => {
     const settings = runSettings(request, {
@@ -126,7 +126,7 @@ export function createLaunch(
         runs,
         state: createRunState(accepted),
         input: () => {
-          const spliced = request.durable ? suspended.splice(request.messages) : request.messages;
+          const spliced = request.durable ? parked.splice(request.messages) : request.messages;
           return toRunInput(request, { prompt, agentTools, depth, spliced });
         },
         onChange: () => news.wake(id),
@@ -151,7 +151,7 @@ export function createLaunch(
       place.leave();
     };
     const letGo = parent === undefined ? undefined : stopWith(parent, entry, active);
-    const given = () => interrupted?.input.spliced ?? suspended.splice(request.messages);
+    const given = () => interrupted?.input.spliced ?? parked.splice(request.messages);
     const findWindow = conversationId !== null || agentTools.length > 0
       ? windowFinder({ limits, windows, provider, model: providerModel })
       : undefined;
@@ -216,7 +216,7 @@ export function createLaunch(
       requestId: request.requestId,
       whole: request.whole === true && !request.durable,
       isPlain: request.agentTools === "none",
-      suspends: request.durable,
+      survivesShutdown: request.durable,
       resume,
       begin,
       fixedMessages: () => fixedMessages,
@@ -243,13 +243,13 @@ export function createLaunch(
           recorded: request.durable ? recorder?.commit : undefined,
         }) ??
         denyUnattended,
-      suspended,
+      parked,
       journal: new RunJournal({
         entry,
         request,
         recorder,
         conversations,
-        suspendedRecords: parts.suspendedRecords,
+        parkedRecords: parts.parkedRecords,
         log,
         onEnd(status) {
           leave();

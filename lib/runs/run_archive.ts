@@ -25,8 +25,8 @@ export function createRunArchive({ store }: { readonly store: Store }): RunArchi
       const run = await runs.get(id);
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      const goesOn = isAtWork(run.status);
-      return { recorded, furthest: goesOn ? shownUpTo(recorded) : recorded, goesOn };
+      const eventsFollow = isAtWork(run.status);
+      return { recorded, furthest: eventsFollow ? shownUpTo(recorded) : recorded, eventsFollow };
     },
   };
 }

@@ -9,7 +9,7 @@ import { withoutInstructions } from "./assemble_messages.ts";
 import type { Conversations } from "./conversations.ts";
 import type { RunRecorder } from "./run_recorder.ts";
 import type { RunRequest } from "./run_request.ts";
-import type { SuspendedRecords } from "./suspended_records.ts";
+import type { ParkedRecords } from "./parked_records.ts";
 
 export interface RunJournalOptions {
   readonly entry: ActiveRun;
@@ -17,9 +17,9 @@ export interface RunJournalOptions {
   /** undefined for a run that can have nothing to record */
   readonly recorder: RunRecorder | undefined;
   readonly conversations: Conversations;
-  readonly suspendedRecords: SuspendedRecords;
+  readonly parkedRecords: ParkedRecords;
   readonly log: Logger;
-  /** Told once, when the run is over and written; undefined: suspended, the next start finds its journal open */
+  /** Called once, when the run is over and written; undefined when it was stopped for a shutdown and the next start finds its journal open */
   readonly onEnd: (status: RunStatus | undefined) => void;
 }
 
@@ -60,9 +60,9 @@ export class RunJournal implements AgentJournal {
     const { terminal, added, refused } = outcome;
     const { entry, request, recorder, onEnd } = this.#options;
     entry.refused = refused;
-    const suspends = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-    // What has ended must be on disk before the run counts as suspended; what has not is left out
-    if (suspends) return recorder?.commit().finally(() => onEnd(undefined));
+    const stopsForShutdown = request.durable && terminal.type === "error" && terminal.code === "shutdown";
+    // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out
+    if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
     if (!recorder?.active()) {
       const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
       if (noted === undefined) return this.#over(terminal, endStatus(terminal));
@@ -81,19 +81,19 @@ export class RunJournal implements AgentJournal {
 
   /** Notes on disk that a run without records did work of the agent, if its client must come back. undefined: nothing to note */
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
-    const { entry, request, suspendedRecords, log } = this.#options;
+    const { entry, request, parkedRecords, log } = this.#options;
     if (!isSuspended(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
-    return suspendedRecords.note(outcome.added).catch((error) => {
+    return parkedRecords.note(outcome.added).catch((error) => {
       log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
     });
   }
 
   /** @param said undefined: the conversation gets nothing of it */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
-    const { entry: { id, conversationId }, request, conversations, suspendedRecords } = this.#options;
+    const { entry: { id, conversationId }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
-    const kept = isSuspended(request, said) ? await suspendedRecords.writes(added, { durable: request.durable }) : [];
+    const kept = isSuspended(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;

@@ -98,8 +98,8 @@ export interface RunReach {
    * crash can put beyond the journal's end
    */
   readonly furthest: number;
-  /** Events follow by themselves, now or after a restart. False for a run that has ended or waits for a person's review. */
-  readonly goesOn: boolean;
+  /** True when more events follow by themselves, now or after a restart. False for a run that has ended or waits for a person's review. */
+  readonly eventsFollow: boolean;
 }
 
 /** Everything that executes is a run started here. */
@@ -121,7 +121,7 @@ export interface RunSupervisor {
   /**
    * A run's events after `afterSeq`, from the journal and then as they come, ending after the terminal one. Each follower reads at
    * its own pace and is only woken, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no
-   * position is ambiguous. Ends without a terminal event when `signal` aborts and when a shutdown suspends the run; an end with
+   * position is ambiguous. Ends without a terminal event when `signal` aborts and when a shutdown stops the run; an end with
    * needs_review that a person took back is shown as a notice.
    * @returns undefined for a run that is unknown or of which nothing is kept
    */
@@ -133,7 +133,7 @@ export interface RunSupervisor {
   reach(id: string): Promise<RunReach | undefined>;
   /**
    * Resolves when the run is over: ended, or needs_review. undefined for an unknown run, and for one of which nothing was kept.
-   * @throws {CancelError} when the signal aborts first, or a shutdown suspends the run
+   * @throws {CancelError} when the signal aborts first, or a shutdown stops the run
    */
   ended(id: string, signal: AbortSignal): Promise<Run | undefined>;
   /** Runs at work now */
@@ -152,7 +152,7 @@ export interface RunSupervisor {
    */
   recover(): Promise<void>;
   /**
-   * Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work is suspended after its last finished
+   * Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work stops after its last finished
    * step, one with an effect at work as soon as that has ended, and goes on at the next start
    */
   drain(graceMs: number): Promise<void>;

@@ -35,7 +35,7 @@ import { shownUpTo } from "./run_recorder.ts";
 import type { RunRequest, RunSupervisor } from "./run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
 import { createRunStore } from "./run_store.ts";
-import { createSuspendedRecords } from "./suspended_records.ts";
+import { createParkedRecords } from "./parked_records.ts";
 
 export interface SupervisorOptions {
   readonly store: Store;
@@ -121,20 +121,20 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const follow = (id: string, options: { readonly afterSeq: number; readonly signal: AbortSignal }) =>
     followRun(id, { ...options, runs, news, find: active.find });
 
-  /** @param status undefined: suspended */
+  /** @param status undefined: parked */
   const onEnd = (id: string, status: RunStatus | undefined) => {
     if (status !== undefined) ended.with(status).add();
     news.wake(id);
     ends.wake(id);
   };
-  const suspended = createParkedClientCalls(clock);
-  const suspendedRecords = createSuspendedRecords({ store, clock, suspended });
+  const parked = createParkedClientCalls(clock);
+  const parkedRecords = createParkedRecords({ store, clock, parked });
   const agentOf = options.agentOf ?? noAgents;
   const launch = createLaunch({
     runs,
     conversations,
-    suspended,
-    suspendedRecords,
+    parked,
+    parkedRecords,
     queue: createRunQueue(options.limits),
     active,
     day,
@@ -188,7 +188,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       }
       const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
       if (day.isSet() && request.call === undefined) await day.check(lastBytes(request.messages));
-      if (request.messages.at(-1)?.role === "tool") await suspendedRecords.recall(request.messages);
+      if (request.messages.at(-1)?.role === "tool") await parkedRecords.recall(request.messages);
       const launched = launch(request, { profile });
       const { entry, run, recorder } = launched;
       if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
@@ -212,9 +212,9 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
       if (run === undefined) return undefined;
       const recorded = await runs.lastSeq(id);
-      const goesOn = isAtWork(run.status);
-      const reached = active.find(id)?.recorder?.reached() ?? (goesOn ? shownUpTo(recorded) : 0);
-      return { recorded, furthest: Math.max(recorded, reached), goesOn };
+      const eventsFollow = isAtWork(run.status);
+      const reached = active.find(id)?.recorder?.reached() ?? (eventsFollow ? shownUpTo(recorded) : 0);
+      return { recorded, furthest: Math.max(recorded, reached), eventsFollow };
     },
     async ended(id, signal) {
       for (;;) {

@@ -156,8 +156,8 @@ for (const how of ["a restart", "a crash"] as const) {
         // What a crash at this moment would leave
         cpSync(gateway.dataDir, copy, { recursive: true });
       });
-      const goesOn: Tasks = { "Help": ["here you are"], "Begin": [(request) => `It said: ${lastOutput(request)}`] };
-      await start(goesOn, async (gateway) => {
+      const answering: Tasks = { "Help": ["here you are"], "Begin": [(request) => `It said: ${lastOutput(request)}`] };
+      await start(answering, async (gateway) => {
         const run = await runsOf(gateway).ended(id, new AbortController().signal);
         assert.deepEqual([run?.status, run?.result], ["completed", "It said: here you are"]);
         const views = await delegations(gateway);

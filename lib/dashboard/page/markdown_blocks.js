@@ -130,9 +130,9 @@ function readList(lines, start, depth) {
     const [next, at] = nextWritten(lines, end);
     if (line.trim() === "") {
       // Past a gap, the list goes on with an item of its kind or with what is indented under the last one
-      const goesOn = next !== undefined &&
+      const listContinues = next !== undefined &&
         (isIndented(next, indent) || (isItem(next) && markOf(next).ordered === ordered));
-      if (!goesOn) break;
+      if (!listContinues) break;
       items.at(-1)?.push(...lines.slice(end, at));
       end = at;
     } else if (items.length > 0 && isIndented(line, indent)) {

@@ -137,9 +137,9 @@ export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => str
     const cells = childrenNamed(row, "w:tc").slice(0, MAX_COLUMNS).flatMap((cell) => {
       const properties = childOf(cell, "w:tcPr");
       const merge = properties === undefined ? undefined : childOf(properties, "w:vMerge");
-      const goesOn = merge !== undefined && valueOf(properties, "w:vMerge") !== "restart";
+      const continuesMerge = merge !== undefined && valueOf(properties, "w:vMerge") !== "restart";
       const columns = Math.min(Math.max(toInteger(valueOf(properties, "w:gridSpan")) ?? 1, 1), MAX_COLUMNS);
-      return [goesOn ? "" : cellText(textOf(cell)), ...Array<string>(columns - 1).fill("")];
+      return [continuesMerge ? "" : cellText(textOf(cell)), ...Array<string>(columns - 1).fill("")];
     });
     const shown = cells.slice(0, MAX_COLUMNS);
     length += shown.reduce((sum, text) => sum + text.length + 3, 0);

@@ -10,8 +10,8 @@ import { type Message, messageSchema } from "../base/records/message.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
-/** By the id of the first call of a turn that waits for its client. */
-export const SUSPENDED_TURNS = "suspended_turns";
+/** Collection of parked calls. The key is the id of the first call of a turn that waits for its client. */
+export const PARKED_CALLS = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
 /** Ids that this gateway gives to calls */
 const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
@@ -29,12 +29,12 @@ const recordSchema = v.object({
 });
 
 /** @throws {v.ValiError} for a body that no version wrote */
-export function parseSuspended(body: unknown): v.InferOutput<typeof recordSchema> {
+export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSchema> {
   return v.parse(recordSchema, body);
 }
 
-/** What durable runs left behind that ended with a call to the client's tools: kept over a restart, for 24 hours. */
-export interface SuspendedRecords {
+/** Parked work of durable runs that ended with a call to the client's tools: kept over a restart, for 24 hours. */
+export interface ParkedRecords {
   /**
    * The writes that keep what a run added to the history; none when the client has all of it. For an attached run they only say
    * that something was there, and only when its call ids do not say so themselves.
@@ -46,24 +46,24 @@ export interface SuspendedRecords {
   recall(messages: readonly Message[]): Promise<void>;
 }
 
-export function createSuspendedRecords(options: {
+export function createParkedRecords(options: {
   readonly store: Store;
   readonly clock: Pick<Clock, "now">;
-  readonly suspended: ParkedClientCalls;
-}): SuspendedRecords {
-  const { store, clock, suspended } = options;
-  const records: SuspendedRecords = {
+  readonly parked: ParkedClientCalls;
+}): ParkedRecords {
+  const { store, clock, parked } = options;
+  const records: ParkedRecords = {
     async writes(added, { durable }) {
       const callIds = openCalls(added);
       const [key] = callIds;
       if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
       const before = clock.now() - KEEP_MS;
-      const oldest = await store.scan(SUSPENDED_TURNS, { order: "created", limit: SWEEP });
-      const old = readable(store, SUSPENDED_TURNS, oldest, parseSuspended).filter(({ value }) => value.at < before);
+      const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
+      const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
       const body = { v: 1, at: clock.now(), call_ids: callIds, messages: durable ? [...added] : [] };
       return [
-        { op: "insert", collection: SUSPENDED_TURNS, key, body },
-        ...old.map(({ key }) => ({ op: "delete", collection: SUSPENDED_TURNS, key }) as const),
+        { op: "insert", collection: PARKED_CALLS, key, body },
+        ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
       ];
     },
     async note(added) {
@@ -74,19 +74,19 @@ export function createSuspendedRecords(options: {
       for (const message of messages.toReversed()) {
         if (message.role !== "tool") return;
         const id = message.tool_call_id;
-        if (!OWN_ID.test(id) || suspended.has(id)) continue;
-        const stored = await store.get(SUSPENDED_TURNS, id);
+        if (!OWN_ID.test(id) || parked.has(id)) continue;
+        const stored = await store.get(PARKED_CALLS, id);
         if (stored === undefined) continue;
-        const [found] = readable(store, SUSPENDED_TURNS, [stored], parseSuspended);
+        const [found] = readable(store, PARKED_CALLS, [stored], parseParkedRecord);
         if (found === undefined) {
           // Messages of a record that cannot be read are lost, and the model is told so
-          suspended.lose([id]);
+          parked.lose([id]);
           continue;
         }
         const record = found.value;
         if (record.at < clock.now() - KEEP_MS) continue;
-        if (record.messages.length === 0) suspended.lose(record.call_ids);
-        else suspended.keep(record.call_ids, record.messages);
+        if (record.messages.length === 0) parked.lose(record.call_ids);
+        else parked.keep(record.call_ids, record.messages);
       }
     },
   };
