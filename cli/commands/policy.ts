@@ -6,7 +6,7 @@ import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { matchesPatterns } from "../../lib/tools/runtime/registry.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
-import type { ToolInfo } from "../../lib/tools/runtime/tool_door.ts";
+import type { ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createToolPolicy } from "../../lib/tools/runtime/tool_policy.ts";
 import { CommandError, EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";

@@ -53,10 +53,7 @@ test("the chapters' links lead to chapters and headings that are there, and the 
 
 /** Names of the glossary that stand for a rename that is not made yet. */
 const TO_COME: readonly string[] = [
-  "ToolExecutor",
-  "EventRecorder",
   "advance_execution",
-  "drainable_executor",
   "withClaimMarks",
   "batchPerTick",
   "KeyedSemaphore",
@@ -66,7 +63,6 @@ const TO_COME: readonly string[] = [
   "withTimeout",
   "deny_rules",
   "createApprover",
-  "ParkedClientCalls",
   "CommandRequest",
   "openRunEvents",
 ];

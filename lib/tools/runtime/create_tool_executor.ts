@@ -24,7 +24,7 @@ const DEFAULT_TIMEOUT_MS = 120_000;
 /** Names shown to a model that asked for a tool there is not */
 const MAX_NAMES_SHOWN = 40;
 
-export interface ToolDoorOptions extends ToolPolicyOptions, RememberedAnswers {
+export interface ToolExecutorOptions extends ToolPolicyOptions, RememberedAnswers {
   readonly tools: readonly Tool[];
   /** Tools beside them that come and go: the same array until they change. Default: none */
   readonly foreign?: (() => readonly Tool[]) | undefined;
@@ -43,7 +43,7 @@ export interface ToolDoorOptions extends ToolPolicyOptions, RememberedAnswers {
 type Outcome = "ok" | "error" | "bad_input" | "unknown" | "disabled" | "denied" | "timeout" | "cancelled" | "failed";
 
 /** Creates the tool executor of a gateway. @throws {TypeError} for two tools of one name */
-export function createToolExecutor(options: ToolDoorOptions): ToolExecutor {
+export function createToolExecutor(options: ToolExecutorOptions): ToolExecutor {
   const registry = registryNow(options);
   const calls = options.metrics.counter("postern_tool_calls_total", "Tool calls by outcome", ["tool", "outcome"]);
   const durations = options.metrics.histogram("postern_tool_call_duration_seconds", "Time a tool ran", {
@@ -237,7 +237,7 @@ export function createToolExecutor(options: ToolDoorOptions): ToolExecutor {
 }
 
 /** The registry of the newest snapshot, made anew when the foreign tools are others. */
-function registryNow({ tools, foreign }: Pick<ToolDoorOptions, "tools" | "foreign">): () => ToolRegistry {
+function registryNow({ tools, foreign }: Pick<ToolExecutorOptions, "tools" | "foreign">): () => ToolRegistry {
   let registry = createToolRegistry(tools);
   if (foreign === undefined) return () => registry;
   let known: readonly Tool[] = [];

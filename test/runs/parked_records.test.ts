@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { ScriptedTurn } from "../../fixtures/scripted_provider.ts";
 import type { Message } from "../../lib/base/records/message.ts";
-import { SUSPENDED_TURNS } from "../../lib/runs/suspended_records.ts";
+import { PARKED_CALLS } from "../../lib/runs/parked_records.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
@@ -36,7 +36,7 @@ async function suspend(turn: ScriptedTurn, { store, clock, durable, seed }: Aske
 }
 
 const kept = async (store: Store) =>
-  (await store.scan(SUSPENDED_TURNS, { order: "created", limit: 100 })).map(({ key }) => key);
+  (await store.scan(PARKED_CALLS, { order: "created", limit: 100 })).map(({ key }) => key);
 
 /** What the model is sent, beside the system prompt, when the next process gets the result of a client's call. */
 async function afterRestart(id: string, store: Store, clock = createFakeClock()): Promise<readonly Message[]> {
