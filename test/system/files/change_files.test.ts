@@ -263,14 +263,14 @@ for (const variant of VARIANTS) {
   check("what a crash left is removed by the next write, what is in use is not", {}, async ({ write }, workspace) => {
     const random = "0".repeat(24);
     const ended = Number(execFileSync("sh", ["-c", "echo $$"], { encoding: "utf8" }));
-    const [dead, own, running, folder] = [ended, process.pid, process.ppid, 1].map((pid) =>
-      `.postern-${pid}-${random}.tmp`
-    );
+    const [dead, own, running] = [ended, process.pid, process.ppid].map((pid) => `.postern-${pid}-${random}.tmp`);
     for (const name of [dead, own, running]) workspace.write(name ?? "", "left");
-    mkdirSync(workspace.path(folder ?? ""));
+    const folder = `.postern-${ended}-${"1".repeat(24)}.tmp`;
+    mkdirSync(workspace.path(folder));
     utimesSync(workspace.path(own ?? ""), 1, 1);
     assert.equal(await write("a.txt", "text"), "ok");
     assert.deepEqual(tree(workspace), { "a.txt": "text", [running ?? ""]: "left" });
+    assert.ok(readdirSync(workspace.root).includes(folder));
   });
 
   check("a change that was cancelled, or is not what was looked at, changes nothing", { "a.txt": "A" }, async (
