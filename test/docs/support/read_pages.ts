@@ -15,6 +15,8 @@ export interface Block {
   readonly until: string | undefined;
   /** `<!-- exits: 1 -->`: exit code of its last command. Default 0 */
   readonly exits: number;
+  /** `<!-- gateway: stopped -->`: it works on the data directory alone, and is run after the blocks that need the page's gateway */
+  readonly withoutGateway: boolean;
   /** `<!-- file: path -->`: a file of the workspace; `postern.toml` is the configuration that the page's gateway starts with */
   readonly file: string | undefined;
 }
@@ -28,7 +30,7 @@ export interface Page {
   readonly prose: string;
 }
 
-const MARKS = ["not run", "until", "exits", "file"];
+const MARKS = ["not run", "until", "exits", "gateway", "file"];
 
 /** Reads the README and every page of `docs/`, `docs/design` excepted. */
 export function readPages(): readonly Page[] {
@@ -62,6 +64,7 @@ export function parsePage(path: string, text: string): Page {
         notRun: marks.get("not run"),
         until: marks.get("until"),
         exits: Number(marks.get("exits") ?? 0),
+        withoutGateway: marks.get("gateway") === "stopped",
         file: marks.get("file"),
       });
       marks = new Map();

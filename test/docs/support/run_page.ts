@@ -1,23 +1,33 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Machine, onMachine } from "../../cli/support/run_in.ts";
+import { readPidFile } from "../../../lib/host/daemon/pid_file.ts";
 import { RUN } from "../../support/gateway_process.ts";
+import { killIfThere } from "../../support/kill_if_there.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";
 import { type PageShell, type Said, withPageShell } from "./page_shell.ts";
 import type { Block, Page } from "./read_pages.ts";
 
 /** Address in the pages, where each test has a port of its own */
 const ADDRESS = /(127\.0\.0\.1|localhost):42617/g;
+/** Head of the audit: position and hash */
+const HEAD = /\b\d+:[0-9a-f]{64}\b/g;
 const SCOPES = "chat,runs,tools,approve,admin";
 /** On Deno without the programs: it finds packages in its own way */
 const RUN_LANGUAGES = "Deno" in globalThis ? ["sh", "console"] : ["sh", "console", "ts", "js"];
+/** What each command of a page starts with beside a home of its own */
+const ENVIRONMENT = { POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
+const document = (path: string) => readFileSync(join(PROJECT_ROOT, "fixtures/documents", path));
 /** Files of every workspace that the examples may read */
 const FILES = {
   "README.md": "# Garden monitor\n\nMeasures soil moisture in four beds.\n",
   "notes.txt": "Water the beans on Tuesday.\n",
+  "report.docx": document("report.docx"),
+  "report.pdf": document("pdf/report.pdf"),
+  "photo.jpg": document("images/photo.jpg"),
 };
 
 /** Runs every block of a page that is not marked, in order, as one reader with a fresh home and a gateway of their own. */
@@ -32,15 +42,29 @@ export async function runPage(page: Page): Promise<void> {
       if (path !== "postern.toml") write(join(machine.cwd, path), text);
     }
     linkPackages(machine.cwd);
+    const alone: Block[] = [];
+    const start = { POSTERN__PROVIDER__KIND: "offline" };
     const { stderr } = await machine.withGateway([], async ({ address, banner }) => {
       const { stdout: token } = await machine.run(["token", "create", "--scope", SCOPES]);
-      const environment = { TOKEN: token.trim(), POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
+      const environment = { ...ENVIRONMENT, TOKEN: token.trim() };
       await withPageShell({ machine, environment }, async (shell) => {
         const reader = new Reader({ machine, shell, host: new URL(address).host, banner });
-        for (const block of blocks) await reader.follow(block);
+        for (const block of blocks) block.withoutGateway ? alone.push(block) : await reader.follow(block);
       });
-    }, { env: { POSTERN__PROVIDER__KIND: "offline" } });
+    }, { env: start });
     assert.doesNotMatch(stderr, /internal error/i);
+    if (alone.length === 0) return;
+    try {
+      await withPageShell({ machine, environment: { ...ENVIRONMENT, ...start } }, async (shell) => {
+        const reader = new Reader({ machine, shell, host: "127.0.0.1:42617", banner: "" });
+        for (const block of alone) await reader.follow(block);
+      });
+    } finally {
+      // One that a page started and left
+      await machine.run(["daemon", "stop"]);
+      const left = await readPidFile(machine.dataDir);
+      if (left?.kind === "alive") killIfThere(left.process.pid);
+    }
   });
 }
 
@@ -126,6 +150,7 @@ class Reader {
 
   #note(output: string): void {
     for (const [id, kind = ""] of output.matchAll(/\b([a-z]+_)[0-9a-z]{8,64}\b/g)) this.#seen.set(kind, id);
+    for (const [head] of output.matchAll(HEAD)) this.#seen.set("head", head);
   }
 
   /** The text with this gateway's address, a fresh pairing code, and the newest identifier where `run_...` stands. */
@@ -135,6 +160,7 @@ class Reader {
       const { stdout } = await this.#machine.run(["pair"]);
       filled = filled.replaceAll("ABCD-EFGH", /[0-9A-Z]{4}-[0-9A-Z]{4}/.exec(stdout)?.[0] ?? "");
     }
+    filled = filled.replaceAll(HEAD, (head) => this.#seen.get("head") ?? head);
     return filled.replaceAll(/\b([a-z]+_)\.\.\./g, (id, kind) => this.#seen.get(kind) ?? id);
   }
 }
@@ -174,7 +200,7 @@ export function linkPackages(folder: string): void {
   write(join(modules, "postern/mod.d.ts"), `export * from "${source}";\n`);
 }
 
-export function write(path: string, text: string): void {
+export function write(path: string, text: string | Uint8Array): void {
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, text);
 }
