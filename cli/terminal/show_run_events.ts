@@ -1,5 +1,6 @@
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
+import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
@@ -64,6 +65,9 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
   );
 }
 
+/** Longest event of a run: a tool's largest output has 64 MiB, and its JSON at most six times as much. */
+const MAX_EVENT_BYTES = 400 * 1024 * 1024;
+
 export interface RunEventsOptions {
   /** Only events after this seq */
   readonly after: number;
@@ -83,17 +87,10 @@ export async function* runEvents(
 ): AsyncGenerator<AgentEvent, void, undefined> {
   const path = runPath(id, `/events?after=${after}${follow ? "" : "&follow=0"}`);
   const body = await gateway.stream({ method: "GET", path, signal });
-  const decoder = new TextDecoder();
-  let text = "";
+  const decoder = new EventStreamDecoder({ maxBytes: MAX_EVENT_BYTES });
   for await (const bytes of body) {
-    text += decoder.decode(bytes, { stream: true });
-    const blocks = text.split("\n\n");
-    text = blocks.pop() ?? "";
-    for (const block of blocks) {
-      // The gateway writes an event's JSON on one line, and nothing but its own events
-      const data = /^data: (.*)$/m.exec(block)?.[1];
-      if (data !== undefined) yield JSON.parse(data) as AgentEvent;
-    }
+    // The gateway writes nothing but its own events
+    for (const data of decoder.push(bytes)) yield JSON.parse(data) as AgentEvent;
   }
 }
 

@@ -1,6 +1,6 @@
 import type { ProviderEvent } from "../base/records/provider_event.ts";
+import { EventStreamDecoder } from "../system/net/event_stream_decoder.ts";
 import type { HttpExchange } from "../system/net/http_exchange.ts";
-import { SseDecoder } from "./sse_decoder.ts";
 import type { TurnDecoder } from "./turn_decoder.ts";
 import { brokenReply } from "./upstream_error.ts";
 import { MAX_WHOLE_BYTES } from "./upstream_http.ts";
@@ -15,7 +15,7 @@ export interface TurnStreamOptions {
 }
 
 /** Longest event of a stream */
-const SSE_LIMITS = { maxBytes: 4 * 1024 * 1024 };
+const STREAM_LIMITS = { maxBytes: 4 * 1024 * 1024 };
 const BRACE = 0x7b;
 
 type Result = IteratorResult<readonly ProviderEvent[], undefined>;
@@ -35,7 +35,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   #begun: "no" | "yes" | "told" = "no";
   readonly #options: TurnStreamOptions;
   /** Made with the first bytes of a stream: a reply in one piece needs none */
-  #sse: SseDecoder | undefined;
+  #stream: EventStreamDecoder | undefined;
 
   constructor(options: TurnStreamOptions) {
     this.#options = options;
@@ -126,7 +126,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   }
 
   #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
-    for (const data of (this.#sse ??= new SseDecoder(SSE_LIMITS)).push(bytes)) {
+    for (const data of (this.#stream ??= new EventStreamDecoder(STREAM_LIMITS)).push(bytes)) {
       const isEnd = this.#options.decoder.push(data, events);
       if (this.#begun === "no") this.#begun = "yes";
       if (!isEnd) continue;
@@ -137,7 +137,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   }
 
   #end(events: ProviderEvent[]): void {
-    this.#options.decoder.end(this.#sse?.end(), events);
+    this.#options.decoder.end(this.#stream?.end(), events);
     this.#done = true;
   }
 }

@@ -4,7 +4,7 @@
  */
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { OpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
-import { SseDecoder } from "../../lib/providers/sse_decoder.ts";
+import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 import { median } from "../support/median.ts";
 
 const CHUNKS = 100;
@@ -38,13 +38,13 @@ function readsOf(text: string, perRead: number): Uint8Array[] {
 }
 
 function decode(reads: readonly Uint8Array[], fastScan: boolean): { events: number; arrays: number } {
-  const sse = new SseDecoder({ maxBytes: 1_000_000 });
+  const stream = new EventStreamDecoder({ maxBytes: 1_000_000 });
   const decoder = new OpenAiDecoder({ upstream, nextId: () => "call", fastScan });
   let events = 0;
   let arrays = 0;
   for (const read of reads) {
     const out: ProviderEvent[] = [];
-    for (const data of sse.push(read)) decoder.push(data, out);
+    for (const data of stream.push(read)) decoder.push(data, out);
     events += out.length;
     arrays++;
   }

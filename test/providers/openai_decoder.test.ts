@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
 import { OpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
-import { SseDecoder } from "../../lib/providers/sse_decoder.ts";
+import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 
 const upstream = { name: "up", keySource: undefined, key: undefined, now: () => 0 };
 const MAX_BYTES = 1_000_000;
@@ -16,14 +16,14 @@ interface Decoded {
 /** Decodes pieces of a stream; neighbouring deltas stay apart, so that both ways must agree event by event. */
 function decode(pieces: readonly Uint8Array[], fastScan: boolean): Decoded {
   let id = 0;
-  const sse = new SseDecoder({ maxBytes: MAX_BYTES });
+  const stream = new EventStreamDecoder({ maxBytes: MAX_BYTES });
   const decoder = new OpenAiDecoder({ upstream, nextId: () => `call_${id++}`, fastScan });
   const events: ProviderEvent[] = [];
   try {
     for (const piece of pieces) {
-      for (const data of sse.push(piece)) if (decoder.push(data, events)) return { events, error: undefined };
+      for (const data of stream.push(piece)) if (decoder.push(data, events)) return { events, error: undefined };
     }
-    decoder.end(sse.end(), events);
+    decoder.end(stream.end(), events);
     return { events, error: undefined };
   } catch (error) {
     return { events, error: String(error) };
@@ -192,14 +192,14 @@ test("broken UTF-8 becomes a replacement character, not an error", () => {
 });
 
 test("data of many lines is bounded", () => {
-  const sse = new SseDecoder({ maxBytes: 100 });
+  const stream = new EventStreamDecoder({ maxBytes: 100 });
   const lines = new TextEncoder().encode("data: 0123456789\n".repeat(20));
-  assert.throws(() => sse.push(lines), RangeError);
+  assert.throws(() => stream.push(lines), RangeError);
 });
 
 test("a line that never ends is bounded", () => {
-  const sse = new SseDecoder({ maxBytes: 100 });
+  const stream = new EventStreamDecoder({ maxBytes: 100 });
   assert.throws(() => {
-    for (let i = 0; i < 20; i++) sse.push(new TextEncoder().encode("0123456789"));
+    for (let i = 0; i < 20; i++) stream.push(new TextEncoder().encode("0123456789"));
   }, RangeError);
 });
