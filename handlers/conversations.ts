@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { contentSchema, toolCallSchema } from "../lib/base/records/message.ts";
-import type { SaidMessage } from "../lib/runs/conversation_archive.ts";
+import type { SaidMessage } from "../lib/runs/conversations/stored_conversations.ts";
 import type { Route } from "./route.ts";
 import { strictRoute } from "./strict_route.ts";
 import { httpError } from "./wire/error_codes.ts";

@@ -40,15 +40,17 @@ import { createOfflineProvider } from "./providers/offline.ts";
 import type { Providers } from "./providers/provider.ts";
 import { loadProviderMemory, type ProviderMemory, type TrustedServer } from "./providers/provider_memory.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
-import { createAgentOf } from "./runs/agent_profile.ts";
-import { askPerson } from "./runs/ask_person.ts";
-import { cancelRunsOf } from "./runs/cancel_runs_of.ts";
-import { type ConversationArchive, createConversationArchive } from "./runs/conversation_archive.ts";
-import { createSubAgents } from "./runs/create_sub_agents.ts";
-import { keepConversations } from "./runs/keep_conversations.ts";
-import { createRunArchive, type RunArchive } from "./runs/run_archive.ts";
+import { createAgentOf } from "./runs/supervisor/agent_profile.ts";
+import { askPerson } from "./runs/supervisor/create_approver.ts";
+import { cancelRunsOf, createRunArchive, type RunArchive } from "./runs/journal/stored_runs.ts";
+import {
+  type ConversationArchive,
+  createConversationArchive,
+  keepConversations,
+} from "./runs/conversations/stored_conversations.ts";
+import { createSubAgents } from "./runs/sub_agents/create_sub_agents.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
-import { createSupervisor } from "./runs/supervisor.ts";
+import { createSupervisor } from "./runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
 import { createDocuments } from "./storage/documents.ts";
 import { takeGatewayLock } from "./storage/gateway_lock.ts";

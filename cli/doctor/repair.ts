@@ -5,9 +5,13 @@ import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/aut
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";
-import { CONVERSATIONS, conversationStream, parseConversationEntry } from "../../lib/runs/conversation_records.ts";
-import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/run_records.ts";
-import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
+import {
+  CONVERSATIONS,
+  conversationStream,
+  parseConversationEntry,
+} from "../../lib/runs/conversations/conversation_records.ts";
+import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
+import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { findUnreadable, type UnreadableFound } from "../../lib/storage/find_unreadable.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";

@@ -27,8 +27,12 @@ import { parseMemoryRecord } from "../../lib/memory/memory_record.ts";
 import { parsePlan } from "../../lib/memory/plan_record.ts";
 import { PLANS } from "../../lib/memory/plans.ts";
 import { parseProviders, PROVIDERS } from "../../lib/providers/provider_memory.ts";
-import { CONVERSATIONS, parseConversation, parseConversationEntry } from "../../lib/runs/conversation_records.ts";
-import { BUDGET_DAYS, parseDay } from "../../lib/runs/day_budget.ts";
+import {
+  CONVERSATIONS,
+  parseConversation,
+  parseConversationEntry,
+} from "../../lib/runs/conversations/conversation_records.ts";
+import { BUDGET_DAYS, parseDay } from "../../lib/runs/supervisor/day_budget.ts";
 import {
   OPEN_RUNS,
   parseJournalRecord,
@@ -37,9 +41,9 @@ import {
   parseRunRecord,
   RUN_INPUTS,
   RUNS,
-} from "../../lib/runs/run_records.ts";
-import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agent_record.ts";
-import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/parked_records.ts";
+} from "../../lib/runs/journal/run_records.ts";
+import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
+import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
 import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
 import { parseMarker, PROCESSES } from "../../lib/system/process/process_marker.ts";

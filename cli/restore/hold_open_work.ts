@@ -13,10 +13,10 @@ import { APPROVALS, OPEN_APPROVALS, parseApproval, toApprovalBody } from "../../
 import { accessEvent } from "../../lib/guard/audit/access_event.ts";
 import { createAudit } from "../../lib/guard/audit/create_audit.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { appendEvents } from "../../lib/runs/append_events.ts";
-import { recallRun } from "../../lib/runs/recall_run.ts";
-import { journalOf, OPEN_RUNS } from "../../lib/runs/run_records.ts";
-import { createRunStore } from "../../lib/runs/run_store.ts";
+import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
+import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
+import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
+import { createRunStore } from "../../lib/runs/journal/run_store.ts";
 import { isUnreadable, readRecords } from "../../lib/storage/read_records.ts";
 import { scanAll } from "../../lib/storage/scan_all.ts";
 import type { Store } from "../../lib/storage/store.ts";

@@ -1,5 +1,5 @@
 import type { Approvals } from "../../lib/guard/approvals.ts";
-import { toQuestion } from "../../lib/runs/ask_person.ts";
+import { toQuestion } from "../../lib/runs/supervisor/create_approver.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,

@@ -1,6 +1,6 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, isSameToken } from "../../lib/base/records/caller.ts";
-import type { RunArchive } from "../../lib/runs/run_archive.ts";
+import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./error_codes.ts";
 

@@ -1,5 +1,5 @@
 import type { Services } from "../../lib/gateway.ts";
-import type { RunArchive } from "../../lib/runs/run_archive.ts";
+import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext } from "../route.ts";
 import { type ErrorCode, httpError } from "./error_codes.ts";
 

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { ContentPart, Message } from "../../lib/base/records/message.ts";
-import { CONVERSATION_ID } from "../../lib/runs/conversation_records.ts";
+import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 
 /** Field `conversation_id` of a body; `new` begins one. */

@@ -1,12 +1,11 @@
 import type { AgentLimits } from "../agent/agent_run.ts";
 import type { SingleCall } from "../agent/call_provider.ts";
-import type { AgentEvent } from "../base/records/agent_event.ts";
+import type { AgentEvent, ReviewOutcome } from "../base/records/agent_event.ts";
 import type { CancelReason } from "../base/cancel.ts";
 import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
-import type { RunReview } from "./resolve_run.ts";
 import type { Approver } from "../tools/runtime/tool_executor.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
@@ -100,6 +99,19 @@ export interface RunReach {
   readonly furthest: number;
   /** True when more events follow by themselves, now or after a restart. False for a run that has ended or waits for a person's review. */
   readonly eventsFollow: boolean;
+}
+
+/** Decision of a person about a run that a crash interrupted in the middle of an effect. */
+export interface RunReview {
+  readonly action: "resume" | "close";
+  /**
+   * Used with `resume`. `done` and `unknown` become the results of the interrupted calls. `not_done` makes the calls again, through
+   * the policy and with a new approval where the policy asks. Default `unknown`.
+   */
+  readonly outcome?: ReviewOutcome | undefined;
+  /** Text for the model and for readers of the record; 1,000 characters at most. */
+  readonly note?: string | undefined;
+  readonly by: Pick<Caller, "via" | "tokenId">;
 }
 
 /** Everything that executes is a run started here. */

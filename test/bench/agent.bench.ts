@@ -8,7 +8,7 @@ import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
-import { createSupervisor } from "../../lib/runs/supervisor.ts";
+import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createScriptedProviders } from "../../fixtures/scripted_provider.ts";
 import { chunkProvider } from "../support/chunk_provider.ts";

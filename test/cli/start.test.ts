@@ -18,7 +18,7 @@ const LATER = [
   "lib/providers/anthropic",
   "lib/providers/openai",
   "lib/providers/upstream_http.ts",
-  "lib/runs/sub_agent_service.ts",
+  "lib/runs/sub_agents/sub_agent_service.ts",
   "lib/system/git/",
   "lib/documents/docx/",
   "lib/documents/pdf/",

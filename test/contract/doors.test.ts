@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hasScope, type Scope, SCOPES } from "../../lib/base/records/caller.ts";
-import { CONVERSATIONS, conversationStream } from "../../lib/runs/conversation_records.ts";
+import { CONVERSATIONS, conversationStream } from "../../lib/runs/conversations/conversation_records.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { connect, createFakePeer } from "../support/fake_peer.ts";

@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { conversationRoute } from "../../handlers/conversations.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
-import { createConversations } from "../../lib/runs/conversations.ts";
+import { createConversations } from "../../lib/runs/conversations/conversations.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { createTestRouter, type SendInit } from "../support/test_router.ts";

@@ -6,7 +6,7 @@ import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { askPerson } from "../../lib/runs/ask_person.ts";
+import { askPerson } from "../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";

@@ -11,7 +11,7 @@ import { createSops } from "../../lib/automation/sops/create_sops.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
-import { createSubAgents } from "../../lib/runs/create_sub_agents.ts";
+import { createSubAgents } from "../../lib/runs/sub_agents/create_sub_agents.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Approval } from "../../../lib/base/records/approval.ts";
-import { createRunStore } from "../../../lib/runs/run_store.ts";
+import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "../../support/sop_bench.ts";
 import { ask } from "../../support/supervised.ts";

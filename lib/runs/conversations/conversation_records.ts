@@ -1,0 +1,88 @@
+import * as v from "valibot";
+import { HttpError } from "../../base/errors.ts";
+import { type Caller, hasScope, isSameToken } from "../../base/records/caller.ts";
+import { messageSchema } from "../../base/records/message.ts";
+
+/** Form of a conversation's id. */
+export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
+
+/** Collection `conversations`, by conversation id. */
+export const CONVERSATIONS = "conversations";
+
+/** Whoever began a conversation, as its record keeps it. A channel owns what it delivers, whichever token carries its messages. */
+export const conversationOwnerSchema = v.object({
+  via: v.picklist(["channel", "token"]),
+  /** null where pairing was off */
+  token_id: v.nullable(v.string()),
+});
+export type ConversationOwner = v.InferOutput<typeof conversationOwnerSchema>;
+
+const conversationRecordSchema = v.object({
+  v: v.literal(1),
+  created_at: v.string(),
+  updated_at: v.string(),
+  /** Number of its messages, which is the length of its stream */
+  messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
+  /** Whoever began it. Absent from records of older versions */
+  owner: v.optional(conversationOwnerSchema),
+  /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
+  title: v.optional(v.string()),
+  /** What its first `covers` messages were condensed into for the model; they stay in the stream */
+  summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
+});
+
+/** Stream `conversation/<id>`: one record for each message, in the order they were said. */
+const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseConversation(body: unknown): v.InferOutput<typeof conversationRecordSchema> {
+  return v.parse(conversationRecordSchema, body);
+}
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
+  return v.parse(conversationEntrySchema, body);
+}
+
+export function conversationStream(id: string): string {
+  return `conversation/${id}`;
+}
+
+/** A conversation that somebody wants to go on with. */
+export interface ClaimedConversation {
+  /** Undefined for a conversation that older versions recorded, without an owner. null: nothing is recorded under this id */
+  readonly owner: ConversationOwner | undefined | null;
+  /** Tells whether a channel records, or would record, messages under the id of this conversation. */
+  readonly isChannel: boolean;
+}
+
+/** Returns the owner that a caller becomes of the conversation it begins. */
+export function ownerFor(caller: Pick<Caller, "via" | "tokenId">): ConversationOwner {
+  return { via: caller.via === "channel" ? "channel" : "token", token_id: caller.tokenId };
+}
+
+/**
+ * Checks that a caller may go on with a conversation: one that its own token began, or any with the scope `runs`.
+ *
+ * A channel's message may always go on with its channel's conversation. Nobody else may begin one under a channel's id: what was said
+ * in it would reach the channel's sender.
+ * @throws {HttpError} 403 insufficient_scope
+ */
+export function checkConversation(
+  caller: Pick<Caller, "via" | "tokenId" | "scopes">,
+  { owner, isChannel }: ClaimedConversation,
+): void {
+  if (caller.via === "channel" || hasScope(caller.scopes, "runs")) return;
+  if (isChannel || owner?.via === "channel") throw refused("it belongs to a channel");
+  if (owner === null) return;
+  if (owner === undefined) throw refused("nobody knows who began it");
+  if (!isSameToken({ tokenId: owner.token_id }, caller)) throw refused("another token began it");
+}
+
+function refused(reason: string): HttpError {
+  return new HttpError(
+    "insufficient_scope",
+    `Cannot continue this conversation: ${reason}, and your token lacks the scope "runs"; use "new" or an id of your own`,
+    { status: 403, type: "permission_error", param: "conversation_id" },
+  );
+}

@@ -1,0 +1,187 @@
+import type { Random } from "../../base/random.ts";
+import { HttpError } from "../../base/errors.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { Message } from "../../base/records/message.ts";
+import { readRecord, tryEntry } from "../../storage/read_records.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import {
+  checkConversation,
+  CONVERSATION_ID,
+  CONVERSATIONS,
+  conversationStream,
+  ownerFor,
+  parseConversation,
+  parseConversationEntry,
+} from "./conversation_records.ts";
+
+/** The newest part of a conversation that is read for the model; what is older stays stored. */
+const MAX_MESSAGES = 1000;
+const MAX_BYTES = 16 * 1024 * 1024;
+const PAGE = 100;
+const NO_HISTORY: History = { summary: undefined, messages: [], firstSeq: 1 };
+
+/** What was condensed, in place of the messages up to a place. */
+export interface HistorySummary {
+  readonly text: string;
+  /** The place: messages from the first on */
+  readonly covers: number;
+}
+
+/** What the model may be told of a conversation. */
+export interface History {
+  /** undefined: nothing was condensed yet */
+  readonly summary: HistorySummary | undefined;
+  /** Those after the summary */
+  readonly messages: readonly Message[];
+  /** Place of the first of them, from 1; beyond the summary's where some were too many */
+  readonly firstSeq: number;
+}
+
+/** What was said under one conversation id, in order, once (docs/design/runs.md "Conversations"). */
+export interface Conversations {
+  /**
+   * The id to record under: `new` makes one up, a client may name its own.
+   * @throws {HttpError} 400 for an id outside [A-Za-z0-9._:-]{1,128}
+   */
+  open(id: string): string;
+  /**
+   * Checks that a caller may go on with a conversation (see checkConversation). The conversation can change after the check, until its
+   * run is at work: `history` checks again.
+   * @throws {HttpError} 403 insufficient_scope
+   */
+  check(id: string, caller: ConversationCaller): Promise<void>;
+  /**
+   * Returns its newest messages, oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for a new one.
+   * @throws {HttpError} 403 insufficient_scope for a caller who may not go on with it
+   */
+  history(id: string, caller: ConversationCaller): Promise<History>;
+  /** Keeps a summary, so that it is made once; the messages stay stored. Does nothing when the conversation changed meanwhile */
+  summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
+  /** The writes that add these messages, to go into one batch with the run's end. Holds as long as no other run of it works */
+  writes(
+    id: string,
+    added: {
+      readonly runId: string;
+      readonly caller: ConversationCaller;
+      readonly messages: readonly Message[];
+      readonly time: string;
+    },
+  ): Promise<readonly Write[]>;
+}
+
+type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
+
+export interface ConversationsOptions {
+  readonly store: Store;
+  readonly random: Random;
+  /** Tells whether messages of a configured channel are recorded under an id. Default: under no id */
+  readonly isChannel?: ((id: string) => boolean) | undefined;
+}
+
+export function createConversations(options: ConversationsOptions): Conversations {
+  const { store, random, isChannel = () => false } = options;
+  const load = async (id: string) => {
+    return (await readRecord(store, CONVERSATIONS, id, parseConversation))?.value;
+  };
+  const enter = async (id: string, caller: ConversationCaller) => {
+    const conversation = await load(id);
+    const owner = conversation === undefined ? null : conversation.owner;
+    checkConversation(caller, { owner, isChannel: isChannel(id) });
+    return conversation;
+  };
+  return {
+    open(id) {
+      if (id === "new") return random.id("conv_");
+      if (CONVERSATION_ID.test(id)) return id;
+      throw new HttpError(
+        "invalid_request",
+        `Cannot use "${id.slice(0, 128)}" as conversation id: use 1 to 128 letters, digits, ".", "_", ":" or "-"`,
+        { status: 400, type: "invalid_request_error", param: "conversation_id" },
+      );
+    },
+    check: async (id, caller) => void await enter(id, caller),
+    async history(id, caller) {
+      const conversation = await enter(id, caller);
+      if (conversation === undefined) return NO_HISTORY;
+      const { summary } = conversation;
+      const kept: { readonly message: Message; readonly bytes: number }[] = [];
+      let bytes = 0;
+      const covered = summary?.covers ?? 0;
+      let afterSeq = Math.max(covered, conversation.messages - MAX_MESSAGES);
+      let cut = afterSeq > covered;
+      for (;;) {
+        const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
+        for (const stored of page) {
+          afterSeq = stored.seq;
+          const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
+          if (found === undefined) {
+            // Results of calls that are not there cannot be sent: the history goes on with the next turn
+            kept.length = 0;
+            bytes = 0;
+            cut = true;
+            continue;
+          }
+          const { message } = found;
+          const entry = { message, bytes: JSON.stringify(message).length };
+          kept.push(entry);
+          bytes += entry.bytes;
+        }
+        while (bytes > MAX_BYTES && kept.length > 1) {
+          bytes -= kept.shift()?.bytes ?? 0;
+          cut = true;
+        }
+        if (page.length < PAGE) break;
+      }
+      const messages = kept.map((entry) => entry.message);
+      // A history that starts inside a turn could hold results of calls that are not there
+      const start = cut ? messages.findIndex((message) => message.role === "user") : 0;
+      const taken = start < 0 ? [] : messages.slice(start);
+      return { summary, messages: taken, firstSeq: conversation.messages - taken.length + 1 };
+    },
+    async summarized(id, { text, covers }, time) {
+      const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
+      if (stored === undefined) return;
+      const body = { ...stored.value, summary: { text, covers, made_at: time } };
+      await store.putIfVersion(CONVERSATIONS, id, stored.version, body);
+    },
+    async writes(id, { runId, caller, messages, time }) {
+      const conversation = await load(id);
+      // A channel's message makes the conversation the channel's: whoever began it under that id reads it no longer
+      const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
+      const length = conversation?.messages ?? 0;
+      const title = conversation === undefined ? firstWords(messages) : conversation.title;
+      const body = {
+        v: 1,
+        created_at: conversation?.created_at ?? time,
+        updated_at: time,
+        messages: length + messages.length,
+        ...(owner === undefined ? {} : { owner }),
+        ...(title === undefined ? {} : { title }),
+        ...(conversation?.summary === undefined ? {} : { summary: conversation.summary }),
+      };
+      return [
+        { op: "put", collection: CONVERSATIONS, key: id, body },
+        {
+          op: "append",
+          stream: conversationStream(id),
+          expectedSeq: length,
+          records: messages.map((message) => ({ v: 1, run_id: runId, message })),
+        },
+      ];
+    },
+  };
+}
+
+const MAX_TITLE_CHARACTERS = 80;
+
+/** Returns the beginning of the first question as one line, to name a conversation by; undefined when nothing was asked in words. */
+function firstWords(messages: readonly Message[]): string | undefined {
+  const content = messages.find(({ role }) => role === "user")?.content ?? "";
+  const parts = typeof content === "string" ? [content] : content.map((part) => part.type === "text" ? part.text : "");
+  const words = parts.join(" ").replace(/[\s\p{Cc}\p{Cf}]+/gu, " ").trim();
+  const characters = [...words.slice(0, 4 * MAX_TITLE_CHARACTERS)];
+  if (words === "") return undefined;
+  return characters.length > MAX_TITLE_CHARACTERS
+    ? `${characters.slice(0, MAX_TITLE_CHARACTERS - 3).join("").trimEnd()}...`
+    : words;
+}

@@ -1,0 +1,103 @@
+import type { AgentEventBody } from "../../base/records/agent_event.ts";
+import type { Message } from "../../base/records/message.ts";
+import { NO_USAGE, type Usage } from "../../base/records/usage.ts";
+import { messageTokens, shortenedTokens } from "../../agent/estimate_tokens.ts";
+import { MIN_SUMMARY_WINDOW, type Summary, SummaryError } from "../../agent/summarize.ts";
+import type { History, HistorySummary } from "./conversations.ts";
+
+export interface FitHistoryOptions {
+  /** Tokens of messages and output together; 0: unknown, and nothing is condensed */
+  readonly windowTokens: number;
+  /** Of them, what everything but the history takes: prompt, tools, the new messages, the reply */
+  readonly reservedTokens: number;
+  /** undefined where no real model answers: whole turns are then left out later on */
+  readonly summarize:
+    | ((messages: readonly Message[], earlier: string | undefined) => Promise<Summary>)
+    | undefined;
+}
+
+/** A history as the model is sent it. */
+export interface FittedHistory {
+  readonly messages: readonly Message[];
+  /** One that was made now, to be kept */
+  readonly summary: HistorySummary | undefined;
+  /** What the reader is told */
+  readonly notices: readonly AgentEventBody[];
+  /** Of the calls it took */
+  readonly usage: Usage;
+}
+
+/**
+ * Condenses the older turns of a history that outgrew the window, shortened tool results counted in: the newest turns that fit into
+ * half of the room stay word for word, so that the next turns need no further summary; all before them become one text.
+ *
+ * A summary that fails changes nothing but what the reader is told: the turns are then left out when the request is made.
+ * Source: docs/design/runs.md "Conversations"
+ * @throws {CancelError} when the run was stopped
+ */
+export async function fitHistory(history: History, options: FitHistoryOptions): Promise<FittedHistory> {
+  const { windowTokens, reservedTokens, summarize } = options;
+  const { summary, messages } = history;
+  const cut = cutNotices(history);
+  const whole = { messages: [...said(summary), ...messages], summary: undefined, notices: cut, usage: NO_USAGE };
+  if (windowTokens < MIN_SUMMARY_WINDOW || summarize === undefined) return whole;
+  const room = windowTokens - reservedTokens;
+  if (messageTokens(said(summary)) + shortenedTokens(messages) <= room) return whole;
+
+  const kept = newestTurns(messages, room / 2);
+  const old = messages.slice(0, messages.length - kept.length);
+  if (old.length === 0) return whole;
+  try {
+    const { text, usage } = await summarize(old, summary?.text);
+    const made = { text, covers: history.firstSeq - 1 + old.length };
+    const notice: AgentEventBody = {
+      type: "notice",
+      code: "context_summarized",
+      message: `To fit the context window, ${old.length} older messages were condensed into a summary, which took ` +
+        `${usage.total_tokens} tokens`,
+      count: old.length,
+    };
+    return { messages: [...said(made), ...kept], summary: made, notices: [...cut, notice], usage };
+  } catch (error) {
+    if (!(error instanceof SummaryError)) throw error;
+    const notice: AgentEventBody = {
+      type: "notice",
+      code: "context_summary_failed",
+      message: `The older messages could not be condensed, so some may be left out: ${error.message}`,
+    };
+    return { ...whole, notices: [...cut, notice], usage: error.usage };
+  }
+}
+
+/** Says how many messages are too old to be read for the model, and stand in no summary. */
+function cutNotices({ summary, firstSeq }: History): readonly AgentEventBody[] {
+  const count = firstSeq - 1 - (summary?.covers ?? 0);
+  if (count <= 0) return [];
+  const message = `The conversation is longer than what is read of it: its first ${count} messages were left out`;
+  return [{ type: "notice", code: "history_trimmed", message, count }];
+}
+
+/** A pair, since templates of local models want user and assistant in turn. */
+function said(summary: HistorySummary | undefined): readonly Message[] {
+  if (summary === undefined) return [];
+  return [
+    {
+      role: "user",
+      content: `[Postern] The first ${summary.covers} messages of this conversation, condensed:\n\n${summary.text}`,
+    },
+    { role: "assistant", content: "I have read it." },
+  ];
+}
+
+/** The newest whole turns that fit; a turn begins with a user message. */
+function newestTurns(messages: readonly Message[], maxTokens: number): readonly Message[] {
+  let start = messages.length;
+  let tokens = 0;
+  for (let i = messages.length - 1; i >= 0; i--) {
+    const message = messages[i] as Message; // the index is below the length
+    tokens += shortenedTokens([message]);
+    if (tokens > maxTokens) break;
+    if (message.role === "user") start = i;
+  }
+  return messages.slice(start);
+}

@@ -1,0 +1,108 @@
+import * as v from "valibot";
+import {
+  hasMoreThanClient,
+  hasOwnWork,
+  type ParkedClientCalls,
+  SHARED_CALL_PREFIX,
+} from "../../agent/parked_client_calls.ts";
+import type { Clock } from "../../base/clock.ts";
+import { type Message, messageSchema } from "../../base/records/message.ts";
+import { readable } from "../../storage/read_records.ts";
+import type { Store, Write } from "../../storage/store.ts";
+
+/** Collection of parked calls. The key is the id of the first call of a turn that waits for its client. */
+export const PARKED_CALLS = "suspended_turns";
+const KEEP_MS = 24 * 60 * 60 * 1000;
+/** Ids that this gateway gives to calls */
+const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
+/** Old records forgotten with each new one */
+const SWEEP = 20;
+
+const recordSchema = v.object({
+  v: v.literal(1),
+  /** Milliseconds since the epoch */
+  at: v.number(),
+  /** The client's calls that wait for their results; the record's key is the first */
+  call_ids: v.array(v.string()),
+  /** Empty: they were in the memory of an attached run alone, so a restart loses them */
+  messages: v.array(messageSchema),
+});
+
+/** @throws {v.ValiError} for a body that no version wrote */
+export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSchema> {
+  return v.parse(recordSchema, body);
+}
+
+/** Parked work of durable runs that ended with a call to the client's tools: kept over a restart, for 24 hours. */
+export interface ParkedRecords {
+  /**
+   * The writes that keep what a run added to the history; none when the client has all of it. For an attached run they only say
+   * that something was there, and only when its call ids do not say so themselves.
+   */
+  writes(added: readonly Message[], options: { readonly durable: boolean }): Promise<readonly Write[]>;
+  /** Writes the same for an attached run of which nothing else is written */
+  note(added: readonly Message[]): Promise<void>;
+  /** Puts what the results at the end of these messages belong to back into the memory, where a restart has lost it */
+  recall(messages: readonly Message[]): Promise<void>;
+}
+
+export function createParkedRecords(options: {
+  readonly store: Store;
+  readonly clock: Pick<Clock, "now">;
+  readonly parked: ParkedClientCalls;
+}): ParkedRecords {
+  const { store, clock, parked } = options;
+  const records: ParkedRecords = {
+    async writes(added, { durable }) {
+      const callIds = openCalls(added);
+      const [key] = callIds;
+      if (key === undefined || !(durable ? hasMoreThanClient(added) : isUntold(callIds, added))) return [];
+      const before = clock.now() - KEEP_MS;
+      const oldest = await store.scan(PARKED_CALLS, { order: "created", limit: SWEEP });
+      const old = readable(store, PARKED_CALLS, oldest, parseParkedRecord).filter(({ value }) => value.at < before);
+      const body = { v: 1, at: clock.now(), call_ids: callIds, messages: durable ? [...added] : [] };
+      return [
+        { op: "insert", collection: PARKED_CALLS, key, body },
+        ...old.map(({ key }) => ({ op: "delete", collection: PARKED_CALLS, key }) as const),
+      ];
+    },
+    async note(added) {
+      const writes = await records.writes(added, { durable: false });
+      if (writes.length > 0) await store.batch(writes);
+    },
+    async recall(messages) {
+      for (const message of messages.toReversed()) {
+        if (message.role !== "tool") return;
+        const id = message.tool_call_id;
+        if (!OWN_ID.test(id) || parked.has(id)) continue;
+        const stored = await store.get(PARKED_CALLS, id);
+        if (stored === undefined) continue;
+        const [found] = readable(store, PARKED_CALLS, [stored], parseParkedRecord);
+        if (found === undefined) {
+          // Messages of a record that cannot be read are lost, and the model is told so
+          parked.lose([id]);
+          continue;
+        }
+        const record = found.value;
+        if (record.at < clock.now() - KEEP_MS) continue;
+        if (record.messages.length === 0) parked.lose(record.call_ids);
+        else parked.keep(record.call_ids, record.messages);
+      }
+    },
+  };
+  return records;
+}
+
+/** Tells whether the run did work of the agent, and one or more of these call ids lack the prefix that says so. */
+function isUntold(callIds: readonly string[], added: readonly Message[]): boolean {
+  return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
+}
+
+/** Calls of the last turn without a result. */
+function openCalls(added: readonly Message[]): readonly string[] {
+  const from = added.findLastIndex((message) => message.role === "assistant");
+  const last = added[from];
+  if (last?.role !== "assistant") return [];
+  const done = added.slice(from).flatMap((message) => (message.role === "tool" ? [message.tool_call_id] : []));
+  return (last.tool_calls ?? []).map(({ id }) => id).filter((id) => !done.includes(id));
+}

@@ -1,0 +1,165 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Message } from "../../base/records/message.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { type ReadRecord, readRecord, readRecords, tryEntry } from "../../storage/read_records.ts";
+import { scanAll } from "../../storage/scan_all.ts";
+import type { Store, Write } from "../../storage/store.ts";
+import {
+  CONVERSATIONS,
+  conversationStream,
+  parseConversation,
+  parseConversationEntry,
+} from "./conversation_records.ts";
+
+/** A conversation as `/v1/conversations` shows it. Times are ISO 8601. */
+export interface Conversation {
+  readonly id: string;
+  readonly object: "conversation";
+  /** null for one of an older version that nobody has named */
+  readonly title: string | null;
+  readonly created_at: string;
+  readonly updated_at: string;
+  readonly message_count: number;
+}
+
+/** One message of a conversation; `seq` counts from 1 in the order they were said. */
+export interface SaidMessage {
+  readonly seq: number;
+  readonly runId: string;
+  readonly message: Message;
+}
+
+/** The conversations that are kept, for people to read and to forget. */
+export interface ConversationArchive {
+  /** The last one made comes first. @param options.after id of the last one seen. @param options.limit 1-1000 */
+  list(
+    options: { readonly after?: string | undefined; readonly limit: number },
+  ): Promise<{ readonly conversations: readonly Conversation[]; readonly hasMore: boolean }>;
+  get(id: string): Promise<Conversation | undefined>;
+  /** Its messages after `afterSeq`, in the order they were said. @param options.limit 1-1000 */
+  messages(
+    id: string,
+    options: { readonly afterSeq: number; readonly limit: number },
+  ): Promise<readonly SaidMessage[]>;
+  /** Gives it a name. `at_work`: a run of it is, which writes the record at its end, and nothing was done */
+  rename(id: string, title: string): Promise<Conversation | "unknown" | "at_work">;
+  /** Forgets it with its messages; its runs stay. `at_work`: a run of it is, and nothing was done */
+  delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
+  /** Forgets all but those at work. @returns how many of each */
+  deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
+  /** Forgets those that nothing was added to since, save those at work. @param updatedBefore ISO 8601. @returns how many */
+  forgetBefore(updatedBefore: string): Promise<number>;
+}
+
+const NEWEST_FIRST = { order: "created", reverse: true } as const;
+
+/** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
+export function createConversationArchive(
+  { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
+): ConversationArchive {
+  const remove = async (id: string) => {
+    if (isAtWork(id)) return false;
+    await store.batch(removal(id));
+    return true;
+  };
+  const get = async (id: string) => {
+    const found = await readRecord(store, CONVERSATIONS, id, parseConversation);
+    return found === undefined ? undefined : toConversation(found);
+  };
+  return {
+    async list({ after, limit }) {
+      const conversations: Conversation[] = [];
+      for await (const found of readRecords(store, CONVERSATIONS, parseConversation, { ...NEWEST_FIRST, after })) {
+        if (conversations.length === limit) return { conversations, hasMore: true };
+        conversations.push(toConversation(found));
+      }
+      return { conversations, hasMore: false };
+    },
+    get,
+    async messages(id, options) {
+      const page = await store.read(conversationStream(id), options);
+      return page.flatMap((stored) => {
+        const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
+        return found === undefined ? [] : [{ seq: stored.seq, runId: found.run_id, message: found.message }];
+      });
+    },
+    async rename(id, title) {
+      for (;;) {
+        const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
+        if (stored === undefined) return "unknown";
+        if (isAtWork(id)) return "at_work";
+        const body = { ...stored.value, title };
+        // Another version: it was changed meanwhile, and is read again
+        if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) {
+          return toConversation({ key: id, value: body });
+        }
+      }
+    },
+    async delete(id) {
+      // Looks for the record without parsing it: a conversation that cannot be read can be forgotten too
+      if (await store.get(CONVERSATIONS, id) === undefined) return "unknown";
+      return await remove(id) ? "deleted" : "at_work";
+    },
+    async deleteAll() {
+      let deleted = 0;
+      let atWork = 0;
+      for await (const { key } of scanAll(store, CONVERSATIONS)) {
+        if (await remove(key)) deleted++;
+        else atWork++;
+      }
+      return { deleted, atWork };
+    },
+    async forgetBefore(updatedBefore) {
+      let forgotten = 0;
+      for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
+        if (value.updated_at >= updatedBefore || isAtWork(key)) continue;
+        // Whatever was said since it was read keeps it
+        const isGone = await store.batch([
+          { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
+          ...removal(key),
+        ]);
+        if (isGone) forgotten++;
+      }
+      return forgotten;
+    },
+  };
+}
+
+function removal(id: string): readonly Write[] {
+  return [
+    { op: "delete", collection: CONVERSATIONS, key: id },
+    { op: "drop", stream: conversationStream(id) },
+  ];
+}
+
+function toConversation(
+  { key, value }: Omit<ReadRecord<ReturnType<typeof parseConversation>>, "version">,
+): Conversation {
+  const { title = null, created_at, updated_at, messages } = value;
+  return { id: key, object: "conversation", title, created_at, updated_at, message_count: messages };
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * Forgets, now and once a day, the conversations that nothing was added to for `[conversations] retention_days`; a failure is logged.
+ * @param options.days 0: none is forgotten
+ * @returns what ends it
+ */
+export function keepConversations(
+  archive: ConversationArchive,
+  { clock, log, days }: { readonly clock: Clock; readonly log: Logger; readonly days: () => number },
+): () => void {
+  const forget = async () => {
+    if (days() === 0) return;
+    try {
+      const forgotten = await archive.forgetBefore(new Date(clock.now() - days() * DAY_MS).toISOString());
+      if (forgotten > 0) log.info("Old conversations were forgotten", { conversations: forgotten });
+    } catch (error) {
+      log.error("Old conversations could not be forgotten", { error });
+    }
+  };
+  void forget();
+  const timer = clock.every(DAY_MS, () => void forget());
+  return () => timer.clear();
+}

@@ -1,0 +1,130 @@
+import type { AgentEvent } from "../../base/records/agent_event.ts";
+import { isEnded, type Run, type RunKind, runKindSchema, type RunStatus } from "../../base/records/run.ts";
+import { addUsage, NO_USAGE } from "../../base/records/usage.ts";
+import { is } from "valibot";
+
+/** A run in the making: the record and the text said so far, which becomes its result. */
+export interface RunState {
+  readonly run: Run;
+  readonly text: string;
+  /** The text of finished turns: its length in `text` */
+  readonly kept: number;
+  /** Model that the run asks at each turn. `run.model` is the one that answers, which may be a fallback. */
+  readonly asked: string;
+}
+
+/** What is known of a run when it is accepted. */
+export type AcceptedRun = Pick<
+  Run,
+  "id" | "kind" | "created_at" | "model" | "message" | "conversation_id" | "parent_id"
+>;
+
+/** A run that was accepted and has no events yet. */
+export function createRunState(run: AcceptedRun): RunState {
+  return {
+    run: {
+      id: run.id,
+      object: "run",
+      kind: run.kind,
+      status: "queued",
+      created_at: run.created_at,
+      started_at: null,
+      ended_at: null,
+      model: run.model,
+      ...(run.message === undefined ? {} : { message: run.message }),
+      conversation_id: run.conversation_id,
+      parent_id: run.parent_id,
+      result: null,
+      error: null,
+      usage: NO_USAGE,
+    },
+    text: "",
+    kept: 0,
+    asked: run.model,
+  };
+}
+
+/**
+ * The pure fold: a run is its accepted state with every event of its journal applied in order (docs/design/runs.md "Journal").
+ *
+ * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
+ */
+export function applyEvent(state: RunState, event: AgentEvent): RunState {
+  const { run, text, kept, asked } = state;
+  if (isEnded(run.status)) return state;
+  switch (event.type) {
+    case "run_start":
+      return {
+        text,
+        kept,
+        asked: event.model,
+        run: {
+          ...run,
+          kind: toKind(event.kind, run.kind),
+          model: event.model,
+          conversation_id: event.conversation_id,
+          parent_id: event.parent_id,
+          status: "running",
+          started_at: event.time,
+        },
+      };
+    case "text_delta":
+      return { run, kept, asked, text: text + event.delta };
+    case "turn_restart":
+      return { kept, asked, text: text.slice(0, kept), run: answeredBy(run, asked) };
+    case "approval_needed":
+      return { text, kept, asked, run: { ...run, status: "waiting_for_approval" } };
+    case "approval_answered":
+      return { text, kept, asked, run: { ...run, status: "running" } };
+    case "review_answered":
+      return { text, kept, asked, run: { ...run, status: "running", ended_at: null, error: null } };
+    case "turn_end":
+      return { text, kept: text.length, asked, run: { ...run, usage: addUsage(run.usage, event.usage) } };
+    case "done":
+      return {
+        text,
+        kept,
+        asked,
+        run: { ...run, status: "completed", ended_at: event.time, result: text, usage: event.usage },
+      };
+    case "error": {
+      const { code, message } = event;
+      return {
+        text,
+        kept,
+        asked,
+        run: { ...run, status: endStatus(event), ended_at: event.time, error: { code, message } },
+      };
+    }
+    case "turn_start":
+      // Each turn that a fallback serves says so anew
+      return run.model === asked ? state : { text, kept, asked, run: answeredBy(run, asked) };
+    case "reasoning_delta":
+    case "refusal_delta":
+    case "client_tool_call_delta":
+    case "reply_fields":
+    case "tool_start":
+    case "tool_progress":
+    case "tool_end":
+      return state;
+    case "notice":
+      return event.model === undefined ? state : { text, kept, asked, run: answeredBy(run, event.model) };
+  }
+}
+
+function answeredBy(run: Run, model: string): Run {
+  return { ...run, model };
+}
+
+/** The status a run ends with by its terminal event. */
+export function endStatus(
+  event: { readonly type: "done" } | { readonly type: "error"; readonly code: string },
+): RunStatus {
+  if (event.type === "done") return "completed";
+  if (event.code === "cancelled" || event.code === "client_gone" || event.code === "shutdown") return "cancelled";
+  return event.code === "needs_review" ? "needs_review" : "failed";
+}
+
+function toKind(kind: string, fallback: RunKind): RunKind {
+  return is(runKindSchema, kind) ? kind : fallback;
+}

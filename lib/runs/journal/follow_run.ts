@@ -1,0 +1,62 @@
+import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
+import type { Waiters } from "../../base/waiters.ts";
+import type { ActiveRun } from "../supervisor/active_run.ts";
+import type { JournalPlace, RunStore } from "./run_store.ts";
+
+export interface FollowRunOptions {
+  readonly afterSeq: number;
+  /** Ends the iteration, without an error */
+  readonly signal: AbortSignal;
+  readonly runs: RunStore;
+  /** Woken with a run's id when it has new events, and at its end */
+  readonly news: Waiters;
+  /** The run while it is at work */
+  readonly find: (id: string) => ActiveRun | undefined;
+}
+
+/**
+ * The events of a run after a seq, live to the terminal one; see RunSupervisor.follow.
+ *
+ * A follower keeps nothing but its place: what it has not taken stays where it is, in the journal or with the running turn. News
+ * only wake it.
+ */
+export async function* followRun(
+  id: string,
+  { afterSeq, signal, runs, news, find }: FollowRunOptions,
+): AsyncGenerator<readonly AgentEvent[], void, undefined> {
+  let place: JournalPlace = { seq: afterSeq, record: 0 };
+  let entry: ActiveRun | undefined;
+  while (!signal.aborted) {
+    // Heard before it is looked at, so that nothing falls between
+    const listening = news.listen(id, signal);
+    const working = find(id);
+    try {
+      entry = working ?? entry;
+      let events = entry?.recorder?.pending(place.seq) ?? [];
+      if (events.length === 0) ({ events, place } = await runs.read(id, place));
+      const last = events.at(-1);
+      if (last !== undefined) {
+        listening.stop();
+        place = { ...place, seq: last.seq };
+        const isOver = isTerminal(last) && (last.type === "done" || await isLast(id, last, runs));
+        yield isOver ? events : events.map(shownBeforeMore);
+        if (isOver) return;
+      } else if (working === undefined) return;
+      else await listening.heard.catch(() => {});
+    } finally {
+      listening.stop();
+    }
+  }
+}
+
+/** A run that a person was asked about goes on in the same journal. */
+async function isLast(id: string, last: AgentEvent, runs: RunStore): Promise<boolean> {
+  return (await runs.lastSeq(id)) === last.seq;
+}
+
+/** Whoever reads on must not take an end for one that was taken back. */
+function shownBeforeMore(event: AgentEvent): AgentEvent {
+  if (event.type !== "error") return event;
+  const { seq, time, code, message } = event;
+  return { seq, time, type: "notice", code, message };
+}

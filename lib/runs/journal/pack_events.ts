@@ -1,0 +1,181 @@
+import * as v from "valibot";
+import { type AgentEvent, agentEventSchema } from "../../base/records/agent_event.ts";
+
+/**
+ * Events as the journal keeps them: neighbouring deltas of one kind joined, with the cuts between them, and without seq, which
+ * follows from the place. Unpacking gives the very events back, so any suffix by seq can be replayed.
+ */
+const count = v.pipe(v.number(), v.integer(), v.minValue(0));
+const joined = {
+  time: v.string(),
+  delta: v.string(),
+  /** Of each delta its length and the milliseconds since the one before */ cuts: v.array(
+    v.pipe(v.number(), v.integer()),
+  ),
+};
+
+const packedEventSchema = v.variant("type", [
+  v.object({ type: v.picklist(["text_delta", "reasoning_delta", "refusal_delta"]), ...joined }),
+  v.object({
+    type: v.literal("client_tool_call_delta"),
+    index: v.number(),
+    call_id: v.string(),
+    name: v.optional(v.string()),
+    ...joined,
+  }),
+  /** Any other event, as it is */
+  v.looseObject({ type: v.literal("event"), event: v.looseObject({ type: v.string() }) }),
+]);
+type PackedEvent = v.InferOutput<typeof packedEventSchema>;
+type PackedDelta = Exclude<PackedEvent, { type: "event" }>;
+type DeltaEvent = Extract<AgentEvent, { type: PackedDelta["type"] }>;
+
+export const packedEventsSchema = v.object({
+  /** seq of the first event */
+  seq: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  /** Number of events */
+  count,
+  events: v.array(packedEventSchema),
+});
+export type PackedEvents = v.InferOutput<typeof packedEventsSchema>;
+
+/** seq of the last event. */
+export function lastSeqOf({ seq, count }: PackedEvents): number {
+  return seq + count - 1;
+}
+
+/** Collects events of one run in packed form. */
+export interface EventPacker {
+  /** @param events the ones that follow those already there */
+  add(events: readonly AgentEvent[]): void;
+  count(): number;
+  /** What was collected, without taking it */
+  peek(): PackedEvents;
+  /** Hands over what was collected and starts anew */
+  take(): PackedEvents;
+}
+
+export function createEventPacker(): EventPacker {
+  let blocks: OpenBlock[] = [];
+  let seq = 0;
+  let total = 0;
+  const peek = (): PackedEvents => ({ seq, count: total, events: blocks.map((block) => block.packed) });
+  return {
+    add(events) {
+      for (const event of events) {
+        if (total === 0) seq = event.seq;
+        total++;
+        if (!isDelta(event)) {
+          blocks.push({ packed: { type: "event", event }, last: "" });
+          continue;
+        }
+        const open = blocks.at(-1);
+        if (open !== undefined && open.packed.type !== "event" && continues(open.packed, event)) {
+          const after = event.time === open.last ? 0 : Date.parse(event.time) - Date.parse(open.last);
+          const delta = deltaOf(event);
+          open.packed.delta += delta;
+          open.packed.cuts.push(delta.length, after);
+          open.last = event.time;
+        } else {
+          blocks.push({ packed: openDelta(event), last: event.time });
+        }
+      }
+    },
+    count() {
+      return total;
+    },
+    peek,
+    take() {
+      const taken = peek();
+      blocks = [];
+      total = 0;
+      return taken;
+    },
+  };
+}
+
+/** The events again, each with its own seq and time: those after `afterSeq`, as many as `limit`. Default: all */
+export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinity): AgentEvent[] {
+  const events: AgentEvent[] = [];
+  let seq = packed.seq;
+  for (const block of packed.events) {
+    if (events.length >= limit) break;
+    if (block.type === "event") {
+      if (seq > afterSeq) events.push(v.parse(agentEventSchema, { ...block.event, seq }));
+      seq++;
+      continue;
+    }
+    let at = 0;
+    let time = Date.parse(block.time);
+    for (let i = 0; i < block.cuts.length && events.length < limit; i += 2) {
+      // Cuts come in pairs
+      const length = block.cuts[i] as number;
+      time += block.cuts[i + 1] as number;
+      if (seq > afterSeq) {
+        const stamped = { seq, time: new Date(time).toISOString() };
+        events.push(closeDelta(block, stamped, { delta: block.delta.slice(at, at + length), first: i === 0 }));
+      }
+      at += length;
+      seq++;
+    }
+  }
+  return events;
+}
+
+/** One event for each block, its deltas joined: enough for the fold, and as cheap as there are blocks. */
+export function joinedEvents(packed: PackedEvents): AgentEvent[] {
+  const stamp = { seq: packed.seq };
+  return packed.events.map((block) =>
+    block.type === "event"
+      ? v.parse(agentEventSchema, { ...block.event, ...stamp })
+      : closeDelta(block, { ...stamp, time: block.time }, { delta: block.delta, first: true })
+  );
+}
+
+interface OpenBlock {
+  readonly packed: PackedEvent;
+  /** Time of the block's last event */
+  last: string;
+}
+
+function isDelta(event: AgentEvent): event is DeltaEvent {
+  return event.type === "text_delta" || event.type === "reasoning_delta" || event.type === "refusal_delta" ||
+    (event.type === "client_tool_call_delta" && event.extra === undefined);
+}
+
+function deltaOf(event: DeltaEvent): string {
+  return event.type === "client_tool_call_delta" ? event.arguments_delta : event.delta;
+}
+
+function continues(block: PackedDelta, event: DeltaEvent): boolean {
+  if (event.type === "client_tool_call_delta") {
+    return block.type === event.type && block.call_id === event.call_id && block.index === event.index &&
+      event.name === undefined;
+  }
+  return block.type === event.type;
+}
+
+function openDelta(event: DeltaEvent): PackedDelta {
+  const delta = deltaOf(event);
+  const base = { time: event.time, delta, cuts: [delta.length, 0] };
+  if (event.type !== "client_tool_call_delta") return { type: event.type, ...base };
+  const { type, index, call_id, name } = event;
+  return { type, index, call_id, ...(name === undefined ? {} : { name }), ...base };
+}
+
+function closeDelta(
+  block: PackedDelta,
+  stamp: { readonly seq: number; readonly time: string },
+  part: { readonly delta: string; readonly first: boolean },
+): AgentEvent {
+  if (block.type !== "client_tool_call_delta") return { ...stamp, type: block.type, delta: part.delta };
+  const name = part.first && block.name !== undefined ? { name: block.name } : {};
+  return {
+    ...stamp,
+    type: block.type,
+    index: block.index,
+    call_id: block.call_id,
+    ...name,
+    arguments_delta: part.delta,
+  };
+}

@@ -1,0 +1,95 @@
+import { isAtWork, isEnded } from "../../base/records/run.ts";
+import { createWaiters } from "../../base/waiters.ts";
+import { readable, unlessUnreadable } from "../../storage/read_records.ts";
+import type { Store } from "../../storage/store.ts";
+import { followRun } from "./follow_run.ts";
+import { journalOf, parseRunRecord, RUN_INPUTS, RUNS } from "./run_records.ts";
+import type { RunSupervisor } from "../run_request.ts";
+import { createRunStore } from "./run_store.ts";
+import { shownUpTo } from "./run_recorder.ts";
+
+/** Runs that were recorded, for reading. */
+export type RunArchive = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
+
+/** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
+export function createRunArchive({ store }: { readonly store: Store }): RunArchive {
+  const runs = createRunStore(store);
+  const news = createWaiters();
+  return {
+    get: runs.get,
+    startedBy: runs.startedBy,
+    list: runs.list,
+    async follow(id, options) {
+      if (await runs.get(id) === undefined) return undefined;
+      return followRun(id, { ...options, runs, news, find: () => undefined });
+    },
+    async reach(id) {
+      const run = await runs.get(id);
+      if (run === undefined) return undefined;
+      const recorded = await runs.lastSeq(id);
+      const eventsFollow = isAtWork(run.status);
+      return { recorded, furthest: eventsFollow ? shownUpTo(recorded) : recorded, eventsFollow };
+    },
+  };
+}
+
+const PAGE = 100;
+
+/**
+ * Forgets runs that ended before a time, with their input and journal. Runs that wait for a person or are at work stay.
+ * @param endedBefore ISO 8601
+ * @returns how many were forgotten
+ */
+export async function pruneRuns(store: Store, endedBefore: string): Promise<number> {
+  let pruned = 0;
+  // Going on after a run that was just deleted would lose the place, so the place is the last one that stays
+  for (let after: string | undefined;;) {
+    const page = await store.scan(RUNS, { order: "created", limit: PAGE, ...(after === undefined ? {} : { after }) });
+    for (const stored of page) {
+      const { key } = stored;
+      const [found] = readable(store, RUNS, [stored], parseRunRecord);
+      if (found === undefined) {
+        after = key;
+        continue;
+      }
+      const { run } = found.value;
+      if (run.created_at >= endedBefore) return pruned;
+      if (!isEnded(run.status) || run.ended_at === null || run.ended_at >= endedBefore) {
+        after = key;
+        continue;
+      }
+      await store.batch([
+        { op: "delete", collection: RUNS, key },
+        { op: "delete", collection: RUN_INPUTS, key },
+        { op: "drop", stream: journalOf(key) },
+      ]);
+      pruned++;
+    }
+    if (page.length < PAGE) return pruned;
+  }
+}
+
+export interface CancelRunsOptions {
+  readonly store: Store;
+  /** undefined where nothing is at work: the runs then do not go on at the next start */
+  readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
+}
+
+/**
+ * Cancels every recorded run that works with the rights of a token, those it started through schedules, procedures and sub-agents
+ * among them: whoever lost a token stops what another does with it.
+ * @returns how many there were
+ */
+export async function cancelRunsOf(tokenId: string, { store, supervisor }: CancelRunsOptions): Promise<number> {
+  const runs = createRunStore(store);
+  let count = 0;
+  for (const { id, cancelled } of await runs.open()) {
+    if (cancelled) continue;
+    const input = await unlessUnreadable(runs.input(id));
+    // Whoever began a run without a readable input is unknown: it does not go on either
+    if (input !== undefined && input.caller.token_id !== tokenId) continue;
+    const there = supervisor();
+    if (await (there === undefined ? runs.cancel(id) : there.cancel(id, "cancelled"))) count++;
+  }
+  return count;
+}

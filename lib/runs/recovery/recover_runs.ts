@@ -1,0 +1,160 @@
+import type { Approval } from "../../base/records/approval.ts";
+import type { Run, RunStatus } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { appendEvents } from "../journal/run_recorder.ts";
+import { endStatus } from "../journal/apply_event.ts";
+import { type AskedQuestion, openCallsOf, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
+import type { RunInput } from "../journal/run_records.ts";
+import type { RunStore } from "../journal/run_store.ts";
+
+/** A run that goes on after its last finished step. */
+export interface InterruptedRun {
+  readonly run: Run;
+  readonly input: RunInput;
+  /** Last seq in its journal, 0 when it never began */
+  readonly seq: number;
+  /** Questions to a person that were asked for calls which have not ended, by call id */
+  readonly questions: ReadonlyMap<string, AskedQuestion>;
+}
+
+/** A question about one call. */
+export type PendingQuestion = Pick<Approval, "id" | "run_id" | "call_id">;
+
+export interface RecoverOptions {
+  readonly runs: RunStore;
+  readonly log: Logger;
+  readonly time: () => string;
+  /** Questions that wait for a person */
+  readonly pendingQuestions: () => Promise<readonly PendingQuestion[]>;
+  /** Nobody needs the answer to this question any more */
+  readonly withdraw: (approvalId: string) => Promise<void>;
+  /** Told of each run that was ended */
+  readonly onEnd: (id: string, status: RunStatus) => void;
+  /** Lets a run go on. @throws when it cannot: it is then ended with that error */
+  readonly resume: (interrupted: InterruptedRun) => Promise<void>;
+}
+
+type End = { readonly code: string; readonly message: string };
+
+/**
+ * Looks through what a crash or a shutdown left open, in the order in which it was accepted.
+ *
+ * Durable runs go on. A run whose call with an effect had begun and not ended becomes `needs_review`; an attached one ends with
+ * `interrupted`; one that was cancelled before, or whose parent was, ends with `cancelled`. One that cannot be read is logged and
+ * left for a person to see. Questions that no run takes up again are withdrawn.
+ */
+export async function recoverRuns(options: RecoverOptions): Promise<void> {
+  const { runs, log } = options;
+  const resumable: InterruptedRun[] = [];
+  const awaited = new Map<string, ReadonlySet<string>>();
+  for (const { id, cancelled } of await runs.open()) {
+    try {
+      const settled = await settle(id, cancelled, options);
+      if (settled !== undefined) resumable.push(settled.interrupted);
+      awaited.set(id, new Set(settled?.openCalls));
+    } catch (error) {
+      log.error("Interrupted run could not be recovered", { run_id: id, error });
+    }
+  }
+  await withdrawForgotten(awaited, options);
+  for (const interrupted of resumable) await continueRun(interrupted, options);
+}
+
+/**
+ * A question is filed before the journal says so. Where a crash came between, the turn may be asked again, and then makes other calls.
+ * @param awaited calls that are made again, by run
+ */
+async function withdrawForgotten(
+  awaited: ReadonlyMap<string, ReadonlySet<string>>,
+  { pendingQuestions, withdraw, log }: RecoverOptions,
+): Promise<void> {
+  if (awaited.size === 0) return;
+  try {
+    for (const { id, run_id, call_id } of await pendingQuestions()) {
+      if (awaited.get(run_id)?.has(call_id) === false) await withdraw(id);
+    }
+  } catch (error) {
+    log.error("Questions of interrupted runs could not be withdrawn, and wait until they expire", { error });
+  }
+}
+
+/** Lets a run go on; one that cannot ends with the reason. Never throws. */
+export async function continueRun(interrupted: InterruptedRun, options: RecoverOptions): Promise<void> {
+  const { log } = options;
+  const { run: { id }, seq } = interrupted;
+  try {
+    await options.resume(interrupted);
+    log.info("Run goes on", { run_id: id, after_seq: seq });
+  } catch (error) {
+    log.error("Run could not go on", { run_id: id, error });
+    const message = `Cannot go on after the restart: ${textOf(error)}`;
+    await endRun(id, seq, { code: codeOf(error), message }, options).catch((error) =>
+      log.error("Run that could not go on could not be ended", { run_id: id, error })
+    );
+  }
+}
+
+/** Ends a run that does not go on. @returns one that does, with the ids of the calls it makes again */
+async function settle(
+  id: string,
+  cancelled: boolean | "unknown",
+  options: RecoverOptions,
+): Promise<{ readonly interrupted: InterruptedRun; readonly openCalls: readonly string[] } | undefined> {
+  const { runs, log } = options;
+  const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
+  if (run === undefined || input === undefined) throw new TypeError(`Run "${id}" is listed as open and has no record`);
+  const recalled = await recallRun(runs, id);
+  const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
+  const end = endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
+  if (end === undefined) {
+    const { seq, questions } = recalled;
+    const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);
+    return { interrupted: { run, input, seq, questions }, openCalls };
+  }
+  await endRun(id, recalled.seq, end, options);
+  for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
+  const what = end.code === "needs_review" ? "waits for a person's decision" : "was ended";
+  log.warn(`Interrupted run ${what}`, { run_id: id, code: end.code });
+  return undefined;
+}
+
+function endOf(
+  { input, recalled, cancelled }: {
+    readonly input: RunInput;
+    readonly recalled: RecalledRun;
+    readonly cancelled: boolean | "unknown";
+  },
+): End | undefined {
+  const { openEffects } = recalled;
+  const effect = openEffects.length === 0 ? "" : unfinished(openEffects);
+  if (cancelled === "unknown") {
+    const why = `the record that says whether it was cancelled is damaged${effect === "" ? "" : `, and ${effect}`}`;
+    return { code: "needs_review", message: `The gateway stopped, and ${why}` };
+  }
+  if (cancelled) return { code: "cancelled", message: `The work was cancelled${effect === "" ? "" : `; ${effect}`}` };
+  if (effect !== "") return { code: "needs_review", message: `The gateway stopped, and ${effect}` };
+  if (!input.durable || !recalled.isWhole) {
+    return { code: "interrupted", message: "The gateway stopped while the run was at work" };
+  }
+  return undefined;
+}
+
+function unfinished(calls: readonly StartedCall[]): string {
+  const names = calls.map(({ id, tool }) => `${tool} ${id}`).join(", ");
+  return `a call with an effect was at work (${names}): whether it happened is unknown`;
+}
+
+async function endRun(id: string, seq: number, end: End, { runs, time, onEnd }: RecoverOptions): Promise<void> {
+  const body = { type: "error", ...end } as const;
+  await appendEvents(id, seq, [body], { runs, time });
+  onEnd(id, endStatus(body));
+}
+
+function codeOf(error: unknown): string {
+  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  return typeof code === "string" ? code : "internal_error";
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? error.message : "the gateway's log names the cause";
+}

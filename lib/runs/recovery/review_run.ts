@@ -1,0 +1,155 @@
+import type { AgentEventBody } from "../../base/records/agent_event.ts";
+import { HttpError } from "../../base/errors.ts";
+import { isEnded, type Run } from "../../base/records/run.ts";
+import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { Write } from "../../storage/store.ts";
+import { appendEvents } from "../journal/run_recorder.ts";
+import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
+import type { InterruptedRun } from "./recover_runs.ts";
+import { OPEN_RUNS, RUN_INPUTS, type RunInput } from "../journal/run_records.ts";
+import type { RunReview } from "../run_request.ts";
+import { JournalError, type RunStore } from "../journal/run_store.ts";
+
+export interface ResolveOptions {
+  readonly runs: RunStore;
+  readonly time: () => string;
+  readonly audit: AuditAppend | undefined;
+  readonly resume: (interrupted: InterruptedRun) => Promise<void>;
+}
+
+const MAX_NOTE = 1000;
+
+/**
+ * Ends a run that is `needs_review`, or lets it go on; on disk and in the audit when it resolves. A run that goes on is durable from
+ * then on.
+ * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on; 400 for a note too long
+ */
+export async function resolveRun(id: string, review: RunReview, options: ResolveOptions): Promise<Run> {
+  const { runs } = options;
+  const { run, input } = await findRun(id, runs);
+  if (run.status !== "needs_review") {
+    throw conflict(isEnded(run.status) ? `it is ${run.status} already` : "it is at work");
+  }
+  if ((review.note?.length ?? 0) > MAX_NOTE) throw noteTooLong();
+  const recalled = await recallRun(runs, id);
+  if (review.action === "close") await close({ run, recalled, review }, options);
+  else {
+    if (!recalled.isWhole) {
+      throw conflict("an older version recorded it, and not all that is needed to go on; close it");
+    }
+    await goOn({ run, input, recalled, review }, options);
+  }
+  return (await findRun(id, runs)).run;
+}
+
+interface Reviewed {
+  readonly run: Run;
+  readonly recalled: RecalledRun;
+  readonly review: RunReview;
+}
+
+async function close({ run, recalled, review }: Reviewed, options: ResolveOptions): Promise<void> {
+  const message = `${nameOf(review)} closed it after the gateway had stopped during ${toolsOf(recalled)}${
+    withNote(review)
+  }`;
+  await write({ run, recalled, review }, [{ type: "error", code: "closed", message }], options);
+}
+
+async function goOn(
+  { run, input, recalled, review }: Reviewed & { readonly input: RunInput },
+  options: ResolveOptions,
+): Promise<void> {
+  const outcome = review.outcome ?? "unknown";
+  const results = outcome === "not_done" ? [] : recalled.openEffects.map((call) => toResult(call, outcome, review));
+  const { tokenId: by } = review.by;
+  const bodies: AgentEventBody[] = [{ type: "review_answered", outcome, by, note: review.note ?? null }, ...results];
+  const pinned: RunInput = { ...input, durable: true };
+  await write({ run, recalled, review }, bodies, options, [
+    { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
+    { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
+  ]);
+  const { seq, questions } = await recallRun(options.runs, run.id);
+  await options.resume({ run, input: pinned, seq, questions });
+}
+
+async function write(
+  { run, recalled, review }: Reviewed,
+  bodies: readonly AgentEventBody[],
+  { runs, time, audit }: ResolveOptions,
+  writes: readonly Write[] = [],
+): Promise<void> {
+  const { action, outcome, note, by } = review;
+  try {
+    await appendEvents(run.id, recalled.seq, bodies, {
+      runs,
+      time,
+      writes,
+      ...(audit === undefined ? {} : {
+        write: (all) =>
+          audit({
+            type: "review",
+            action: action === "close" ? "closed" : "resumed",
+            outcome: action === "close" ? null : outcome ?? "unknown",
+            tools: recalled.openEffects.map(({ tool }) => tool),
+            run_id: run.id,
+            conversation_id: run.conversation_id,
+            by: { via: by.via, token_id: by.tokenId },
+            note: note ?? null,
+          }, all),
+      }),
+    });
+  } catch (error) {
+    if (error instanceof JournalError) throw conflict("somebody else decided about it at the same moment");
+    throw error;
+  }
+}
+
+function toResult({ id, tool }: StartedCall, outcome: "done" | "unknown", review: RunReview): AgentEventBody {
+  const said = outcome === "done"
+    ? `${nameOf(review)} has looked and says that the call was made to its end; what it gave is lost`
+    : `${
+      nameOf(review)
+    } does not know whether the call was made to its end; look at what it would have changed before you call it again`;
+  const output = `[Postern] The gateway stopped during this call. ${said}${withNote(review)}`;
+  return { type: "tool_end", call_id: id, tool, output, is_error: outcome === "unknown", duration_ms: 0 };
+}
+
+function toolsOf({ openEffects }: RecalledRun): string {
+  return openEffects.map(({ tool }) => tool).join(", ") || "its work";
+}
+
+function nameOf({ by }: RunReview): string {
+  return by.tokenId === null ? `A person (${by.via})` : `A person (${by.via}, token ${by.tokenId})`;
+}
+
+function withNote({ note }: RunReview): string {
+  return note === undefined || note === "" ? "" : `: ${note}`;
+}
+
+async function findRun(id: string, runs: RunStore): Promise<{ readonly run: Run; readonly input: RunInput }> {
+  const [run, input] = await Promise.all([runs.get(id), runs.input(id)]);
+  if (run !== undefined && input !== undefined) return { run, input };
+  throw new HttpError(
+    "not_found",
+    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+    {
+      status: 404,
+      type: "invalid_request_error",
+    },
+  );
+}
+
+function conflict(reason: string): HttpError {
+  return new HttpError("conflict", `Cannot resolve this run: ${reason}`, {
+    status: 409,
+    type: "invalid_request_error",
+  });
+}
+
+function noteTooLong(): HttpError {
+  return new HttpError("invalid_request", `Cannot take a note of more than ${MAX_NOTE} characters`, {
+    status: 400,
+    type: "invalid_request_error",
+    param: "note",
+  });
+}

@@ -1,0 +1,123 @@
+import { canonicalDigest } from "../../base/canonical_json.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { Message } from "../../base/records/message.ts";
+import type { ToolChoice, ToolDeclaration } from "../../providers/provider.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import type { InterruptedRun } from "./recover_runs.ts";
+import type { RunInput } from "../journal/run_records.ts";
+import type { NarrowerLimits, RunRequest } from "../run_request.ts";
+
+/** What a run was started with, pinned for its journal (docs/design/runs.md "Journal"). */
+export function toRunInput(
+  request: RunRequest,
+  pinned: {
+    readonly prompt: string | null;
+    readonly agentTools: readonly Tool[];
+    readonly depth: number;
+    /** The messages with the parts of earlier turns in their places; the same array where there are none */
+    readonly spliced: readonly Message[];
+  },
+): RunInput {
+  const { caller, toolChoice, parallelToolCalls } = request;
+  return {
+    v: 2,
+    messages: [...request.messages],
+    ...(pinned.spliced === request.messages ? {} : { spliced: [...pinned.spliced] }),
+    ...(request.model === undefined ? {} : { model: request.model }),
+    system_prompt: pinned.prompt,
+    parameters: { ...request.parameters },
+    ...(toolChoice === undefined ? {} : { tool_choice: toolChoice }),
+    ...(parallelToolCalls === undefined ? {} : { parallel_tool_calls: parallelToolCalls }),
+    tools: pinned.agentTools.map((tool) => ({ name: tool.name, digest: digestOf(tool) })),
+    client_tools: request.clientTools.map((tool) => ({ ...tool })),
+    agent_tools: request.agentTools,
+    durable: request.durable,
+    caller: { via: caller.via, token_id: caller.tokenId, scopes: [...caller.scopes] },
+    depth: pinned.depth,
+    ...(request.agent === undefined ? {} : { agent: request.agent }),
+    ...(request.limits === undefined ? {} : { limits: toRecordedLimits(request.limits) }),
+    ...(request.call === undefined ? {} : { call: request.call }),
+    ...(request.call === undefined || request.tools === undefined ? {} : { passed_tools: [...request.tools] }),
+    request_id: request.requestId ?? null,
+  };
+}
+
+function toRecordedLimits({ maxIterations, maxToolCalls, tokensPerRun }: NarrowerLimits): RunInput["limits"] {
+  return { max_iterations: maxIterations, max_tool_calls: maxToolCalls, tokens_per_run: tokensPerRun };
+}
+
+/** What an interrupted run was asked for, from its pinned input: it asks for the same again. */
+export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
+  const { tool_choice, parallel_tool_calls, caller, limits } = input;
+  return {
+    kind: run.kind,
+    messages: input.messages,
+    model: input.model,
+    // The agent it is of has a model of its own; else it stays with the model it had
+    lastModel: input.agent === undefined ? run.model : undefined,
+    conversationId: run.conversation_id ?? undefined,
+    parentId: run.parent_id ?? undefined,
+    depth: input.depth,
+    // Written from a Caller
+    caller: { via: caller.via, tokenId: caller.token_id, scopes: caller.scopes } as Caller,
+    requestId: input.request_id ?? undefined,
+    durable: true,
+    canApprove: false,
+    agent: input.agent,
+    // A call has the one tool whatever they say: they are what it passes on
+    tools: input.call === undefined ? input.tools.map(({ name }) => name) : input.passed_tools,
+    limits: limits === undefined ? undefined : toLimits(limits),
+    call: input.call,
+    agentTools: input.agent_tools,
+    // Written from ToolDeclarations and a ToolChoice
+    clientTools: input.client_tools as unknown as readonly ToolDeclaration[],
+    toolChoice: tool_choice as ToolChoice | undefined,
+    parallelToolCalls: parallel_tool_calls,
+    parameters: input.parameters,
+  };
+}
+
+function toLimits(limits: NonNullable<RunInput["limits"]>): NarrowerLimits {
+  const { max_iterations, max_tool_calls, tokens_per_run } = limits;
+  return {
+    ...(max_iterations === undefined ? {} : { maxIterations: max_iterations }),
+    ...(max_tool_calls === undefined ? {} : { maxToolCalls: max_tool_calls }),
+    ...(tokens_per_run === undefined ? {} : { tokensPerRun: tokens_per_run }),
+  };
+}
+
+/** The tools of a run that goes on. */
+export interface ResumedTools {
+  /** Those that are still what the run was started with */
+  readonly agentTools: readonly Tool[];
+  /** Why each of the others cannot be called any more, by name */
+  readonly gone: ReadonlyMap<string, string>;
+}
+
+/** @param enabled the tools the run would get now */
+export function resumedTools(
+  enabled: readonly Tool[],
+  { tools: pinned }: Pick<RunInput, "tools">,
+  executor: Pick<ToolExecutor, "get">,
+): ResumedTools {
+  const agentTools: Tool[] = [];
+  const gone = new Map<string, string>();
+  for (const { name, digest } of pinned) {
+    const tool = enabled.find((known) => known.name === name);
+    if (tool !== undefined && digestOf(tool) === digest) agentTools.push(tool);
+    else gone.set(name, `Cannot call "${name}": ${tool === undefined ? missing(name, executor) : CHANGED}`);
+  }
+  return { agentTools, gone };
+}
+
+const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";
+
+/** What a run is pinned to: SHA-256 of the input schema. */
+export function digestOf(tool: Pick<Tool, "inputSchema">): string {
+  return canonicalDigest(tool.inputSchema ?? null);
+}
+
+function missing(name: string, executor: Pick<ToolExecutor, "get">): string {
+  return executor.get(name)?.reason ?? "the gateway does not have it any more since it was restarted";
+}

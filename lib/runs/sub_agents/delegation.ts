@@ -1,0 +1,110 @@
+import { CancelError, cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ProviderError, ToolError } from "../../base/errors.ts";
+import type { Run } from "../../base/records/run.ts";
+import type { Store } from "../../storage/store.ts";
+import type { SubAgentCaller } from "../../tools/agents/sub_agents.ts";
+import type { RunHandle, RunSupervisor } from "../run_request.ts";
+import { startSubAgent, subAgentRequest } from "./sub_agent_request.ts";
+import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_records.ts";
+
+export interface DelegationOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  /** @throws {ToolError} `agent_unavailable` */
+  readonly supervisor: () => RunSupervisor;
+}
+
+/** Runs of agents whose callers wait for the answer. Both throw ToolError `agent_failed`, and CancelError when the caller's signal aborts. */
+export interface Delegation {
+  /** Whether a caller in this process waits for it */
+  isWaitedFor(id: string): boolean;
+  /** Starts one that ends with its caller, and asks where its caller asks */
+  attached(
+    planned: Omit<SubAgentRecord, "run_id">,
+    order: { readonly prompt: string; readonly by: SubAgentCaller },
+  ): Promise<string>;
+  /** Waits for one that goes on by itself; a shutdown leaves it to the next start */
+  durable(record: SubAgentRecord, by: SubAgentCaller): Promise<string>;
+}
+
+export function createDelegation({ store, clock, supervisor }: DelegationOptions): Delegation {
+  const waitedFor = new Set<string>();
+  const keep = (record: SubAgentRecord) =>
+    store.batch([{ op: "put", collection: SUB_AGENTS, key: record.id, body: record }]);
+
+  return {
+    isWaitedFor: (id) => waitedFor.has(id),
+    async attached(planned, { prompt, by }) {
+      const request = subAgentRequest(planned, { text: prompt, by, durable: false });
+      const handle = await startSubAgent(supervisor(), { ...request, approver: by.inherited?.approver });
+      const record: SubAgentRecord = { ...planned, run_id: handle.id };
+      const cancel = () => handle.cancel(cancelError(by.signal).reason);
+      by.signal.addEventListener("abort", cancel, { once: true });
+      waitedFor.add(record.id);
+      let status: NonNullable<SubAgentRecord["ended"]>["status"] = "failed";
+      try {
+        await keep(record);
+        if (by.signal.aborted) cancel();
+        const answer = await readAnswer(handle, { record, by });
+        status = "completed";
+        return answer;
+      } catch (error) {
+        if (error instanceof CancelError) status = "cancelled";
+        throw error;
+      } finally {
+        by.signal.removeEventListener("abort", cancel);
+        handle.cancel("cancelled");
+        await keep({ ...record, ended: { status, at: new Date(clock.now()).toISOString() } });
+        waitedFor.delete(record.id);
+      }
+    },
+    async durable(record, { signal }) {
+      try {
+        return answerOf(record, await supervisor().ended(record.run_id, signal));
+      } catch (error) {
+        const isLeft = error instanceof CancelError && error.reason !== "shutdown";
+        if (isLeft) await supervisor().cancel(record.run_id, error.reason);
+        throw error;
+      }
+    },
+  };
+}
+
+/** The text of an attached run, read to its end. */
+async function readAnswer(
+  handle: RunHandle,
+  { record, by }: { readonly record: SubAgentRecord; readonly by: SubAgentCaller },
+): Promise<string> {
+  let text = "";
+  try {
+    for await (const events of handle.events()) {
+      for (const event of events) {
+        if (event.type === "text_delta") text += event.delta;
+        if (event.type === "tool_start") by.progress(`${record.agent ?? record.id}: ${event.tool}`);
+        if (event.type !== "error") continue;
+        if (by.signal.aborted) throw cancelError(by.signal);
+        throw failed(record, event.message);
+      }
+    }
+  } catch (error) {
+    if (error instanceof ProviderError) throw failed(record, error.message);
+    throw error;
+  }
+  return text;
+}
+
+function answerOf(record: SubAgentRecord, run: Run | undefined): string {
+  if (run?.status === "completed") return run.result ?? "";
+  if (run?.status === "needs_review") {
+    throw failed(
+      record,
+      `it was interrupted in the middle of a call with an effect; run "${run.id}" waits for a person`,
+    );
+  }
+  throw failed(record, run?.error?.message ?? "its run is gone");
+}
+
+function failed({ agent, id }: SubAgentRecord, reason: string): ToolError {
+  return new ToolError("agent_failed", `Cannot get the answer of the agent "${agent ?? id}": ${reason}`);
+}

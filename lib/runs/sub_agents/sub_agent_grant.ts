@@ -1,0 +1,71 @@
+import { ToolError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
+import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../tools/agents/sub_agents.ts";
+import { matchesPatterns } from "../../tools/runtime/registry.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import { toolsPassedOn } from "../../tools/runtime/tools_passed_on.ts";
+import type { SubAgentRecord } from "./sub_agent_records.ts";
+
+/** Where a sub-agent stands, pinned when it is started. */
+export type Lineage = Pick<SubAgentRecord, "parent_id" | "ancestors" | "chain" | "depth" | "max_depth">;
+
+type AgentConfig = Config["agents"][string];
+
+/**
+ * The place of a sub-agent below its caller. Of several configured agents in a chain the lowest `max_depth` counts.
+ * @param parent the sub-agent that the caller is; undefined: none
+ * @throws {ToolError} `max_depth`
+ */
+export function lineageOf(
+  child: { readonly id: string; readonly agent: string | null; readonly config: AgentConfig | undefined },
+  { by, parent }: { readonly by: SubAgentCaller; readonly parent: SubAgentRecord | undefined },
+): Lineage {
+  const above = parent?.max_depth ?? (child.config === undefined ? SUB_AGENT_LIMITS.depth : Number.POSITIVE_INFINITY);
+  const maxDepth = Math.min(above, child.config?.max_depth ?? Number.POSITIVE_INFINITY);
+  const depth = (parent?.depth ?? by.depth) + 1;
+  const top = by.direct ? by.caller.via : by.runId;
+  const chain = [...parent?.chain ?? [top], child.agent ?? child.id];
+  if (depth > maxDepth) {
+    throw new ToolError(
+      "max_depth",
+      `Cannot start ${child.agent === null ? "a sub-agent" : `the agent "${child.agent}"`}: the chain ${
+        chain.join(" > ")
+      } is ${depth} deep, and max_depth is ${maxDepth}; do the work yourself`,
+    );
+  }
+  const ancestors = parent === undefined ? [] : [...parent.ancestors, parent.id];
+  return { parent_id: by.direct ? null : by.runId, ancestors, chain, depth, max_depth: maxDepth };
+}
+
+/** Names of the tools the caller could pass on: what it has itself, without `delegate`. */
+export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: SubAgentCaller): readonly string[] {
+  return executor.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
+}
+
+/**
+ * The tools of a sub-agent: those asked for, which its caller and its agent must both have; else as many as both have.
+ * @throws {ToolError} `tools_not_held`
+ */
+export function grantTools(
+  executor: Pick<ToolExecutor, "enabled" | "get">,
+  { by, asked, agent }: {
+    readonly by: SubAgentCaller;
+    readonly asked: readonly string[] | undefined;
+    readonly agent: AgentConfig | undefined;
+  },
+): readonly string[] {
+  const held = heldTools(executor, by);
+  const ofAgent = agent === undefined ? ["*"] : agent.agentic ? agent.allowed_tools : [];
+  for (const name of asked ?? []) {
+    if (name.endsWith("*") || (held.includes(name) && matchesPatterns(name, ofAgent))) continue;
+    throw notHeld(name, executor.get(name)?.reason, held.includes(name) ? "its agent" : "the caller");
+  }
+  return held.filter((name) => matchesPatterns(name, ofAgent) && matchesPatterns(name, asked ?? ["*"]));
+}
+
+function notHeld(name: string, off: string | null | undefined, who: string): ToolError {
+  const reason = name === "delegate"
+    ? "a sub-agent may not delegate"
+    : off ?? (off === undefined ? "there is no such tool" : `${who} does not have it`);
+  return new ToolError("tools_not_held", `Cannot give a sub-agent the tool ${JSON.stringify(name)}: ${reason}`);
+}

@@ -1,0 +1,160 @@
+import type { AgentApprover } from "../../agent/agent_run.ts";
+import { cancelReason } from "../../base/cancel.ts";
+import type { AgentEventBody } from "../../base/records/agent_event.ts";
+import type { Approval } from "../../base/records/approval.ts";
+import type { Approvals } from "../../guard/approvals.ts";
+import {
+  type ApprovalAnswer,
+  type ApprovalRequest,
+  type DenialRule,
+  nobodyCouldAnswer,
+} from "../../tools/runtime/tool_executor.ts";
+import { approve, createEarlierQuestions, toAnswered } from "./earlier_approvals.ts";
+import type { AskedQuestion } from "../recovery/recall_run.ts";
+import type { QueuePlace } from "./run_queue.ts";
+
+/** What decides whether a run asks, and for how long. */
+export interface ApprovableRun {
+  readonly durable: boolean;
+  /** Someone with scope `approve` follows its events */
+  readonly canApprove: boolean;
+  readonly place: Pick<QueuePlace, "pause">;
+  /** Of a run that goes on: what was asked before, by call id */
+  readonly asked?: ReadonlyMap<string, AskedQuestion> | undefined;
+  /** Resolves once all it did is on disk, so that after a crash its question finds its call again; undefined: it does not go on then */
+  readonly recorded?: (() => Promise<void>) | undefined;
+}
+
+export interface AskPersonOptions {
+  readonly approvals: Approvals;
+  /** Milliseconds a question waits; read at each question */
+  readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
+}
+
+/**
+ * Who answers the policy's asks for a run (docs/design/policy.md "Approvals").
+ *
+ * Attached work asks only where someone who may approve follows its events, else the answer is a denial at once that says how to
+ * allow the call. Durable work always asks. Nothing waits beyond the question's expiry, which is a denial.
+ *
+ * A run that goes on after a restart asks no second time about the call it had asked about: that question still stands, or its answer
+ * counts, as long as it is about the same call.
+ */
+export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: ApprovableRun) => AgentApprover {
+  return (run) => {
+    if (!run.durable && !run.canApprove) return denyUnattended;
+    const earlier = run.asked === undefined ? undefined : createEarlierQuestions(approvals, run.asked);
+    const ask: AgentApprover = async (request, signal, emit) => {
+      const known = await earlier?.find(request, emit);
+      if (known?.answer !== undefined) return known.answer;
+      const timeouts = timeoutMs();
+      if (known === undefined) await run.recorded?.();
+      const asked = known?.approval ??
+        await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
+      if (asked === undefined) {
+        return denyUnasked(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`, emit);
+      }
+      if (known?.isShown !== true) emit(toNeeded(asked));
+      const settled = await wait(asked.id, { approvals, run, signal });
+      if (known?.isAnswerShown !== true) emit(toAnswered(settled));
+      return await toAnswer(settled, approvals);
+    };
+    return earlier === undefined ? ask : Object.assign(ask, { withdraw: earlier.withdraw });
+  };
+}
+
+/** @param timeoutMs how long it waits */
+export function toQuestion(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
+  const { prepared, input, binding, subject, reason, rule, caller, runId, callId } = request;
+  return {
+    ...subject,
+    access: prepared.access,
+    input,
+    reason,
+    rule,
+    files: binding.files,
+    bound: binding.bound,
+    containment: binding.containment,
+    digest: binding.digest,
+    runId,
+    callId,
+    requestedBy: caller,
+    timeoutMs,
+  };
+}
+
+async function wait(
+  id: string,
+  { approvals, run, signal }: {
+    readonly approvals: Approvals;
+    readonly run: ApprovableRun;
+    readonly signal: AbortSignal;
+  },
+): Promise<Approval> {
+  try {
+    return await run.place.pause(() => approvals.settled(id, signal));
+  } catch (error) {
+    // An approval of work that stops for a shutdown stays open
+    if (!run.durable || cancelReason(signal) !== "shutdown") await approvals.cancel(id);
+    throw error;
+  }
+}
+
+async function toAnswer(settled: Approval, approvals: Approvals): Promise<ApprovalAnswer> {
+  const { id, status, tool, note, reason } = settled;
+  const deny = (rule: DenialRule, why: string) => ({ decision: "deny", rule, reason: why, approvalId: id } as const);
+  switch (status) {
+    case "approved": {
+      const use = await approvals.use(id, settled.digest);
+      return use.ok ? approve(id) : deny("approval_failed", use.reason);
+    }
+    case "denied":
+      return deny("approval", `Cannot call "${tool}": a person denied it${note === null ? "" : `: ${note}`}`);
+    case "expired":
+      return deny("approval_expired", `Cannot call "${tool}": nobody answered in time. ${reason}`);
+    case "pending":
+    case "cancelled":
+      return deny(
+        "approval_failed",
+        `Cannot call "${tool}": the question was taken back, so nobody answered. ${reason}`,
+      );
+  }
+}
+
+function toNeeded(asked: Approval): AgentEventBody {
+  const { id, call_id, tool, input, input_digest, reason, rule, containment = null, expires_at, files, bound, offers } =
+    asked;
+  return {
+    type: "approval_needed",
+    approval_id: id,
+    call_id,
+    tool,
+    input,
+    input_digest,
+    reason,
+    rule,
+    containment,
+    expires_at,
+    files,
+    ...(bound === undefined ? {} : { bound }),
+    ...(offers === undefined ? {} : { offers }),
+  };
+}
+
+/**
+ * Answers every ask at once with a denial that says what would allow the call: for runs that nobody follows who may approve.
+ * Source: docs/design/policy.md "Approvals"
+ */
+export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =>
+  Promise.resolve(denyUnasked(
+    `nobody who may approve follows this run, so nobody was asked: ${reason}. ` +
+      `The dashboard and "postern chat" at a terminal ask; "postern tools call ${tool} --yes" makes the call`,
+    emit,
+  ));
+
+/** Denies a call that nobody was asked about, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */
+export function denyUnasked(why: string, emit: (body: AgentEventBody) => void): ApprovalAnswer {
+  const denied = nobodyCouldAnswer(why);
+  emit({ type: "notice", code: denied.rule, message: denied.reason });
+  return denied;
+}

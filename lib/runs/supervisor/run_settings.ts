@@ -1,0 +1,134 @@
+import type { AgentLimits, AgentRun } from "../../agent/agent_run.ts";
+import { CALL_MODEL, createCallProvider, type SingleCall } from "../../agent/call_provider.ts";
+import { systemPrompt } from "../../agent/system_prompt.ts";
+import { ProviderError } from "../../base/errors.ts";
+import { type Message, textOf } from "../../base/records/message.ts";
+import { isDefaultModel } from "../../providers/model_names.ts";
+import type { Providers, ResolvedModel } from "../../providers/provider.ts";
+import { HINT_PREFIX } from "../../providers/routing.ts";
+import { matchesPatterns } from "../../tools/runtime/registry.ts";
+import type { Tool } from "../../tools/runtime/tool.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import type { AgentProfile, RunModel } from "./agent_profile.ts";
+import type { NarrowerLimits, RunRequest } from "../run_request.ts";
+
+/** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
+export interface AgentSettings extends AgentLimits {
+  /** Empty: none */
+  readonly systemPrompt: string;
+  /** Patterns of tool names: `*`, names, `prefix*`; empty: none */
+  readonly tools: readonly string[];
+}
+
+/** What one run works with. */
+export interface RunSettings extends RunModel {
+  readonly limits: AgentLimits;
+  readonly agentTools: readonly Tool[];
+  /** To what its tools start; undefined without tools */
+  readonly passesOn: AgentRun["passesOn"];
+  /** null: none */
+  readonly prompt: string | null;
+}
+
+/** A turn that calls and one that answers: a limit reached by the call itself would put advice under its output. */
+const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
+
+/**
+ * @param settings those of now: a run keeps them to its end
+ * @param profile of the configured agent the run is of; undefined for the gateway's own
+ */
+export function runSettings(
+  request: RunRequest,
+  { settings: configured, providers, tools, profile }: {
+    readonly settings: AgentSettings;
+    readonly providers: Providers;
+    readonly tools: ToolExecutor;
+    readonly profile?: AgentProfile | undefined;
+  },
+): RunSettings {
+  const { call } = request;
+  const settings = profile === undefined ? configured : withProfile(configured, profile);
+  const limits = request.limits === undefined ? settings : narrowLimits(settings, request.limits);
+  const none = request.agentTools === "none" || limits.maxToolCalls === 0;
+  const agentTools = none ? [] : toolsOf(tools.enabled(settings.tools), { request, profile });
+  const { durable } = request;
+  if (call !== undefined) {
+    const passesOn = { limits, durable, tools: request.tools ?? settings.tools };
+    const model = callModel(call, { isOffered: agentTools.length > 0, reason: tools.get(call.tool)?.reason });
+    return { ...model, limits: { ...limits, ...CALL_LIMITS }, agentTools, passesOn, prompt: null };
+  }
+  const extra = [settings.systemPrompt, request.instructions ?? ""].filter((text) => text !== "").join("\n\n");
+  const prompt = request.agentTools === "none" ? null : systemPrompt({ hasTools: agentTools.length > 0, extra });
+  const { provider, providerModel, model } = profile ?? modelOf(providers, request);
+  const passesOn = agentTools.length === 0 ? undefined : { limits, durable, tools: undefined };
+  return { provider, providerModel, model, limits, agentTools, passesOn, prompt };
+}
+
+function withProfile(settings: AgentSettings, { systemPrompt, maxIterations }: AgentProfile): AgentSettings {
+  return { ...settings, systemPrompt, maxIterations };
+}
+
+function toolsOf(
+  enabled: readonly Tool[],
+  { request, profile }: { readonly request: RunRequest; readonly profile: AgentProfile | undefined },
+): readonly Tool[] {
+  const { kind, tools, call } = request;
+  if (call !== undefined) return enabled.filter((tool) => tool.name === call.tool);
+  if (tools === undefined && profile === undefined && kind !== "subagent") return enabled;
+  const delegates = profile === undefined && kind !== "subagent";
+  return enabled.filter(({ name }) =>
+    (tools === undefined || matchesPatterns(name, tools)) &&
+    (profile === undefined || matchesPatterns(name, profile.tools)) &&
+    (delegates || name !== "delegate")
+  );
+}
+
+function modelOf(providers: Providers, request: RunRequest): RunModel {
+  const { model: asked, messages } = request;
+  const isDefault = isDefaultModel(asked);
+  const resolved = (isDefault ? lastModel(providers, request) ?? providers.route?.(lastQuery(messages)) : undefined) ??
+    providers.resolve(asked);
+  const { provider, model } = resolved;
+  const isNamed = !isDefault && !asked?.startsWith(HINT_PREFIX);
+  const shown = resolved.shown ?? (isNamed ? asked : undefined) ?? `${provider.name}/${model}`;
+  return { provider, providerModel: model, model: shown };
+}
+
+/** The model that answered an interrupted run before; undefined for a new run, and where that model is gone. */
+function lastModel(providers: Providers, { lastModel: last }: RunRequest): ResolvedModel | undefined {
+  if (last === undefined || isDefaultModel(last)) return undefined;
+  try {
+    const resolved = providers.resolve(last);
+    return last.startsWith(`${resolved.provider.name}/`) ? resolved : undefined;
+  } catch (error) {
+    if (error instanceof ProviderError) return undefined;
+    throw error;
+  }
+}
+
+/** What the user said last. */
+function lastQuery(messages: readonly Message[]): string {
+  const last = messages.findLast((message) => message.role === "user");
+  return last === undefined ? "" : textOf(last.content);
+}
+
+function callModel(
+  call: SingleCall,
+  { isOffered, reason }: { readonly isOffered: boolean; readonly reason: string | null | undefined },
+): RunModel {
+  const missing = reason === undefined ? "there is no such tool" : "[agent] does not give it to this run";
+  const refusal = isOffered ? undefined : `Cannot call ${JSON.stringify(call.tool)}: ${reason ?? missing}`;
+  return { provider: createCallProvider(call, refusal), providerModel: call.tool, model: CALL_MODEL };
+}
+
+/** The same with each bound the lower of two. 0 tokens are no bound. */
+export function narrowLimits<T extends Required<NarrowerLimits>>(limits: T, by: NarrowerLimits): T {
+  const { maxIterations = Infinity, maxToolCalls = Infinity, tokensPerRun = 0 } = by;
+  const tokens = [limits.tokensPerRun, tokensPerRun].filter((bound) => bound > 0);
+  return {
+    ...limits,
+    maxIterations: Math.min(limits.maxIterations, maxIterations),
+    maxToolCalls: Math.min(limits.maxToolCalls, maxToolCalls),
+    tokensPerRun: tokens.length === 0 ? 0 : Math.min(...tokens),
+  };
+}

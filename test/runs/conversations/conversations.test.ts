@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { HttpError } from "../../../lib/base/errors.ts";
+import type { Message } from "../../../lib/base/records/message.ts";
+import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+import { ask, readAll, supervised } from "../../support/supervised.ts";
+
+const time = "2026-01-01T00:00:00.000Z";
+const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
+
+function setUp() {
+  const store = createMemoryStore();
+  const conversations = createConversations({ store, random: createSeededRandom() });
+  const add = async (id: string, messages: readonly Message[]) =>
+    store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
+  return { store, conversations, add };
+}
+
+describe("conversations", () => {
+  test("keep messages in order and once", async () => {
+    const { conversations, add } = setUp();
+    await add("talk", [{ role: "user", content: "1" }, { role: "assistant", content: "2" }]);
+    await add("talk", [{ role: "user", content: "3" }]);
+    const { messages } = await conversations.history("talk", caller);
+    assert.deepEqual(messages.map((message) => message.content), ["1", "2", "3"]);
+  });
+
+  test("refuse a second writer that did not see the first", async () => {
+    const { store, conversations } = setUp();
+    const messages: Message[] = [{ role: "user", content: "1" }];
+    const both = await Promise.all(
+      [1, 2].map(() => conversations.writes("talk", { runId: "r", caller, messages, time })),
+    );
+    assert.deepEqual([await store.batch(both[0] ?? []), await store.batch(both[1] ?? [])], [true, false]);
+  });
+
+  test("give the newest 1,000 messages, from a user message on", async () => {
+    const { conversations, add } = setUp();
+    const turns = Array.from({ length: 700 }, (_, i): Message[] => [
+      { role: "user", content: `question ${i}` },
+      { role: "assistant", content: `answer ${i}` },
+    ]);
+    await add("talk", [...turns.flat(), { role: "user", content: "last" }]);
+    const { messages, firstSeq } = await conversations.history("talk", caller);
+    assert.equal(messages.length, 999);
+    assert.equal(firstSeq, 403);
+    assert.equal(messages[0]?.role, "user");
+    assert.equal(messages.at(-1)?.content, "last");
+  });
+
+  test("give as many of the newest messages as 16 MiB hold, from a user message on", async () => {
+    const { conversations, add } = setUp();
+    // Five of these are more than 16 MiB, four are not
+    const content = "x".repeat(4 * 1024 * 1024 - 100);
+    for (let turn = 0; turn < 3; turn++) {
+      await add("talk", [{ role: "user", content }, { role: "assistant", content: `${turn}${content}` }]);
+    }
+    const { messages, firstSeq } = await conversations.history("talk", caller);
+    assert.deepEqual(messages.map(({ role }) => role), ["user", "assistant", "user", "assistant"]);
+    assert.equal(firstSeq, 3);
+    const large: Message = { role: "user", content: "x".repeat(9 * 1024 * 1024) };
+    await add("two", [large, { ...large }]);
+    assert.equal((await conversations.history("two", caller)).firstSeq, 2);
+    await add("one", [{ role: "user", content: "x".repeat(17 * 1024 * 1024) }]);
+    assert.equal((await conversations.history("one", caller)).messages.length, 1, "the last message is always given");
+  });
+
+  test("keep a summary in place of the messages it covers, which stay stored", async () => {
+    const { store, conversations, add } = setUp();
+    const say = (...texts: string[]) => texts.map((content): Message => ({ role: "user", content }));
+    await add("talk", say("1", "2", "3"));
+    await conversations.summarized("talk", { text: "One and two", covers: 2 }, time);
+    await add("talk", say("4"));
+    const history = await conversations.history("talk", caller);
+    assert.deepEqual([history.summary?.text, history.summary?.covers, history.firstSeq], ["One and two", 2, 3]);
+    assert.deepEqual(history.messages.map((message) => message.content), ["3", "4"]);
+    assert.equal((await store.read("conversation/talk", { afterSeq: 0, limit: 10 })).length, 4);
+    await conversations.summarized("unknown", { text: "x", covers: 1 }, time);
+    assert.deepEqual((await conversations.history("unknown", caller)).messages, []);
+  });
+
+  test("make up an id for new and refuse one that is no id", () => {
+    const { conversations } = setUp();
+    assert.match(conversations.open("new"), /^conv_\w{24}$/);
+    assert.equal(conversations.open("my.talk:1"), "my.talk:1");
+    for (const bad of ["", "a b", "../x", "é", "a".repeat(129)]) {
+      assert.throws(
+        () => conversations.open(bad),
+        (error) => error instanceof HttpError && error.param === "conversation_id",
+      );
+    }
+  });
+});
+
+describe("runs of a conversation", () => {
+  test("send its history before the new message", async () => {
+    const { runs, provider } = supervised(["Hello", "Bob"]);
+    const handle = await runs.start(ask("I am Bob", { conversationId: "new" }));
+    await readAll(handle);
+    await readAll(await runs.start(ask("Who am I?", { conversationId: handle.conversationId ?? "" })));
+    const texts = provider.requests[1]?.messages.slice(1).map((message) => message.content);
+    assert.deepEqual(texts, ["I am Bob", "Hello", "Who am I?"]);
+  });
+
+  test("wait for each other, each seeing what the one before said", async () => {
+    const { runs, provider, clock } = supervised([{ delayMs: 50, text: "one" }, "two", "three"]);
+    const handles = await Promise.all(["a", "b", "c"].map((text) => runs.start(ask(text, { conversationId: "talk" }))));
+    const reading = Promise.all(handles.map(readAll));
+    await clock.advance(100);
+    await reading;
+    const texts = provider.requests[2]?.messages.slice(1).map((message) => message.content);
+    assert.deepEqual(texts, ["a", "one", "b", "two", "c"]);
+  });
+
+  test("keep tool calls with their results, and instructions out of the record", async () => {
+    const { runs, provider } = supervised([{ toolCalls: [{ name: "look" }] }, "Seen", "Yes"], {
+      tools: [{ name: "look" }],
+    });
+    const messages: Message[] = [{ role: "system", content: "Rhyme" }, { role: "user", content: "Look" }];
+    await readAll(await runs.start(ask("", { messages, conversationId: "talk" })));
+    await readAll(await runs.start(ask("Did you?", { conversationId: "talk" })));
+    const roles = provider.requests[2]?.messages.map((message) => message.role);
+    assert.deepEqual(roles, ["system", "user", "assistant", "tool", "assistant", "user"]);
+  });
+
+  test("keep what was said before a cancellation, with every call answered", async () => {
+    const { runs, provider } = supervised(
+      [{ text: "I will look", toolCalls: [{ name: "look" }] }, { text: "I see a", hang: "after" }, "Go on"],
+      { tools: [{ name: "look" }] },
+    );
+    const handle = await runs.start(ask("Look", { conversationId: "talk" }));
+    for await (const batch of handle.events()) {
+      if (batch.some((event) => event.type === "text_delta" && event.delta.endsWith("I see a"))) {
+        handle.cancel("cancelled");
+      }
+    }
+    await readAll(await runs.start(ask("And?", { conversationId: "talk" })));
+    const texts = provider.requests[2]?.messages.slice(1).map((message) => message.content);
+    assert.deepEqual(texts, ["Look", "I will look", "{}", "I see a", "And?"]);
+  });
+
+  test("keep no empty reply, which no vendor would take back", async () => {
+    const { runs, provider } = supervised([{}, "Here"]);
+    await readAll(await runs.start(ask("First", { conversationId: "talk" })));
+    await readAll(await runs.start(ask("Second", { conversationId: "talk" })));
+    assert.deepEqual(provider.requests[1]?.messages.slice(1).map((message) => message.content), ["First", "Second"]);
+  });
+
+  test("that were refused before the first delta leave it as it was", async () => {
+    const { runs, provider } = supervised([{ errorBefore: new Error("Broken") }, "Hello"]);
+    await readAll(await runs.start(ask("First", { conversationId: "talk" })));
+    await readAll(await runs.start(ask("Second", { conversationId: "talk" })));
+    assert.deepEqual(provider.requests[1]?.messages.slice(1).map((message) => message.content), ["Second"]);
+  });
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ScriptedTurn } from "../../../fixtures/scripted_provider.ts";
+import type { Message } from "../../../lib/base/records/message.ts";
+import { PARKED_CALLS } from "../../../lib/runs/conversations/parked_records.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store } from "../../../lib/storage/store.ts";
+import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
+import { ask, readAll, supervised } from "../../support/supervised.ts";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+const clientTools = [{ name: "weather", description: "The weather", parameters: undefined }];
+const tools = [{ name: "look" }];
+const CLIENT: ScriptedTurn = { toolCalls: [{ name: "weather" }] };
+/** The client's call before the agent's own: its id does not say that there was work of the agent */
+const CLIENT_FIRST: ScriptedTurn = { toolCalls: [{ name: "weather" }, { name: "look" }] };
+const OWN_FIRST: ScriptedTurn = { toolCalls: [{ name: "look" }, { name: "weather" }] };
+
+interface Asked {
+  readonly store: Store;
+  readonly clock?: FakeClock;
+  readonly durable: boolean;
+  readonly seed?: number;
+}
+
+/** Plays one turn in a process of its own. @returns ids of the client's calls in it */
+async function suspend(turn: ScriptedTurn, { store, clock, durable, seed }: Asked): Promise<readonly string[]> {
+  const { runs } = supervised([turn], {
+    store,
+    tools,
+    ...(clock === undefined ? {} : { clock }),
+    ...(seed === undefined ? {} : { seed }),
+  });
+  const events = await readAll(await runs.start(ask("Go", { durable, clientTools })));
+  return events.flatMap((event) => (event.type === "client_tool_call_delta" ? [event.call_id] : []));
+}
+
+const kept = async (store: Store) =>
+  (await store.scan(PARKED_CALLS, { order: "created", limit: 100 })).map(({ key }) => key);
+
+/** What the model is sent, beside the system prompt, when the next process gets the result of a client's call. */
+async function afterRestart(id: string, store: Store, clock = createFakeClock()): Promise<readonly Message[]> {
+  const { runs, provider } = supervised(["Sunny"], { store, clock, tools, seed: 99 });
+  const messages: Message[] = [
+    { role: "user", content: "Go" },
+    { role: "tool", tool_call_id: id, content: "25 degrees" },
+  ];
+  await readAll(await runs.start(ask("", { messages, clientTools })));
+  return provider.requests[0]?.messages.slice(1) ?? [];
+}
+
+describe("a turn that waits for the client's tools", () => {
+  test("is kept for a durable run whose client lacks a part of it, and for no other turn", async () => {
+    for (const [turn, isKept] of [[CLIENT_FIRST, true], [OWN_FIRST, true], [CLIENT, false]] as const) {
+      const store = createMemoryStore();
+      const [id = ""] = await suspend(turn, { store, durable: true });
+      assert.deepEqual(await kept(store), isKept ? [id] : []);
+      const roles = (await afterRestart(id, store)).map(({ role }) => role);
+      assert.deepEqual(roles, isKept ? ["user", "assistant", "tool", "tool"] : ["user", "tool"]);
+    }
+  });
+
+  test("of an attached run is noted only where the call's id does not say that work is lost", async () => {
+    for (
+      const [turn, isNoted, isLost] of [[CLIENT_FIRST, true, true], [OWN_FIRST, false, true], [
+        CLIENT,
+        false,
+        false,
+      ]] as const
+    ) {
+      const store = createMemoryStore();
+      const [id = ""] = await suspend(turn, { store, durable: false });
+      assert.deepEqual(await kept(store), isNoted ? [id] : []);
+      const last = (await afterRestart(id, store)).at(-1);
+      assert.equal(/no longer keeps the rest of this turn/.test(String(last?.content)), isLost);
+    }
+  });
+
+  test("leaves nothing behind when it was cut off before its first call", async () => {
+    for (const durable of [true, false]) {
+      const store = createMemoryStore();
+      await suspend({ text: "Let me", finishReason: "length" }, { store, durable });
+      assert.deepEqual(await kept(store), []);
+    }
+  });
+
+  test("is kept for 24 hours, and forgotten with the next one after them", async () => {
+    const store = createMemoryStore();
+    const clock = createFakeClock();
+    const [first = ""] = await suspend(CLIENT_FIRST, { store, clock, durable: true, seed: 1 });
+    await clock.advance(DAY_MS);
+    const [second = ""] = await suspend(CLIENT_FIRST, { store, clock, durable: true, seed: 2 });
+    assert.deepEqual(await kept(store), [first, second]);
+    assert.equal((await afterRestart(first, store, clock)).length, 4);
+    await clock.advance(1);
+    assert.equal((await afterRestart(first, store, clock)).length, 2);
+    const [third = ""] = await suspend(CLIENT_FIRST, { store, clock, durable: true, seed: 3 });
+    assert.deepEqual(await kept(store), [second, third]);
+  });
+});

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { createConversationArchive, keepConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
+import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+function setUp(days: number, atWork: readonly string[] = []) {
+  const store = createMemoryStore();
+  const clock = createFakeClock();
+  const conversations = createConversations({ store, random: createSeededRandom() });
+  const archive = createConversationArchive({ store, isAtWork: (id) => atWork.includes(id) });
+  const say = async (id: string) => {
+    const time = new Date(clock.now()).toISOString();
+    const messages = [{ role: "user", content: "Hi" }] as const;
+    const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
+    await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
+  };
+  const keep = () => keepConversations(archive, { clock, log: SILENT, days: () => days });
+  const ids = async () => (await archive.list({ limit: 100 })).conversations.map(({ id }) => id).sort();
+  return { store, clock, archive, say, keep, ids };
+}
+
+describe("[conversations] retention_days", () => {
+  test("forgets what nothing was added to for so long, at the start and daily, with its messages", async () => {
+    const { store, clock, say, keep, ids } = setUp(2);
+    await say("old");
+    await say("kept");
+    await clock.advance(DAY_MS);
+    await say("kept");
+    await clock.advance(DAY_MS + 1);
+    const stop = keep();
+    await clock.advance(0);
+    assert.deepEqual(await ids(), ["kept"]);
+    assert.equal((await store.read("conversation/old", { afterSeq: 0, limit: 10 })).length, 0);
+    assert.equal((await store.read("conversation/kept", { afterSeq: 0, limit: 10 })).length, 2);
+    await clock.advance(DAY_MS);
+    assert.deepEqual(await ids(), []);
+    // A forgotten one begins anew under its name
+    await say("old");
+    await clock.advance(DAY_MS);
+    assert.deepEqual(await ids(), ["old"]);
+    stop();
+    await clock.advance(5 * DAY_MS);
+    assert.deepEqual(await ids(), ["old"]);
+  });
+
+  test("is idempotent, and spares what is at work", async () => {
+    const { clock, archive, say, ids } = setUp(1, ["busy"]);
+    await say("busy");
+    await say("idle");
+    await clock.advance(DAY_MS);
+    const before = new Date(clock.now()).toISOString();
+    const counts = [await archive.forgetBefore(before), await archive.forgetBefore(before)];
+    assert.deepEqual([counts, await ids()], [[1, 0], ["busy"]]);
+  });
+
+  test("of 0 forgets nothing", async () => {
+    const { clock, say, keep, ids } = setUp(0);
+    await say("old");
+    keep();
+    await clock.advance(1000 * DAY_MS);
+    assert.deepEqual(await ids(), ["old"]);
+  });
+});

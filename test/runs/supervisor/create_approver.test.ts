@@ -1,0 +1,206 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
+import { SILENT } from "../../../lib/base/telemetry/log.ts";
+import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
+import { APPROVAL_LIMITS, type Approvals } from "../../../lib/guard/approvals.ts";
+import { createApprovals } from "../../../lib/guard/create_approvals.ts";
+import { askPerson } from "../../../lib/runs/supervisor/create_approver.ts";
+import type { RunHandle } from "../../../lib/runs/run_request.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import { createFakeAudit } from "../../support/fake_audit.ts";
+import { createFakeClock } from "../../support/fake_clock.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
+import { ask, only, readAll, supervised, type SupervisedOptions, typesOf } from "../../support/supervised.ts";
+
+const ATTACHED_MS = 120_000;
+const DURABLE_MS = 86_400_000;
+const BY = { via: "http", tokenId: "tok_person" } as const;
+const FOLLOWED = { canApprove: true } as const;
+const CALL = { toolCalls: [{ name: "write_file", arguments: { path: "a" } }] } as const;
+
+/** A supervisor whose model calls a tool that is asked about, then says "Done". */
+function setUp(more: SupervisedOptions = {}) {
+  const clock = createFakeClock();
+  const store = createMemoryStore();
+  const ran: unknown[] = [];
+  const approvals = createApprovals({
+    store,
+    clock,
+    random: createSeededRandom(7),
+    log: SILENT,
+    metrics: createMetrics(),
+    audit: createFakeAudit(store).append,
+  });
+  const { runs } = supervised(
+    ({ messages }) => (messages.at(-1)?.role === "tool" ? "Done" : CALL),
+    {
+      tools: [{ name: "write_file", access: "write", decision: "ask", run: (input) => (ran.push(input), "written") }],
+      store,
+      clock,
+      approverOf: askPerson({ approvals, timeoutMs: () => ({ attached: ATTACHED_MS, durable: DURABLE_MS }) }),
+      ...more,
+    },
+  );
+  const pending = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
+  return { runs, approvals, clock, ran, pending };
+}
+
+/** Reads a run and answers its question. */
+async function readAnswering(handle: RunHandle, approvals: Approvals, decision: "approve" | "deny", note?: string) {
+  const events: AgentEvent[] = [];
+  for await (const batch of handle.events()) {
+    events.push(...batch);
+    for (const event of batch) {
+      if (event.type === "approval_needed") await approvals.answer(event.approval_id, { decision, by: BY, note });
+    }
+  }
+  return events;
+}
+
+describe("an attached run", () => {
+  test("that nobody follows who may approve is denied at once, with what allows the call, and files nothing", async () => {
+    const { runs, ran, pending, clock } = setUp();
+    const events = await readAll(await runs.start(ask("write")));
+    assert.match(
+      only(events, "tool_end").output,
+      /^Denied \(nobody_could_answer\): nobody who may approve follows this run, so nobody was asked: asked/,
+    );
+    assert.deepEqual([ran, await pending(), clock.pending()], [[], [], 0]);
+  });
+
+  test("asks who follows it: approved it runs, and both events are seen", async () => {
+    const { runs, approvals, ran } = setUp();
+    const events = await readAnswering(await runs.start(ask("write", FOLLOWED)), approvals, "approve");
+    assert.deepEqual(typesOf(events).filter((type) => /tool|approval/.test(type)), [
+      "approval_needed",
+      "approval_answered",
+      "tool_start",
+      "tool_end",
+    ]);
+    const needed = only(events, "approval_needed");
+    assert.deepEqual([needed.tool, needed.input, needed.expires_at], [
+      "write_file",
+      { path: "a" },
+      "2026-01-01T00:02:00.000Z",
+    ]);
+    assert.deepEqual(only(events, "approval_answered"), {
+      seq: needed.seq + 1,
+      time: "2026-01-01T00:00:00.000Z",
+      type: "approval_answered",
+      approval_id: needed.approval_id,
+      decision: "approve",
+      by: "tok_person",
+    });
+    assert.deepEqual(ran, [{ path: "a" }]);
+    assert.equal((await approvals.get(needed.approval_id))?.used_at, "2026-01-01T00:00:00.000Z");
+  });
+
+  test("denied it does not run, and the model is told so with the note", async () => {
+    const { runs, approvals, ran } = setUp();
+    const events = await readAnswering(await runs.start(ask("write", FOLLOWED)), approvals, "deny", "not in July");
+    assert.equal(only(events, "tool_end").output, 'Cannot call "write_file": a person denied it: not in July');
+    assert.deepEqual([ran, only(events, "done").finish_reason], [[], "stop"]);
+  });
+
+  test("that nobody answers is denied when its time is over", async () => {
+    const { runs, clock, ran, pending } = setUp();
+    const reading = readAll(await runs.start(ask("write", FOLLOWED)));
+    await clock.advance(ATTACHED_MS - 1);
+    assert.equal((await pending()).length, 1);
+    await clock.advance(1);
+    const events = await reading;
+    assert.equal(only(events, "approval_answered").decision, "expired");
+    assert.match(only(events, "tool_end").output, /nobody answered in time/);
+    assert.deepEqual([ran, await pending(), clock.pending()], [[], [], 0]);
+  });
+
+  test("that is cancelled takes its question along", async () => {
+    const { runs, clock, ran, approvals } = setUp();
+    const handle = await runs.start(ask("write", FOLLOWED));
+    const reading = readAll(handle);
+    await clock.advance(1);
+    handle.cancel("client_gone");
+    assert.equal(only(await reading, "error").code, "client_gone");
+    const { approvals: [approval] } = await approvals.list({ limit: 1 });
+    assert.deepEqual([ran, approval?.status, clock.pending()], [[], "cancelled", 0]);
+  });
+
+  test("whose question is taken back is told that, and not that a person denied it", async () => {
+    const { runs, clock, ran, approvals, pending } = setUp();
+    const reading = readAll(await runs.start(ask("write", FOLLOWED)));
+    await clock.advance(1);
+    await approvals.cancel((await pending())[0]?.id ?? "");
+    const events = await reading;
+    assert.equal(only(events, "approval_answered").decision, "cancelled");
+    const { output } = only(events, "tool_end");
+    assert.match(output, /the question was taken back, so nobody answered/);
+    assert.deepEqual(ran, []);
+  });
+
+  test("lends its slot while it waits, so that others go on", async () => {
+    const { runs, clock, approvals, pending } = setUp({ limits: { maxConcurrent: 1 } });
+    const waiting = readAll(await runs.start(ask("write", FOLLOWED)));
+    await clock.advance(1);
+    const other = await readAll(await runs.start(ask("write")));
+    assert.equal(other.at(-1)?.type, "done");
+    await approvals.answer((await pending())[0]?.id ?? "", { decision: "approve", by: BY });
+    assert.equal((await waiting).at(-1)?.type, "done");
+  });
+
+  test("is denied when as many questions wait as may", async () => {
+    const { runs, approvals, clock } = setUp();
+    const reading = readAll(await runs.start(ask("write", FOLLOWED)));
+    await clock.advance(1);
+    const { approvals: [first] } = await approvals.list({ limit: 1 });
+    assert.ok(first !== undefined);
+    const { run_id: runId, call_id: callId, ...rest } = first;
+    const question = { ...rest, runId, callId, inputDigest: "", requestedBy: BY, timeoutMs: DURABLE_MS };
+    for (let i = 1; i < APPROVAL_LIMITS.pending; i++) await approvals.ask(question);
+    const events = await readAll(await runs.start(ask("write", FOLLOWED)));
+    assert.match(
+      only(events, "tool_end").output,
+      /^Denied \(nobody_could_answer\): as many questions wait for a person/,
+    );
+    assert.equal(only(events, "notice").code, "nobody_could_answer");
+    await approvals.cancel(first.id);
+    await reading;
+  });
+});
+
+describe("a durable run", () => {
+  const durable = { durable: true } as const;
+
+  test("asks though nobody follows it, and waits for its own, longer time", async () => {
+    const { runs, approvals, clock, pending, ran } = setUp();
+    const reading = readAll(await runs.start(ask("write", durable)));
+    await clock.advance(DURABLE_MS - 1);
+    await approvals.answer((await pending())[0]?.id ?? "", { decision: "approve", by: BY });
+    assert.equal((await reading).at(-1)?.type, "done");
+    assert.deepEqual(ran, [{ path: "a" }]);
+  });
+
+  test("is shown as waiting_for_approval, and is denied at its expiry", async () => {
+    const { runs, clock } = setUp();
+    const handle = await runs.start(ask("write", durable));
+    const reading = readAll(handle);
+    await clock.advance(1);
+    assert.equal((await runs.get(handle.id))?.status, "waiting_for_approval");
+    await clock.advance(DURABLE_MS);
+    assert.equal(only(await reading, "approval_answered").decision, "expired");
+  });
+
+  test("that waits holds up no shutdown, and its question stays answerable", async () => {
+    const { runs, clock, approvals, pending } = setUp();
+    void readAll(await runs.start(ask("write", durable)));
+    await clock.advance(1);
+    const before = clock.now();
+    await runs.drain(30_000);
+    assert.equal(clock.now(), before, "it did not wait for the grace");
+    const [question] = await pending();
+    assert.equal(
+      (await approvals.answer(question?.id ?? "", { decision: "approve", by: BY })).approval.status,
+      "approved",
+    );
+  });
+});

@@ -1,0 +1,68 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import type { ProviderRequest } from "../../../lib/providers/provider.ts";
+import { type Message, textOf } from "../../../lib/base/records/message.ts";
+import { ask, only, readAll, supervised } from "../../support/supervised.ts";
+
+const lastText = ({ messages }: ProviderRequest) => textOf((messages.at(-1) as Message).content); // there is always one
+
+describe("a run's budget", () => {
+  test("holds for what it starts as well: no work escapes by being handed down", async () => {
+    const { runs, provider } = supervised((request) => {
+      if (lastText(request) === "Part") {
+        return { text: "Found", usage: { prompt_tokens: 500, completion_tokens: 500, total_tokens: 1000 } };
+      }
+      return request.messages.some(({ role }) => role === "tool") ? "Done" : { toolCalls: [{ name: "spawn" }] };
+    }, {
+      tools: [{
+        name: "spawn",
+        async run(_input, { runId }) {
+          const child = await runs.start(ask("Part", { kind: "subagent", parentId: runId, tools: [] }));
+          return only(await readAll(child), "done").finish_reason;
+        },
+      }],
+      agent: { tokensPerRun: 6000 },
+    });
+    const events = await readAll(await runs.start(ask("Go")));
+    assert.equal(only(events, "done").finish_reason, "stop");
+    const [first, child, last] = provider.requests.map(({ parameters }) => parameters.max_tokens ?? 0);
+    assert.equal(first, 4096);
+    assert.equal(child, 4096);
+    // 6000 less what the parent and its child used, and less what the last request may hold
+    assert.ok((last ?? 0) < 6000 - 15 - 1000, String(last));
+  });
+
+  test("is asked for again for each turn, and a refusal says how much is left of which budget", async () => {
+    const { runs, provider } = supervised(
+      (_request, turn) => ({ toolCalls: [{ name: "look", arguments: { turn } }] }),
+      {
+        tools: [{ name: "look", run: ({ turn }) => `${turn}`.repeat(900) }],
+        agent: { tokensPerRun: 5000, maxIterations: 50 },
+      },
+    );
+    const error = only(await readAll(await runs.start(ask("Go"))), "error");
+    assert.equal(error.code, "budget");
+    assert.match(
+      error.message,
+      /^The run was ended: of its budget of 5000 tokens \d+ are left, .* raise tokens_per_run in \[budget\]$/,
+    );
+    assert.ok(provider.requests.length > 1);
+    for (const { parameters } of provider.requests) assert.ok((parameters.max_tokens ?? 0) >= 1);
+  });
+
+  test("keeps the client's own limit where that is lower, under the name it came with", async () => {
+    const { runs, provider } = supervised(["One", "Two"], { agent: { tokensPerRun: 50_000 } });
+    await readAll(await runs.start(ask("Hi", { parameters: { max_completion_tokens: 7 } })));
+    await readAll(await runs.start(ask("Hi", { parameters: { max_tokens: 9 } })));
+    assert.deepEqual(provider.requests.map(({ parameters }) => parameters), [
+      { max_completion_tokens: 7 },
+      { max_tokens: 9 },
+    ]);
+  });
+
+  test("adds nothing to a request where none is set", async () => {
+    const { runs, provider } = supervised(["One"]);
+    await readAll(await runs.start(ask("Hi")));
+    assert.deepEqual(provider.requests[0]?.parameters, {});
+  });
+});
