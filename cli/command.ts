@@ -1,45 +1,44 @@
 import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
-
 import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 
-/** The process as a command sees it; tests hand in their own. */
+/** Streams, signals and environment of the process, as a command sees them. Tests hand in their own. */
 export interface CliIo {
-  /** Data */
+  /** Writes results */
   readonly stdout: (text: string) => void;
-  /** Messages, questions and log lines */
+  /** Writes messages, questions and log lines */
   readonly stderr: (text: string) => void;
-  /** All of standard input as text; undefined when it is a terminal */
+  /** Reads all of standard input as text. Undefined when it is a terminal */
   readonly readStdin: () => Promise<string | undefined>;
   /** Tells whether somebody at a terminal can be asked */
   readonly canAsk: boolean;
-  /** Asks for a line on the terminal; undefined at its end, or when there is no terminal */
+  /** Asks for a line at the terminal. Undefined at Ctrl-C, at the end of input, or without a terminal */
   readonly ask: (question: string) => Promise<string | undefined>;
-  /** Opens the reader of a terminal for a whole conversation; undefined when there is no terminal */
+  /** Opens a line reader that keeps the terminal for a whole conversation. Undefined without a terminal */
   readonly openReader: (options: LineReaderOptions) => Promise<LineReader | undefined>;
-  /** Calls back at each SIGINT or SIGTERM; gives the way to stop that */
+  /** Calls back at each SIGINT and SIGTERM. Returns a function that removes the listener */
   readonly onInterrupt: (listener: () => void) => () => void;
   /**
-   * Calls back at each SIGHUP but one whose reason is that the terminal was closed; until the way to stop that is used, no other
-   * SIGHUP is an interrupt
+   * Calls back at each SIGHUP, except one that comes because the terminal was closed. Returns a function that removes the
+   * listener. While there is no such listener, a SIGHUP counts as an interrupt
    */
   readonly onReload: (listener: () => void) => () => void;
-  /** Calls back with an error that nothing caught, and ends the process: what is told of the error is the listener's to say */
+  /** Calls back with an error that nothing caught, then ends the process. The listener alone reports the error */
   readonly onCrash: (listener: (error: unknown) => void) => void;
   /** Ends the process at once */
   readonly exit: (code: number) => void;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   readonly home: string;
-  /** Whether `daemon start` launched this process: nobody reads what it prints */
+  /** True in a process that `daemon start` launched: nobody reads what it prints */
   readonly isLaunched: boolean;
-  /** Whether stdout, or stderr, is a terminal: text from outside is then made harmless, and colour is allowed */
+  /** Tells which stream is a terminal: control characters in text from outside are then escaped, and colour is allowed */
   readonly isTerminal: { readonly stdout: boolean; readonly stderr: boolean };
-  /** Characters of a line of the terminal on stdout; undefined or absent where there is none */
+  /** Width of the terminal on stdout, in characters. Undefined where stdout is no terminal */
   readonly columns?: number | undefined;
 }
 
-/** Flags that every command takes, before or after the verb. */
+/** Values of the flags that every command takes, before or after the verb. */
 export interface GlobalFlags {
   readonly config: string | undefined;
   readonly dataDir: string | undefined;
@@ -47,26 +46,27 @@ export interface GlobalFlags {
   readonly json: boolean;
 }
 
+/** Everything that a command gets beside its own arguments: the process, the global flags and ways to print. */
 export interface CommandContext {
   readonly io: CliIo;
   readonly flags: GlobalFlags;
-  /** What the configuration is looked for by */
+  /** Flags, environment and folders that decide which configuration file is used */
   readonly loadOptions: LoadOptions;
-  /** @param keys further keys from the command's own flags. @throws {ConfigError} */
+  /** Loads the configuration. @param keys values from the command's own flags, by configuration key. @throws {ConfigError} */
   readonly loadConfig: (keys?: Readonly<Record<string, unknown>>) => Promise<LoadedConfig>;
-  /** Data for programs with --json, else text for people; a newline is added where it is missing */
+  /** Prints `data` as JSON with --json, else `text`. Adds a newline where it is missing */
   readonly print: (data: unknown, text: string) => void;
-  /** A message on stderr */
+  /** Writes a message to stderr */
   readonly say: (message: string) => void;
 }
 
-/** One verb. Its file is loaded when it is used. */
+/** Arguments and work of a verb. The file with it is loaded when the verb is used. */
 export interface Command<A extends ArgsDef = ArgsDef> {
-  /** Flags and positionals; a positional called `...rest` takes all that are left */
+  /** Flags and positionals. A positional whose name begins with `...` takes all remaining words */
   readonly args: A;
-  /** One line that works as it is */
+  /** Command line that works as it stands, shown in the help */
   readonly example: string;
-  /** @returns the exit code */
+  /** Does the work. @returns the exit code */
   readonly run: (context: CommandContext, args: ParsedArgs<A>) => Promise<number>;
 }
 
@@ -75,7 +75,7 @@ export function defineCliCommand<const A extends ArgsDef>(command: Command<A>): 
   return command;
 }
 
-/** The name a flag is given by: a switch that is on by default is turned off by `no-` and its name. */
+/** Returns a flag's name on the command line: a switch that is on by default is turned off by `no-` and its name. */
 export function shownFlag(name: string, arg: ArgDef): string {
   return arg.type === "boolean" && arg.default === true ? `no-${name}` : name;
 }

@@ -6,8 +6,8 @@ import { parseToml } from "../lib/config/parse_toml.ts";
 import type { CommandContext } from "./command.ts";
 
 /**
- * The data directory, also by a configuration that cannot be used, which is told: a daemon that runs must be found and stopped
- * whatever became of its file since.
+ * Finds the data directory, even by a configuration that cannot be used. Says on stderr what is wrong with the configuration: a
+ * running daemon must be found and stopped whatever became of its file since the start.
  */
 export async function findDataDir(context: CommandContext): Promise<string> {
   try {

@@ -9,7 +9,7 @@ const GLOBAL_FLAGS = `Flags for every command, before or after the verb:
   --help, --version
 `;
 
-/** Help over all verbs, or over those that begin with `group`, as `config`. */
+/** Returns the help that lists all verbs, or the verbs of one group, such as `config`. */
 export function helpText(group?: string): string {
   const verbs = Object.entries(VERBS).filter(([name]) =>
     group === undefined || name === group || name.startsWith(`${group} `)
@@ -33,7 +33,7 @@ export async function helpOfEach(): Promise<ReadonlyMap<string, string>> {
   return new Map(texts);
 }
 
-/** Help on one verb: its arguments and an example. */
+/** Returns the help on one verb: its arguments and an example. */
 export function commandHelpText(name: string, command: Command): string {
   const args = Object.entries(command.args);
   const positionals = args.filter(([, arg]) => arg.type === "positional").map(([key, arg]) => {

@@ -5,7 +5,7 @@ import { EXIT } from "./cli_error.ts";
 
 const OLDEST_NODE = [22, 19] as const;
 
-/** Nothing heavy is imported before the version is known: an old Node would end in an error that says nothing. */
+// The version is checked before anything large is imported: an old Node would end in a syntax error that explains nothing
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1])) {
   process.stderr.write(
@@ -15,19 +15,19 @@ if (major < OLDEST_NODE[0] || (major === OLDEST_NODE[0] && minor < OLDEST_NODE[1
   );
   process.exit(EXIT.failed);
 }
-// By namespace: an older Node has no such export, and a missing name would end it before the sentence above
+// Called through the namespace: an older Node lacks this export, and a missing named import would end it before the sentence above
 nodeModule.enableCompileCache?.();
 
 const isHandedOver = process.env[HANDOVER_VARIABLE] === "stdin";
 const crash = (error: unknown) => {
-  // Of a launched process that is a file, and what is secret in the error is not known here
+  // Stderr of a daemon that was launched is its log file, and secrets in the error cannot be masked here
   const told = isHandedOver ? "nothing caught it" : error instanceof Error ? error.stack : String(error);
   process.stderr.write(`Internal error: ${told}\n`);
   process.exit(EXIT.internal);
 };
 process.on("unhandledRejection", crash);
 process.on("uncaughtException", crash);
-// The reader has gone, as in `postern tools list | head -1`
+// The reader of a pipe may end first, as in `postern tools list | head -1`: that is a success
 process.stdout.on("error", (error: { code?: string }) => process.exit(error.code === "EPIPE" ? EXIT.ok : EXIT.failed));
 
 const [{ runCli }, { processIo }] = await Promise.all([import("./run_cli.ts"), import("./process_io.ts")]);
@@ -36,5 +36,5 @@ const code = await runCli(
   process.argv.slice(2),
   isHandedOver ? await (await import("./process_io.ts")).withHandedEnvironment(io) : io,
 );
-// What was written before is out once this empty write is
+// The callback of this empty write runs once all earlier output has been written
 process.stdout.write("", () => process.exit(code));

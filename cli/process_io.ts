@@ -7,7 +7,7 @@ import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const MAX_INPUT_BYTES = 16_777_216;
 
-/** The real process as commands see it. */
+/** Returns the real process as commands see it. */
 export function processIo(): CliIo {
   const history: string[] = [];
   const hadTerminal = [process.stdin, process.stdout, process.stderr].some((stream) => stream.isTTY);
@@ -17,7 +17,7 @@ export function processIo(): CliIo {
     stdout: (text) => void process.stdout.write(text),
     stderr: (text) => void process.stderr.write(text),
     readStdin: () => (process.stdin.isTTY ? Promise.resolve(undefined) : readAll()),
-    // The question is shown on stderr
+    // Questions go to stderr
     canAsk: process.stdin.isTTY === true && process.stderr.isTTY === true,
     ask: (question) => (process.stdin.isTTY ? askLine(question, history) : Promise.resolve(undefined)),
     openReader: (options) => (process.stdin.isTTY ? openReader(options) : Promise.resolve(undefined)),
@@ -47,7 +47,7 @@ export function processIo(): CliIo {
           process.exit(EXIT.internal);
         }
       };
-      // Before those of main.ts, which show the error as it is
+      // Runs before the handlers of main.ts, which show the error unmasked and end the process
       process.prependListener("unhandledRejection", crash);
       process.prependListener("uncaughtException", crash);
     },
@@ -57,7 +57,7 @@ export function processIo(): CliIo {
     home: homedir(),
     isLaunched: false,
     isTerminal: { stdout: process.stdout.isTTY === true, stderr: process.stderr.isTTY === true },
-    // A terminal that was told no size says 0
+    // A terminal without a known size reports 0
     columns: process.stdout.columns || undefined,
   };
 }
@@ -76,7 +76,7 @@ async function readAll(): Promise<string> {
   return Buffer.concat(parts).toString("utf8");
 }
 
-/** One line, edited with the terminal's keys; an interface a question, so that signals are the command's in between. */
+/** Reads a line that the person edits with the terminal's keys. Each question has its own readline, so that signals reach the command in between. */
 async function askLine(question: string, history: string[]): Promise<string | undefined> {
   const { createInterface } = await import("node:readline");
   const lines = createInterface({
@@ -98,11 +98,11 @@ async function askLine(question: string, history: string[]): Promise<string | un
   }
 }
 
-/** The terminal of this process: keys from stdin, all that is shown on stderr. */
+/** Opens the line reader over the terminal of this process: keys from stdin, output on stderr. */
 async function openReader(options: LineReaderOptions): Promise<LineReader> {
   const { createLineReader } = await import("./terminal/line_reader.ts");
   const { stdin, stderr } = process;
-  // A terminal that is closed ends the chat in its own order: its run is cancelled, its question withdrawn
+  // Without a listener, a closed terminal would end the process before the chat has cancelled its run and its question
   stderr.on("error", () => {});
   const reader = createLineReader({
     onKeys(listener) {
@@ -121,7 +121,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
       try {
         stdin.setRawMode(on);
       } catch {
-        // The terminal is gone
+        // The terminal was closed
       }
     },
     write: (text) => void stderr.write(text),
@@ -131,7 +131,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
       return () => stderr.off("resize", listener);
     },
   }, options);
-  // A shell that comes after a crash gets its terminal back
+  // Gives the terminal back to the shell also after a crash
   const restore = () => reader.close();
   process.once("exit", restore);
   return {
@@ -143,7 +143,7 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
   };
 }
 
-/** Whether the terminal this process was started from has been closed: then SIGHUP is its end, not a word from the administrator. */
+/** Tells whether the terminal of this process was closed. A SIGHUP then ends the process, and does not reload the configuration. */
 export function hasLostTerminal(): boolean {
   try {
     closeSync(openSync("/dev/tty", "r"));
@@ -154,9 +154,9 @@ export function hasLostTerminal(): boolean {
 }
 
 /**
- * The process as commands see it, with the environment that `daemon start` hands over through standard input: keys are then in
- * this process's memory alone.
- * @throws {Error} what arrived is no environment
+ * Returns `io` with the environment that `daemon start` hands over through standard input. Keys in it are then in this process's
+ * memory alone, and not in the environment that other programs of the user can read.
+ * @throws {Error} the text on standard input is no environment
  */
 export async function withHandedEnvironment(io: CliIo): Promise<CliIo> {
   const handed: unknown = JSON.parse(await io.readStdin() ?? "");

@@ -14,19 +14,22 @@ import {
 import { CommandError, EXIT } from "./cli_error.ts";
 import type { CommandContext } from "./command.ts";
 
-/** A gateway to work with: the running one, or the same services in this process while nobody else holds the data directory. */
+/** Gateway that a command works with: the running one or, while nothing else uses the data directory, its services in this process. */
 export interface ReachedGateway {
-  /** JSON of a successful reply. @throws {CommandError} the gateway's own sentence when it refuses */
+  /** Sends a request. @returns the JSON of a successful reply. @throws {CommandError} the gateway refuses; with its sentence */
   request(request: GatewayRequest): Promise<unknown>;
-  /** A successful reply as it comes, for event streams. @throws {CommandError} as `request` */
+  /** Sends a request and returns the body of a successful reply as it comes, for event streams. @throws {CommandError} as `request` */
   stream(request: GatewayRequest): Promise<AsyncIterable<Uint8Array>>;
+  /** Client and record of the running gateway. Undefined when the services run in this process */
   readonly running: { readonly client: GatewayClient; readonly record: ControlRecord } | undefined;
+  /** Services of this process. Undefined when a gateway is running */
   readonly services: GatewayServices | undefined;
   close(): Promise<void>;
 }
 
+/** Options of `reachGateway`. */
 export interface ReachOptions {
-  /** Whether the command needs the agent and its providers; without it no local server is looked for */
+  /** True for a command that needs the agent and its providers. False: no local model server is looked for */
   readonly agent: boolean;
 }
 
@@ -34,7 +37,8 @@ const PROBE_TIMEOUT_MS = 10_000;
 
 /**
  * Reaches the gateway of the data directory (docs/design/access.md "One gateway for each data directory").
- * @throws {CommandError} it holds the directory but does not answer or not here, or works in another folder than --workspace says
+ * @throws {CommandError} a gateway holds the directory and does not answer on the loopback interface, or works in another folder
+ * than --workspace names
  */
 export async function reachGateway(context: CommandContext, options: ReachOptions): Promise<ReachedGateway> {
   const loaded = await context.loadConfig();
@@ -43,7 +47,7 @@ export async function reachGateway(context: CommandContext, options: ReachOption
   return await startHere(context, loaded, options);
 }
 
-/** @throws {CommandError} the gateway does not listen on the loopback interface, where alone its control token counts */
+/** Refuses a gateway that does not listen on the loopback interface: commands may use its control token there only. @throws {CommandError} */
 export function requireControl({ address, token }: ControlRecord): void {
   if (token !== "") return;
   const reason = "commands reach a gateway over the loopback interface alone, where it does not listen";
@@ -52,7 +56,7 @@ export function requireControl({ address, token }: ControlRecord): void {
   );
 }
 
-/** The JSON of a reply, or its error as an exception. @throws {CommandError} */
+/** Returns the JSON of a successful reply. @throws {CommandError} the reply is an error; with its message */
 export function expectSuccess({ status, body }: GatewayReply): unknown {
   if (status < 400) return body;
   const { message } = (body as { error?: { message?: unknown } } | undefined)?.error ?? {};
@@ -135,7 +139,7 @@ async function startHere(
     running: undefined,
     services,
     async close() {
-      // What is at work here goes on at the next start
+      // Work that is not finished goes on at the next start
       await services.drain(0);
       await services.close();
     },
@@ -152,7 +156,7 @@ function parseBody(text: string): unknown {
 
 const NOTHING: AsyncIterable<Uint8Array> = { async *[Symbol.asyncIterator]() {} };
 
-/** Runs a command that needs no agent with the gateway, and leaves it afterwards. @returns exit code 0 */
+/** Reaches the gateway without an agent, does the work, and closes the connection. @returns exit code 0 */
 export async function withGateway(
   context: CommandContext,
   work: (gateway: ReachedGateway) => Promise<void>,
@@ -166,23 +170,23 @@ export async function withGateway(
   }
 }
 
-/** Asks a gateway on this machine for its health; never throws. */
+/** Asks a gateway on this machine for its health. `silent`: no gateway answers. Never throws. */
 export async function probeGateway({ address, token }: Pick<ControlRecord, "address" | "token">): Promise<Health> {
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
   const reply = await client.request({ method: "GET", path: "/health" }).catch(() => undefined);
   const said = (reply?.body as { status?: unknown } | undefined)?.status;
   if (said === "ok" || said === "degraded" || said === "draining") return said;
-  // Probes have a limit too: one that is told so has been answered
+  // The rate limit counts probes too: a reply that says so is a reply
   return reply?.status === 429 ? "ok" : "silent";
 }
 
-/** What a gateway on this machine tells its administrator; undefined when it does not answer, or not here. Never throws. */
+/** Asks a gateway on this machine for its status. Undefined when it does not answer, or not on the loopback interface. Never throws. */
 export async function readGatewayStatus(
   { address, token }: Pick<ControlRecord, "address" | "token">,
 ): Promise<StatusReply | undefined> {
   if (token === "") return undefined;
   const client = createGatewayClient({ address, token, clock: systemClock, timeoutMs: PROBE_TIMEOUT_MS });
   const reply = await client.request({ method: "GET", path: "/v1/status" }).catch(() => undefined);
-  // The route's own schema is what its test holds it to
+  // A test holds the route to its schema
   return reply?.status === 200 ? reply.body as StatusReply : undefined;
 }

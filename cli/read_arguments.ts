@@ -4,10 +4,10 @@ import { UsageError } from "./cli_error.ts";
 import { shownFlag } from "./command.ts";
 
 /**
- * A command's arguments. Unlike citty alone it refuses what the definition does not know: flags, values where none belong,
- * missing values and positionals too many.
- * @param verb named in errors
- * @throws {UsageError} with the nearest flag
+ * Reads a command's arguments. Refuses what citty alone would accept in silence: unknown flags, a value for a switch, a missing
+ * value, a missing positional and too many positionals.
+ * @param verb name of the command, for error messages
+ * @throws {UsageError} with the nearest known flag
  */
 export function readArguments<A extends ArgsDef>(verb: string, raw: readonly string[], args: A): ParsedArgs<A> {
   const flags = Object.entries(args).filter(([, arg]) => arg.type !== "positional");
@@ -58,7 +58,7 @@ export function readArguments<A extends ArgsDef>(verb: string, raw: readonly str
   return parseArgs<A>([...checked, "--", ...values], args);
 }
 
-/** The refusal of a flag nobody knows. @param known without dashes */
+/** Returns the error for an unknown flag, with the nearest known one. @param known flags of the command, without dashes */
 export function unknownFlag(verb: string, token: string, known: readonly string[]): UsageError {
   const [name] = splitFlag(token);
   const meant = nearest(name, [...known, "config", "data-dir", "workspace", "json", "help", "version"]);
@@ -68,7 +68,7 @@ export function unknownFlag(verb: string, token: string, known: readonly string[
   return new UsageError(`Cannot use "${token.split("=", 1)[0]}": there is no such flag; ${hint}`);
 }
 
-/** Name and value of `--name=value`; the value is undefined in `--name`. */
+/** Splits `--name=value` into name and value. The value of `--name` is undefined. */
 function splitFlag(token: string): readonly [name: string, value: string | undefined] {
   const bare = token.replace(/^--?/, "");
   const equals = bare.indexOf("=");

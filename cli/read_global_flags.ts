@@ -7,7 +7,7 @@ const WITH_VALUE: ReadonlyMap<string, "config" | "dataDir" | "workspace"> = new 
   ["--workspace", "workspace"],
 ]);
 
-/** The flags that every command takes, and what is left for the command. */
+/** Result of reading the global flags: their values, and the words that are left for the command. */
 export interface GlobalArguments {
   readonly flags: GlobalFlags;
   readonly help: boolean;
@@ -15,7 +15,7 @@ export interface GlobalArguments {
   readonly rest: readonly string[];
 }
 
-/** Takes the global flags out of an argument list, wherever they stand before `--`. @throws {UsageError} a flag without its value */
+/** Takes the global flags out of an argument list, wherever they stand before `--`. @throws {UsageError} a flag lacks its value */
 export function readGlobalFlags(argv: readonly string[]): GlobalArguments {
   const found: { config?: string; dataDir?: string; workspace?: string } = {};
   const rest: string[] = [];

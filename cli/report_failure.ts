@@ -5,20 +5,20 @@ import { CommandError, EXIT, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
 import { harmless } from "./terminal/terminal_text.ts";
 
-/** Errors of other rooms whose message is meant for the person at the terminal. */
+/** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */
 const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
 
-/** What the disk says where no room has words of its own for it: the disk's state, not a mistake of this program. */
+/** Codes of system errors about the disk: full, read-only, broken or closed to this user. None is a bug of this program. */
 const DISK_CODES = new Set(["EACCES", "EDQUOT", "EIO", "ENOSPC", "EPERM", "EROFS"]);
 
-/** Tells a failed command's reason on stderr and gives its exit code. With `json` it is one object. */
+/** Writes the reason of a failed command to stderr, with `json` as one object. @returns the exit code */
 export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo; readonly json: boolean }): number {
   const code = exitCodeOf(error);
   const message = code === EXIT.internal
     ? `Internal error: ${stackOf(error)}`
     : `${isOfDisk(error) ? "Cannot use the disk: " : ""}${(error as Error).message}`;
   const problems = error instanceof ConfigError ? error.problems : undefined;
-  // A secret in the wrong place of a configuration would be told as what is wrong with it
+  // A message about a wrong value quotes the value, which may be a secret in the wrong place
   const { redact } = createRedactor(environmentSecrets(io.env));
   const report = {
     error: {

@@ -5,7 +5,7 @@ import { readGlobalFlags } from "./read_global_flags.ts";
 import { VERBS } from "./verbs.ts";
 
 /**
- * Runs one command line and gives its exit code; ends nothing itself. Help and version load no other file.
+ * Runs one command line and returns its exit code. The caller ends the process. Help and version load no other file.
  * @param argv without the program's own name
  */
 export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
@@ -88,10 +88,10 @@ function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {
   };
 }
 
-/** Flags of a group that may stand before its verb too, each with a value. */
+/** Flags, each with a value, that may also stand between a group and its verb, by group. */
 const GROUP_FLAGS: Readonly<Record<string, readonly string[]>> = { service: ["--service-init"] };
 
-/** The words of a command line with the verb second: `service --service-init openrc install` has its flag moved behind `install`. */
+/** Moves the flags of a group behind its verb: `service --service-init openrc install` becomes `service install --service-init openrc`. */
 export function verbFirst(words: readonly string[]): readonly string[] {
   const [group = "", ...rest] = words;
   const flags = Object.hasOwn(GROUP_FLAGS, group) ? GROUP_FLAGS[group] ?? [] : [];

@@ -1,16 +1,16 @@
 import { toTomlValue } from "../lib/config/to_toml_value.ts";
 
-/** What a new configuration sets; everything else keeps its default. */
+/** Choices for a new configuration. Everything else keeps its default. */
 export interface StarterChoices {
-  /** `[provider]`; undefined: found by itself */
+  /** Provider of the models. Undefined: the gateway looks for one at each start */
   readonly provider?: { readonly kind: string; readonly baseUrl?: string } | undefined;
-  /** The folder the agent works in; undefined: the one the gateway is started in */
+  /** Folder the agent works in. Undefined: the folder the gateway is started in */
   readonly workspace?: string | undefined;
-  /** `ask`: it may change files and use git, each time with a person's word; `free`: without. undefined: neither */
+  /** `ask`: the agent may change files and use git after a person approved each call; `free`: without approval. Undefined: neither */
   readonly changes?: "ask" | "free" | undefined;
 }
 
-/** A commented configuration: the keys a newcomer changes first, each with its default or what was chosen. */
+/** Returns a commented configuration: the keys that a newcomer changes first, each with its default or the chosen value. */
 export function starterConfig({ provider, workspace, changes }: StarterChoices = {}): string {
   const writes = changes === undefined ? undefined : true;
   return `# Postern's configuration. Every line that begins with "#" shows a default: take the "#" away to change it.
@@ -50,10 +50,10 @@ ${line("enabled", false, writes)}
 `;
 }
 
-/** A key with its default as a comment, or as it was chosen. */
+/** Returns the line of a key: its default as a comment, or the chosen value. */
 function line(key: string, standard: unknown, chosen: unknown): string {
   return chosen === undefined ? `# ${key} = ${toTomlValue(standard)}` : `${key} = ${toTomlValue(chosen)}`;
 }
 
-/** Nothing chosen. */
+/** Starter configuration in which every key keeps its default. */
 export const STARTER_CONFIG = starterConfig();

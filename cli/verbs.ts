@@ -1,17 +1,18 @@
 import type { Command } from "./command.ts";
 
+/** Row of the table of verbs: the line in the help, and the way to load the command. */
 export interface Verb {
   readonly summary: string;
   readonly load: () => Promise<Command>;
 }
 
-// A command's own argument types are narrower than what the table needs to know
+// Each command has argument types of its own; the table needs the general type only
 const verb = (summary: string, load: () => Promise<unknown>): Verb => ({
   summary,
   load: load as () => Promise<Command>,
 });
 
-/** Every verb, in the order help shows them. Nothing is loaded before it is used. */
+/** Table of all verbs, in the order of the help. A command's file is loaded when the verb is used. */
 export const VERBS: Readonly<Record<string, Verb>> = {
   gateway: verb("Run the gateway in this terminal", async () => (await import("./commands/gateway.ts")).gatewayCommand),
   "daemon start": verb(

@@ -25,10 +25,10 @@ const NOTE = {
 } as const;
 
 const MAX_SHOWN = 100;
-/** Characters of an input in a list */
+/** Number of characters that a list shows of an input */
 const MAX_INPUT_LISTED = 60;
 
-/** `postern approvals list` */
+/** Command `postern approvals list`: tool calls that wait for an answer, or approvals of another status. */
 export const approvalsListCommand = defineCliCommand({
   args: {
     status: {
@@ -64,7 +64,7 @@ export const approvalsListCommand = defineCliCommand({
     }),
 });
 
-/** `postern approvals show <id>` */
+/** Command `postern approvals show <id>`: the whole input of a call, and the rules that an answer may store. */
 export const approvalsShowCommand = defineCliCommand({
   args: { id: ID },
   example: "postern approvals show apr_0123456789",
@@ -81,7 +81,7 @@ export const approvalsShowCommand = defineCliCommand({
     }),
 });
 
-/** `postern approvals approve <id>`: lets the one call through, or that very call from now on. */
+/** Command `postern approvals approve <id>`: approves one call and, with --remember, later calls like it. */
 export const approvalsApproveCommand = defineCliCommand({
   args: {
     id: ID,
@@ -104,7 +104,7 @@ export const approvalsApproveCommand = defineCliCommand({
   run: (context, { id, remember, match, note }) => answer(context, id, { decision: "approve", remember, match, note }),
 });
 
-/** `postern approvals deny <id>` */
+/** Command `postern approvals deny <id>`: denies one call. */
 export const approvalsDenyCommand = defineCliCommand({
   args: { id: ID, note: NOTE },
   example: 'postern approvals deny apr_0123456789 --note "not this file"',
@@ -136,7 +136,7 @@ function answer(context: CommandContext, id: string, body: Answer): Promise<numb
   });
 }
 
-/** Shows the rule that an answer would store, before it is stored; a person at the terminal is asked about it. */
+/** Shows the rule that an answer would store, before it is stored. A person at the terminal must confirm it. */
 async function agrees(
   { io, say }: CommandContext,
   gateway: ReachedGateway,
@@ -145,7 +145,7 @@ async function agrees(
   if (remember === "once") return true;
   const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
   const offer = offersOf(approval).find((each) => each.remember === remember && each.match === match);
-  // The gateway says why not
+  // The gateway refuses with the reason
   if (offer === undefined || approval.status !== "pending") return true;
   say(`This rule is stored, until you revoke it:\n  ${exactLine(offer.text)}`);
   if (!io.canAsk) return true;
@@ -157,7 +157,7 @@ function pathOf(id: string): string {
   return `/v1/approvals/${encodeURIComponent(id)}`;
 }
 
-/** `postern approvals rules`: answers that are remembered. */
+/** Command `postern approvals rules`: lists remembered answers. */
 export const approvalsRulesCommand = defineCliCommand({
   args: {},
   example: "postern approvals rules",
@@ -174,7 +174,7 @@ export const approvalsRulesCommand = defineCliCommand({
     }),
 });
 
-/** `postern approvals revoke <rule>`: such calls are asked about again from now on. */
+/** Command `postern approvals revoke <rule>`: forgets a remembered answer, so that such calls are asked about again. */
 export const approvalsRevokeCommand = defineCliCommand({
   args: { rule: { type: "positional", required: true, description: "Id of the rule, from postern approvals rules" } },
   example: "postern approvals revoke rule_0123456789",

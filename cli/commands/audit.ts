@@ -17,7 +17,7 @@ interface AuditList {
   readonly last_id: string | null;
 }
 
-/** `postern audit show`: the newest records, oldest of them first, as a log is read. */
+/** Command `postern audit show`: the newest records, in the order of a log: the oldest of them first. */
 export const auditShowCommand = defineCliCommand({
   args: {
     limit: { type: "string", valueHint: "number", description: "How many records, 1-1000 (default: 50)" },
@@ -41,7 +41,7 @@ export const auditShowCommand = defineCliCommand({
   },
 });
 
-/** `postern audit verify`: exit 0 for a whole chain, 1 for one that was changed. */
+/** Command `postern audit verify`: exit code 0 for an unbroken chain, 1 for a chain that was changed. */
 export const auditVerifyCommand = defineCliCommand({
   args: {
     head: {

@@ -7,7 +7,7 @@ import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { findDataDir } from "../find_data_dir.ts";
 
-/** `postern backup <file>`: all records and keys in one file, also of a gateway that runs. */
+/** Command `postern backup <file>`: writes all records and keys to one file, also while a gateway runs. */
 export const backupCommand = defineCliCommand({
   args: { file: { type: "positional", required: true, description: "New file for the backup; none is replaced" } },
   example: "postern backup postern-backup.db",
@@ -26,7 +26,7 @@ export const backupCommand = defineCliCommand({
   },
 });
 
-/** @param lock undefined while a gateway has it */
+/** Writes the backup and releases the lock. @param lock lock of the data directory. Undefined while a gateway holds it */
 function makeBackup(dataDir: string, to: string, lock: GatewayLock | undefined): BackupFacts {
   try {
     return backUp(dataDir, to, { isInUse: lock === undefined });
@@ -35,7 +35,7 @@ function makeBackup(dataDir: string, to: string, lock: GatewayLock | undefined):
   }
 }
 
-/** `postern restore <file>`: puts a backup in the place of the data directory, and holds whatever was open in it. */
+/** Command `postern restore <file>`: replaces the data directory by a backup, and holds all unfinished work in it for a person. */
 export const restoreCommand = defineCliCommand({
   args: {
     file: { type: "positional", required: true, description: "File that postern backup made" },

@@ -9,8 +9,9 @@ import type { LineReader } from "../terminal/line_reader.ts";
 import { createReplyView } from "../terminal/reply_view.ts";
 
 /**
- * `postern chat`: at a terminal a conversation until Ctrl-D; with a message, or one piped in, a single reply. The answer goes to
- * stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply, a second one ends the chat. With --json one event a line.
+ * Command `postern chat`: a conversation at the terminal until Ctrl-D, or a single reply to a message that is an argument or is
+ * piped in. The answer goes to stdout as it comes, tool use and notices to stderr. Ctrl-C cancels the reply, a second Ctrl-C ends
+ * the chat. With --json each event is a line of stdout.
  */
 export const chatCommand = defineCliCommand({
   args: {
@@ -36,7 +37,7 @@ export const chatCommand = defineCliCommand({
       const history = await openChatHistory(dataDir, context.say);
       const conversationId = args.continue ? await lastConversation(gateway, history) : args.conversation;
       const topic: ChatTopic = { model: args.model, conversationId };
-      // With --json the reader of the events answers, by whatever way, which takes a gateway that runs
+      // With --json the program that reads the events answers approvals over the API, which needs a running gateway
       const canApprove = context.flags.json ? gateway.running !== undefined : context.io.canAsk;
       const session = await openChatSession(gateway, { topic, canApprove });
       try {
@@ -54,6 +55,7 @@ export const chatCommand = defineCliCommand({
   },
 });
 
+/** Chat under way, with all that its steps need. */
 interface Talk {
   readonly context: CommandContext;
   readonly session: ChatSession;
@@ -62,7 +64,7 @@ interface Talk {
   readonly history: ChatHistory;
 }
 
-/** @throws {CommandError} there was no chat, or its conversation is forgotten */
+/** Returns the id of the last chat's conversation. @throws {CommandError} there was no chat, or its conversation was deleted */
 async function lastConversation(gateway: ReachedGateway, { lastConversation: id }: ChatHistory): Promise<string> {
   if (id === undefined) throw new CommandError("Cannot go on: no chat was held with this data directory yet");
   await findConversation(gateway, id);
@@ -88,7 +90,7 @@ async function converse(talk: Talk): Promise<number> {
       const line = await reader.read("> ");
       if (line === undefined) return EXIT.ok;
       if (line.trim() === "") continue;
-      // deno-lint-ignore no-control-regex -- what was pasted in several lines is no line of the history
+      // deno-lint-ignore no-control-regex -- a paste of several lines is not kept in the history
       if (!/[\x00-\x1f]/.test(line)) await history.add(line);
       const result = await commands.run(line);
       if (result === "exit") return EXIT.ok;
@@ -99,7 +101,7 @@ async function converse(talk: Talk): Promise<number> {
   }
 }
 
-/** The same context, whose questions and interrupts come from the one reader of the terminal. */
+/** Returns the context with questions and interrupts that come from the chat's line reader. */
 function readingContext(context: CommandContext, reader: LineReader): CommandContext {
   const { io } = context;
   return {
@@ -117,7 +119,7 @@ function readingContext(context: CommandContext, reader: LineReader): CommandCon
 
 async function showReply({ context, session, gateway, topic, history }: Talk, message: string): Promise<number> {
   let interrupts = 0;
-  // Should the gateway not react to the first one, the second leaves it
+  // The second Ctrl-C closes the session, in case the gateway did not react to the first
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
   const reply = createReplyView(context);
   try {
@@ -126,7 +128,7 @@ async function showReply({ context, session, gateway, topic, history }: Talk, me
       reply.show(event);
       if (event.type === "approval_needed" && !context.flags.json) {
         const answer = await askPerson(context, gateway, { id: event.approval_id, inRun: true });
-        // No answer is nobody's no: the reply stops, and its question is withdrawn
+        // No answer is not a denial: the reply stops, and the approval is withdrawn
         if (answer === undefined) session.cancel();
       }
       failed ||= event.type === "error";
@@ -135,7 +137,7 @@ async function showReply({ context, session, gateway, topic, history }: Talk, me
   } finally {
     reply.end();
     ignore();
-    // At once, so that it can be gone on with whatever ends the chat
+    // Kept after each reply, so that --continue finds the conversation however the chat ends
     if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }
 }

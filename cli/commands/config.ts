@@ -13,7 +13,7 @@ import { EXIT, UsageError } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { configWarnings } from "../doctor/check_configuration.ts";
 
-/** `postern config show`: the values in use as TOML, secrets masked; says which are not defaults and where they came from. */
+/** Command `postern config show`: the values in use as TOML, with secrets masked. A comment tells where each value that is no default came from. */
 export const configShowCommand = defineCliCommand({
   args: {},
   example: "postern config show",
@@ -31,7 +31,7 @@ export const configShowCommand = defineCliCommand({
   },
 });
 
-/** `postern config get <key>`: one value, a text as it is. */
+/** Command `postern config get <key>`: one value as TOML, a text without quotes. */
 export const configGetCommand = defineCliCommand({
   args: { key: { type: "positional", required: true, description: "The key, as gateway.port" } },
   example: "postern config get gateway.port",
@@ -49,7 +49,7 @@ export const configGetCommand = defineCliCommand({
   },
 });
 
-/** `postern config check`: exit 0 with a warning for each setting that does nothing, or 78 with everything that is wrong. */
+/** Command `postern config check`: exit code 0 with a warning for each setting that does nothing, or 78 with everything that is wrong. */
 export const configCheckCommand = defineCliCommand({
   args: {},
   example: "postern config check",
@@ -69,7 +69,7 @@ export const configCheckCommand = defineCliCommand({
   },
 });
 
-/** `postern config schema`: JSON Schema for editors. */
+/** Command `postern config schema`: JSON Schema of postern.toml, for editors. */
 export const configSchemaCommand = defineCliCommand({
   args: {},
   example: "postern config schema > postern.schema.json",
@@ -81,7 +81,7 @@ export const configSchemaCommand = defineCliCommand({
   },
 });
 
-/** The parts of a key the schema knows. @throws {UsageError} with the nearest key */
+/** Splits a key of the schema into its parts. @throws {UsageError} an unknown key; with the nearest one */
 export function readKey(text: string): readonly string[] {
   const path = parseKeyText(text);
   if (path !== undefined && schemaAt(path.map(toPart)) !== undefined) return path;
@@ -97,7 +97,7 @@ function toPart(part: string): string | number {
 
 type Table = Readonly<Record<string, unknown>>;
 
-/** A table as TOML: its own keys first, then the tables in it under their headers. */
+/** Returns a table as lines of TOML: its own keys first, then the tables in it under their headers. */
 function tomlLines(
   table: Table,
   comment: (key: string) => string = () => "",
@@ -121,8 +121,8 @@ function isTable(value: unknown): value is Table {
 }
 
 /**
- * `postern config set <key> <value>`: changes that one value's text in the file in use, or in a new one of the user. Nothing is
- * written when the result would be refused. A `./postern.toml` the user accepted stays accepted.
+ * Command `postern config set <key> <value>`: changes the text of one value in the file in use, or in a new file of the user. Writes
+ * nothing when the result could not be used. A `./postern.toml` that the user accepted stays accepted.
  */
 export const configSetCommand = defineCliCommand({
   args: {
@@ -138,7 +138,7 @@ export const configSetCommand = defineCliCommand({
     const text = await writeConfigValue(target, path, parsed);
     if (file?.trusted === true) await acceptFile(trustDir, { path: file.path, text }, { now: systemClock.now() });
     context.print({ file: target, key }, `Set ${key} in ${target}`);
-    // Whatever else is wrong with the environment, the value is set
+    // The value is set, even where something else keeps the configuration from being loaded
     const loaded = await context.loadConfig().catch(() => undefined);
     const running = loaded === undefined ? undefined : await readControlFile(loaded.dataDir);
     if (running !== undefined) {

@@ -9,7 +9,7 @@ const ID = { type: "positional", required: true, description: "Id of the schedul
 const MAX_SHOWN = 100;
 const MAX_TEXT = 60;
 
-/** `postern cron list` */
+/** Command `postern cron list`: schedules, their next firing and how the last one ended. */
 export const cronListCommand = defineCliCommand({
   args: {
     state: {
@@ -36,7 +36,7 @@ export const cronListCommand = defineCliCommand({
     }),
 });
 
-/** `postern cron history <id>`: its firings, the newest first. */
+/** Command `postern cron history <id>`: firings of a schedule, the newest first. */
 export const cronHistoryCommand = defineCliCommand({
   args: { id: ID },
   example: "postern cron history report",
@@ -59,7 +59,7 @@ export const cronHistoryCommand = defineCliCommand({
     }),
 });
 
-/** `postern cron run <id>`: fires it now, in the running gateway. */
+/** Command `postern cron run <id>`: fires a schedule now, in the running gateway. */
 export const cronRunCommand = defineCliCommand({
   args: { id: ID },
   example: "postern cron run report",

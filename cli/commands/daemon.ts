@@ -11,7 +11,7 @@ import { expectSuccess, probeGateway, readGatewayStatus, requireControl } from "
 import { pairingText } from "../serve/banner.ts";
 import { bindFlags, bindKeys, checkBind } from "../serve/listen_address.ts";
 
-/** `postern daemon start`: in the background, or with --foreground in this process, as service managers want it. */
+/** Command `postern daemon start`: runs the daemon in the background, or with --foreground in this process, as service managers need it. */
 export const daemonStartCommand = defineCliCommand({
   args: {
     ...bindFlags,
@@ -29,7 +29,7 @@ export const daemonStartCommand = defineCliCommand({
       return EXIT.ok;
     }
     const loaded = await context.loadConfig(keys);
-    // A configuration that cannot work is told here, not in a log
+    // Refused here, so that the reason is shown in the terminal and not in a log
     checkBind(loaded.config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
     const { launchDaemon } = await import("../daemon/launch_daemon.ts");
     const flags = Object.entries({ host, port }).flatMap(([name, value]) =>
@@ -55,7 +55,7 @@ export const daemonStartCommand = defineCliCommand({
   },
 });
 
-/** `postern daemon status`: exit 0 whether it runs or not. */
+/** Command `postern daemon status`: exit code 0 whether the daemon runs or not. */
 export const daemonStatusCommand = defineCliCommand({
   args: {},
   example: "postern daemon status --json",
@@ -70,7 +70,7 @@ export const daemonStatusCommand = defineCliCommand({
   },
 });
 
-/** `postern daemon stop`: lets work finish, then kills, and says which. */
+/** Command `postern daemon stop`: lets work finish, kills the daemon when that takes too long, and says which of the two happened. */
 export const daemonStopCommand = defineCliCommand({
   args: {},
   example: "postern daemon stop",
@@ -97,7 +97,7 @@ export const daemonStopCommand = defineCliCommand({
   },
 });
 
-/** A code for the first client, made for this terminal: the daemon itself has nobody to tell it to. null: there are tokens. */
+/** Makes a pairing code for the first client, to be shown in this terminal. Null: a client is paired already, or pairing is off. */
 async function pairingCodeOf(record: ControlRecord, { config }: LoadedConfig): Promise<string | null> {
   if (!config.gateway.require_pairing) return null;
   requireControl(record);

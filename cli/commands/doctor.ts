@@ -13,7 +13,7 @@ import { examine } from "../doctor/examine.ts";
 import { findingsText } from "../doctor/findings_text.ts";
 import { findDataDir } from "../find_data_dir.ts";
 
-/** In the order they are shown. */
+/** All checks, in the order of their findings. */
 const CHECKS = [
   environmentCheck,
   dataDirectoryCheck,
@@ -29,7 +29,7 @@ const CHECKS = [
   logCheck,
 ];
 
-/** `postern doctor`: looks at everything the gateway needs and changes nothing without --repair; exit 1 where something does not work. */
+/** Command `postern doctor`: checks everything the gateway needs. Changes nothing without --repair. Exit code 1 when a check fails. */
 export const doctorCommand = defineCliCommand({
   args: {
     strict: { type: "boolean", description: "Exit 1 also where there are warnings" },

@@ -4,7 +4,7 @@ import { EXIT } from "../cli_error.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 
 /**
- * `postern gateway`: runs until SIGINT or SIGTERM, then drains; a second signal ends it at once.
+ * Command `postern gateway`: runs until SIGINT or SIGTERM, then drains. A second signal ends it at once.
  * Source: docs/design/http.md "Drain"
  */
 export const gatewayCommand = defineCliCommand({

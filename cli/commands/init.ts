@@ -12,8 +12,8 @@ import { type CommandContext, defineCliCommand } from "../command.ts";
 import { type StarterChoices, starterConfig } from "../starter_config.ts";
 
 /**
- * `postern init`: writes a commented configuration, `./postern.toml` or what --config names, and accepts it where that is needed.
- * Asks three questions, or none with --yes. What is there is overwritten only after a question of its own.
+ * Command `postern init`: writes a commented configuration to `./postern.toml`, or to the file that --config names, and accepts it
+ * where that is needed. Asks three questions, or none with --yes. Overwrites an existing file only after a person agreed.
  */
 export const initCommand = defineCliCommand({
   args: { yes: { type: "boolean", description: "Do not ask: take the defaults" } },
@@ -30,7 +30,7 @@ export const initCommand = defineCliCommand({
     const text = starterConfig(choices);
     await checkConfigText(text, path);
     await writeAtomically(path, text);
-    // One that was overwritten had a mode of its own
+    // The file that was overwritten may have been readable by others
     if (exists) await chmod(path, 0o600);
     const accepted = path === here;
     if (accepted) await accept(context, { path: await realpath(path), text });
@@ -45,7 +45,7 @@ export const initCommand = defineCliCommand({
   },
 });
 
-/** @param existing real path of what would be overwritten. @throws {CommandError} the person said no */
+/** Asks for the choices. @param existing real path of a file that would be overwritten. @throws {CommandError} the person said no */
 async function ask({ io }: CommandContext, existing: string | undefined): Promise<StarterChoices> {
   const { askChoices, askLine } = await import("../terminal/ask_choices.ts");
   if (existing !== undefined) {
@@ -61,7 +61,7 @@ async function accept({ loadOptions }: CommandContext, file: { readonly path: st
   await acceptFile(trustDir, file, { now: systemClock.now() });
 }
 
-/** What is still to be done before it works. */
+/** Returns what the person must still do before the configuration works. */
 async function notesOn(
   { io, flags }: CommandContext,
   { path, choices }: { readonly path: string; readonly choices: StarterChoices },
@@ -78,7 +78,7 @@ async function notesOn(
 }
 
 /**
- * `postern trust`: accepts `./postern.toml` with its present content; a later change asks again.
+ * Command `postern trust`: accepts `./postern.toml` with its present content. A later change must be accepted again.
  * Source: docs/design/configuration.md "Where it comes from"
  */
 export const trustCommand = defineCliCommand({

@@ -5,7 +5,7 @@ import { defineCliCommand } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
 import { harmless, toTable } from "../terminal/terminal_text.ts";
 
-/** `postern models`: what the configured providers really serve. */
+/** Command `postern models`: lists the models that the configured providers serve now. */
 export const modelsCommand = defineCliCommand({
   args: {},
   example: "postern models",
@@ -26,7 +26,7 @@ export const modelsCommand = defineCliCommand({
   },
 });
 
-/** `postern models trust`: lets `kind = "auto"` use a model server of this machine that another user runs. */
+/** Command `postern models trust`: lets `kind = "auto"` use a model server of this machine that another user runs. */
 export const modelsTrustCommand = defineCliCommand({
   args: { address: { type: "positional", required: true, description: "Where it listens, as 127.0.0.1:11434" } },
   example: "postern models trust 127.0.0.1:11434",

@@ -10,14 +10,14 @@ import { type CommandContext, defineCliCommand } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
-/** The environment variable with the token of `postern node`. */
+/** Name of the environment variable with the token of `postern node`. */
 export const NODE_TOKEN_VARIABLE = "POSTERN_NODE_TOKEN";
 
 const MAX_TOKEN_BYTES = 65_536;
 
 /**
- * `postern node`: offers the tools of this machine to a gateway elsewhere, until SIGINT or SIGTERM. Each call goes through this
- * machine's own policy and audit, by its own configuration and data directory. A second signal ends it at once.
+ * Command `postern node`: offers the tools of this machine to a gateway elsewhere, until SIGINT or SIGTERM. Each call goes through this
+ * machine's own policy and audit, with its own configuration and data directory. A second signal ends the node at once.
  */
 export const nodeCommand = defineCliCommand({
   args: {
@@ -53,7 +53,7 @@ export const nodeCommand = defineCliCommand({
     const loaded = await context.loadConfig();
     const patterns = args.tools?.split(",").map((pattern) => pattern.trim()) ?? loaded.config.agent.tools;
     const { randomControlToken, startServices } = await import("../serve/start_services.ts");
-    // Under this name the redactor takes it for the secret it is, wherever it came from
+    // Under this name the redactor masks the token, also when it came from a file
     const own = { ...context, io: { ...io, env: { ...io.env, [NODE_TOKEN_VARIABLE]: token } } };
     const services = await startServices(own, {
       loaded,
@@ -100,7 +100,7 @@ export const nodeCommand = defineCliCommand({
   },
 });
 
-/** @throws {UsageError} */
+/** Returns the address of the gateway's link for a node. @throws {UsageError} an id or address that cannot be used */
 function toLinkUrl(text: string, id: string): URL {
   if (!isNodeId(id)) {
     throw new UsageError(
@@ -122,7 +122,7 @@ function toLinkUrl(text: string, id: string): URL {
   return url;
 }
 
-/** Never from the command line, which other users of the machine can read. @throws {UsageError} {CommandError} */
+/** Reads the token from a file or the environment: other users of the machine can read a command line. @throws {UsageError} {CommandError} */
 async function readToken({ io }: CommandContext, path: string | undefined): Promise<string> {
   const token = path === undefined ? io.env[NODE_TOKEN_VARIABLE] ?? "" : await readTokenFile(resolve(io.cwd, path));
   if (/^[\x21-\x7e]+$/.test(token)) return token;
@@ -133,7 +133,7 @@ async function readToken({ io }: CommandContext, path: string | undefined): Prom
   throw new CommandError(`Cannot use the token of ${where}: it must be one word of visible ASCII`);
 }
 
-/** @throws {CommandError} */
+/** Reads a token from a file. @throws {CommandError} the file is missing, too large or closed to this user */
 async function readTokenFile(path: string): Promise<string> {
   try {
     const found = await stat(path);
@@ -144,7 +144,7 @@ async function readTokenFile(path: string): Promise<string> {
   }
 }
 
-/** The first signal ends the node in good order, a second one at once. */
+/** Listens for signals: the first lets calls finish and then ends the node, the second ends the process at once. */
 function watchStop({ io, say }: CommandContext, graceMs: number) {
   const controller = new AbortController();
   const ignore = io.onInterrupt(() => {
@@ -156,7 +156,7 @@ function watchStop({ io, say }: CommandContext, graceMs: number) {
   return { signal: controller.signal, ignore };
 }
 
-/** `postern nodes list` */
+/** Command `postern nodes list`: machines that may offer their tools. */
 export const nodesListCommand = defineCliCommand({
   args: {},
   example: "postern nodes list",
@@ -169,7 +169,7 @@ export const nodesListCommand = defineCliCommand({
     }),
 });
 
-/** `postern nodes show`: with the tools, as the node has them now where it is connected. */
+/** Command `postern nodes show <id>`: state and tools of a node. A connected node is asked for its present tools. */
 export const nodesShowCommand = defineCliCommand({
   args: { id: { type: "positional", required: true, description: "Id of the node, from postern nodes list" } },
   example: "postern nodes show pi",

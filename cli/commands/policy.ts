@@ -16,11 +16,13 @@ import { harmless, toTable } from "../terminal/terminal_text.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
- * `postern policy explain`: what the tool executor would say to a call under the configuration as it is now, the rules that lead there
- * and the smallest change that flips it. Runs nothing, and needs neither a gateway nor the data directory, except that the running
- * gateway alone knows a node's tools; the folder is the running gateway's where there is one and --workspace does not name another.
+ * Command `postern policy explain`: the decision that a call would get under the present configuration, the rules that lead to it,
+ * and the smallest change that flips it.
  *
- * Exit 0 whatever the decision, 1 for an input that cannot be prepared.
+ * Runs nothing, and needs no gateway and no data directory. Only the tools of a node must be asked of the running gateway. The
+ * workspace is that of the running gateway, if there is one and --workspace names no other.
+ *
+ * Exit code 0 whatever the decision, 1 for an input that the tool does not accept.
  */
 export const policyExplainCommand = defineCliCommand({
   args: {
@@ -71,8 +73,9 @@ const NODE_TOOL = /^node__((?:(?!__).)+)__(.+)$/;
 const TIMEOUT_MS = 5_000;
 
 /**
- * The tool of a node as the running gateway knows it, to be judged and never called; its access is the configuration's word.
- * @returns undefined for a name that is no node's, or that the gateway does not know
+ * Asks the running gateway for a node's tool, to judge a call of it. The tool cannot be called, and its access comes from the
+ * configuration.
+ * @returns undefined for a name that belongs to no node, or that the gateway does not know
  * @throws {CommandError} {GatewayClientError} the gateway cannot be asked
  */
 export async function runningNodeTool(
@@ -89,7 +92,7 @@ export async function runningNodeTool(
   const { createNodeTool } = await import("../../lib/extensions/nodes/node_tool.ts");
   return createNodeTool({
     nodeId,
-    // It came as JSON, where nothing is read-only
+    // The schema came as JSON, and the type of an offer is read-only
     offer: {
       name: tool,
       description,

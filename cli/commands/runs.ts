@@ -4,15 +4,20 @@ import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
-import { RUN_ID, runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
+import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
 import { harmless, toTable } from "../terminal/terminal_text.ts";
 
+const RUN_ID = {
+  type: "positional",
+  required: true,
+  description: "Id of the run, from postern runs list",
+} as const;
 const STATUSES = runStatusSchema.options;
 const MAX_SHOWN = 100;
 const MAX_SHOWN_RESULT = 60;
 const MAX_SHOWN_MESSAGE = 40;
 
-/** `postern runs list` */
+/** Command `postern runs list`: the newest runs. */
 export const runsListCommand = defineCliCommand({
   args: {
     status: {
@@ -46,7 +51,7 @@ export const runsListCommand = defineCliCommand({
     }),
 });
 
-/** `postern runs show <id>` */
+/** Command `postern runs show <id>`: state, message and result of a run. */
 export const runsShowCommand = defineCliCommand({
   args: { id: RUN_ID },
   example: "postern runs show run_0123456789",
@@ -57,7 +62,7 @@ export const runsShowCommand = defineCliCommand({
     }),
 });
 
-/** `postern runs events <id>`: what the run said and did; the text goes to stdout, the rest to stderr. */
+/** Command `postern runs events <id>`: what a run said and did. The text goes to stdout, the rest to stderr. */
 export const runsEventsCommand = defineCliCommand({
   args: {
     id: RUN_ID,
@@ -105,7 +110,7 @@ function reviewHint(id: string): string {
     `  postern runs resolve ${id} close                                    the run ends here`;
 }
 
-/** `postern runs cancel <id>` */
+/** Command `postern runs cancel <id>`: stops a run. */
 export const runsCancelCommand = defineCliCommand({
   args: { id: RUN_ID },
   example: "postern runs cancel run_0123456789",
@@ -116,7 +121,7 @@ export const runsCancelCommand = defineCliCommand({
     }),
 });
 
-/** `postern runs resolve <id> resume|close`: the decision about a run that a crash left with an effect in flight. */
+/** Command `postern runs resolve <id> resume|close`: decides about a run that was cut off in the middle of a call with an effect. */
 export const runsResolveCommand = defineCliCommand({
   args: {
     id: RUN_ID,
@@ -148,7 +153,7 @@ export const runsResolveCommand = defineCliCommand({
   },
 });
 
-/** `postern runs start <message>`: work that goes on without this terminal. */
+/** Command `postern runs start <message>`: starts a run that goes on without this terminal. */
 export const runsStartCommand = defineCliCommand({
   args: {
     "...message": {
@@ -181,7 +186,7 @@ export const runsStartCommand = defineCliCommand({
   },
 });
 
-/** Runs a command that may put runs to work. @returns exit code 0 */
+/** Reaches the gateway with its agent, does the work, and closes the connection. @returns exit code 0 */
 async function withAgent(context: CommandContext, work: (gateway: ReachedGateway) => Promise<void>): Promise<number> {
   const gateway = await reachGateway(context, { agent: true });
   try {
@@ -192,7 +197,7 @@ async function withAgent(context: CommandContext, work: (gateway: ReachedGateway
   }
 }
 
-/** Without a running gateway the run is at work in this process: works to its end, to a question that nobody answers, or to Ctrl-C. */
+/** Waits for a run that works in this process, as no gateway runs: until it ends, asks a question that nobody answers, or Ctrl-C. */
 async function stay(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (gateway.running !== undefined) return;
   context.say("No gateway runs, so this command works on it to its end; Ctrl-C leaves the rest to the next gateway.");

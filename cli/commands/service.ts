@@ -18,7 +18,7 @@ const args = {
   },
 } as const satisfies ArgsDef;
 
-/** `postern service install`: writes the service and has it started with the machine, or at login. Repeating it changes nothing. */
+/** Command `postern service install`: writes the service, which then starts with the machine or at login. Repeating it changes nothing. */
 export const serviceInstallCommand = defineCliCommand({
   args,
   example: "postern service install --config ./postern.toml",
@@ -36,7 +36,7 @@ export const serviceInstallCommand = defineCliCommand({
   },
 });
 
-/** `postern service uninstall`: exit 0 also where nothing was installed. */
+/** Command `postern service uninstall`: stops and removes the service. Exit code 0 also when none was installed. */
 export const serviceUninstallCommand = defineCliCommand({
   args,
   example: "postern service uninstall",
@@ -54,14 +54,14 @@ export const serviceUninstallCommand = defineCliCommand({
   },
 });
 
-/** `postern service start`: returns when it answers. */
+/** Command `postern service start`: ends when the service answers. */
 export const serviceStartCommand = lifecycle("start", "Started");
-/** `postern service restart`: starts it too where it did not run. */
+/** Command `postern service restart`: also starts a service that did not run. */
 export const serviceRestartCommand = lifecycle("restart", "Restarted");
-/** `postern service stop`: lets work finish for the configured grace. */
+/** Command `postern service stop`: lets work finish for the configured grace time. */
 export const serviceStopCommand = lifecycle("stop", "Stopped");
 
-/** `postern service status`: running only when the unit runs and its port answers; exit 0 whether it does or not. */
+/** Command `postern service status`: says "running" only when the unit runs and its port answers. Exit code 0 in any case. */
 export const serviceStatusCommand = defineCliCommand({
   args,
   example: "postern service status --json",
@@ -94,7 +94,7 @@ function lifecycle(verb: "start" | "restart" | "stop", done: string) {
   });
 }
 
-/** What a start says in the log tells more than the service manager does. */
+/** Does the work, and adds the last lines of the service's log to an error: they tell more than the service manager does. */
 async function withLogEnd(manager: ServiceManager, work: () => Promise<void>): Promise<void> {
   const logFile = serviceLogPath(await readServiceFile(manager.file) ?? "");
   const from = logFile === undefined ? 0 : await stat(logFile).then(({ size }) => size, () => 0);
@@ -107,7 +107,7 @@ async function withLogEnd(manager: ServiceManager, work: () => Promise<void>): P
   }
 }
 
-/** @throws {CommandError} no service manager runs here, and none was named */
+/** Returns the service manager. @throws {CommandError} no service manager runs here, and none was named */
 function managerOf(context: CommandContext, named: string | undefined): ServiceManager {
   const manager = serviceManagerOf(context, named);
   if (manager !== undefined) return manager;

@@ -5,7 +5,7 @@ import { defineCliCommand } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
-/** `postern pair`: a new code for one more client; an earlier unused code is void. */
+/** Command `postern pair`: prints a new code for one more client. An earlier unused code stops working. */
 export const pairCommand = defineCliCommand({
   args: {},
   example: "postern pair",
@@ -30,7 +30,7 @@ export const pairCommand = defineCliCommand({
   },
 });
 
-/** `postern token list` */
+/** Command `postern token list`: stored tokens, without their secret. */
 export const tokenListCommand = defineCliCommand({
   args: {},
   example: "postern token list",
@@ -59,7 +59,7 @@ export const tokenListCommand = defineCliCommand({
     }),
 });
 
-/** `postern token create`: the only moment the token is shown. */
+/** Command `postern token create`: makes a token and prints it. No other command shows it again. */
 export const tokenCreateCommand = defineCliCommand({
   args: {
     scope: {
@@ -108,7 +108,7 @@ export const tokenCreateCommand = defineCliCommand({
     }),
 });
 
-/** `postern token revoke <id>` or `--all`; it stops working at once. */
+/** Command `postern token revoke <id>`, or with `--all`: tokens that stop working at once. */
 export const tokenRevokeCommand = defineCliCommand({
   args: {
     id: { type: "positional", required: false, description: "Id of the token, from postern token list" },
@@ -135,7 +135,7 @@ function parseScopes(text: string): readonly string[] {
 
 const UNIT_SECONDS: Readonly<Record<string, number>> = { "": 1, s: 1, m: 60, h: 3600, d: 86_400 };
 
-/** Returns a time in the largest unit that fits, as `30d`. */
+/** Returns a time in the largest unit that divides it, such as `30d`. */
 function toTime(seconds: number): string {
   const [unit = "s", size = 1] =
     Object.entries(UNIT_SECONDS).findLast(([name, size]) => name !== "" && seconds % size === 0) ?? [];

@@ -9,7 +9,7 @@ import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
 import { harmless, toTable } from "../terminal/terminal_text.ts";
 
-/** The `--input` flag of commands that take a tool's input. */
+/** Definition of the `--input` flag of commands that take a tool's input. */
 export const INPUT_ARG = {
   type: "string",
   valueHint: "input",
@@ -18,7 +18,7 @@ export const INPUT_ARG = {
 
 const TOOL = { type: "positional", required: true, description: "Name of the tool, from postern tools list" } as const;
 
-/** `postern tools list` */
+/** Command `postern tools list`: all tools, and why each is on or off. */
 export const toolsListCommand = defineCliCommand({
   args: {},
   example: "postern tools list",
@@ -32,7 +32,7 @@ export const toolsListCommand = defineCliCommand({
   },
 });
 
-/** `postern tools info <tool>` */
+/** Command `postern tools info <tool>`: description and input fields of a tool. */
 export const toolsInfoCommand = defineCliCommand({
   args: { tool: TOOL },
   example: "postern tools info read_file",
@@ -50,7 +50,7 @@ export const toolsInfoCommand = defineCliCommand({
   },
 });
 
-/** `postern tools schema <tool>`: JSON, with or without --json. */
+/** Command `postern tools schema <tool>`: JSON Schema of the tool's input, with or without --json. */
 export const toolsSchemaCommand = defineCliCommand({
   args: { tool: TOOL },
   example: "postern tools schema read_file",
@@ -61,7 +61,7 @@ export const toolsSchemaCommand = defineCliCommand({
   },
 });
 
-/** The tool of this name. @throws {UsageError} with the nearest name */
+/** Finds a tool by its name. @throws {UsageError} an unknown name; with the nearest one */
 export function findTool<T extends { readonly name: string }>(tools: readonly T[], name: string): T {
   const tool = tools.find((candidate) => candidate.name === name);
   if (tool !== undefined) return tool;
@@ -71,7 +71,7 @@ export function findTool<T extends { readonly name: string }>(tools: readonly T[
   );
 }
 
-/** All tools the gateway knows. */
+/** Asks the gateway for all tools it knows. */
 export async function listTools(gateway: ReachedGateway): Promise<readonly ToolInfo[]> {
   return (await gateway.request({ method: "GET", path: "/v1/tools" }) as { data: readonly ToolInfo[] }).data;
 }
@@ -101,7 +101,7 @@ interface CallReply {
 }
 
 /**
- * `postern tools call`: exit 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
+ * Command `postern tools call`: exit code 0, 1 when the tool fails or the call is denied, 2 for a wrong command line.
  * Source: docs/design/tools.md "The contract of a tool"
  */
 export const toolsCallCommand = defineCliCommand({
@@ -124,7 +124,7 @@ export const toolsCallCommand = defineCliCommand({
       const calls = { name: args.tool, input, approved: args.yes === true };
       const reply = await call(gateway, { ...calls, approvalId: args.approval });
       const { approval_id: id } = reply;
-      // The person at the terminal is the approver; without a terminal an ask stays a denial, and the question stays open
+      // The person at the terminal may approve the call. Without a terminal the call is denied, and the approval stays open
       if (id === undefined || args.approval !== undefined) return show(context, reply);
       if (!context.io.isTerminal.stderr) return show(context, await unanswered(gateway, { ...reply, id }));
       switch (await askPerson(context, gateway, { id, inRun: false })) {
@@ -157,7 +157,7 @@ async function call(gateway: ReachedGateway, { name, input, approved, approvalId
   }) as CallReply;
 }
 
-/** The question that stays open, in the words of this command. */
+/** Returns the reply to a call whose approval stays open, with the ways to answer it. */
 async function unanswered(gateway: ReachedGateway, reply: CallReply & { readonly id: string }): Promise<CallReply> {
   const { id, ...denied } = reply;
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
@@ -180,7 +180,7 @@ function withNewline(text: string): string {
   return text.endsWith("\n") ? text : `${text}\n`;
 }
 
-/** A JSON object goes as one; anything else is the tool's text form. */
+/** Returns a JSON object as an object. Anything else is the tool's text form. */
 function toInput(text: string): unknown {
   try {
     const value: unknown = JSON.parse(text);
@@ -191,7 +191,7 @@ function toInput(text: string): unknown {
 }
 
 /**
- * The text that `--input` means: itself, `@file`, or `-` for standard input.
+ * Reads the text that `--input` means: the text itself, the content of `@file`, or standard input for `-`.
  * @throws {UsageError} `-` on a terminal
  * @throws {CommandError} a file that cannot be read
  */

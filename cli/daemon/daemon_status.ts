@@ -3,47 +3,49 @@ import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 import { harmlessLine } from "../terminal/terminal_text.ts";
 
-/** What `daemon status` tells. Of a daemon that does not run, everything but `running` and `state` is null. */
+/** Output of `daemon status --json`. Every field but `running` and `state` is null while no daemon runs. */
 export interface DaemonStatus {
-  /** Its process is there and its port was opened; `health` says how it answers */
+  /** True: the process is there and its port was opened. `health` tells how it answers */
   readonly running: boolean;
-  /** `stale`: it was killed and left its PID file; the next start cleans up */
+  /** Phase of the daemon. `stale`: it was killed and left its PID file, which the next start removes */
   readonly state: DaemonState["kind"];
   readonly pid: number | null;
   readonly uptime_seconds: number | null;
-  /** Where this machine reaches it, with a slash at the end */
+  /** URL by which this machine reaches the daemon, with a slash at the end */
   readonly address: string | null;
-  /** What it listens on */
+  /** Host that the daemon listens on */
   readonly host: string | null;
   readonly port: number | null;
-  /** ISO 8601 */
+  /** Time of the start, ISO 8601 */
   readonly started_at: string | null;
   readonly version: string | null;
   readonly log_file: string | null;
-  /** The folder the agent works in */
+  /** Folder the agent works in */
   readonly workspace: string | null;
-  /** `silent`: it does not answer */
+  /** Health that the daemon reports. `silent`: it does not answer */
   readonly health: "ok" | "degraded" | "draining" | "silent" | null;
-  /** Who answers new runs, as `ollama/llama3.2:latest`, and why; null also where it does not say */
+  /** Provider and model that answer new runs, such as `ollama/llama3.2:latest`. Null also when the daemon does not answer */
   readonly provider: string | null;
+  /** Reason why this provider was chosen */
   readonly provider_reason: string | null;
-  /** How commands of tools are contained; null also where it does not say */
+  /** Containment of the commands that tools run. Null also when the daemon does not answer */
   readonly containment: string | null;
   /** Keys of the configuration whose changed value waits for a restart */
   readonly config_needs_restart: readonly string[] | null;
-  /** Why the last change of the configuration was refused; null: it was not */
+  /** Reason why the last change of the configuration was refused. Null: it was taken over */
   readonly config_problem: string | null;
 }
 
+/** Options of `toDaemonStatus`. */
 export interface DaemonStatusOptions {
   readonly dataDir: string;
   /** Milliseconds since the epoch */
   readonly now: number;
-  /** undefined where it does not answer */
+  /** Status that the daemon reports. Undefined when it does not answer */
   readonly reply?: StatusReply | undefined;
 }
 
-/** What is known of a daemon: every field is always there, and null while none runs. */
+/** Gathers what is known about the daemon. Every field is always there. */
 export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: DaemonStatusOptions): DaemonStatus {
   if (state.kind !== "running") {
     return {
@@ -75,7 +77,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
     uptime_seconds: Math.max(0, Math.floor((now - Date.parse(record.started_at)) / 1000)),
     address: record.address,
     host: record.host ?? hostname,
-    // A URL leaves the port of its scheme out
+    // A URL omits port 80
     port: Number(port || 80),
     started_at: record.started_at,
     version: record.version,
@@ -90,7 +92,7 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
   };
 }
 
-/** The same for people. */
+/** Returns the status for people. */
 export function daemonStatusText(state: DaemonState, status: DaemonStatus): string {
   if (state.kind === "running") {
     const { record, health, process: { pid } } = state;
@@ -115,7 +117,7 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
   return `No daemon is running${killed}${other}`;
 }
 
-/** What is in the file and not in use. */
+/** Returns rows about changes of the configuration file that are not in use. */
 function configRows({ config_needs_restart: waiting, config_problem: problem }: DaemonStatus): string[][] {
   return [
     ...(waiting === null || waiting.length === 0 ? [] : [["Restart", `needed for changes of ${waiting.join(", ")}`]]),

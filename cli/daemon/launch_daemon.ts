@@ -13,24 +13,25 @@ import type { CommandContext } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 
-/** A daemon that answers. */
+/** State of a daemon that answers. */
 export type RunningDaemon = Extract<DaemonState, { kind: "running" }>;
 
+/** Options of `launchDaemon`. */
 export interface LaunchDaemonOptions {
   readonly loaded: LoadedConfig;
-  /** Flags of the verb, handed on as they were given */
+  /** Flags of `daemon start` that are handed on, such as `--port=8080` */
   readonly flags: readonly string[];
 }
 
 const LOOK_MS = 50;
-/** A first start may have to move a large database to a new version */
+/** Time for a start, in ms. The first start of a new version may have to convert a large database */
 const START_LIMIT_MS = 120_000;
-/** For a start that is given up */
+/** Time for the process to end when its start is given up, in ms */
 const END_GRACE_MS = 5_000;
 
 /**
  * Starts the daemon in a process of its own and waits until it answers.
- * @throws {CommandError} one runs already, or it did not start: with the last lines of its log
+ * @throws {CommandError} a daemon runs already, or this one did not start; with the last lines of its log
  */
 export async function launchDaemon(context: CommandContext, options: LaunchDaemonOptions): Promise<RunningDaemon> {
   const { dataDir } = options.loaded;
@@ -63,7 +64,7 @@ export async function launchDaemon(context: CommandContext, options: LaunchDaemo
       return running;
     }
     await endLaunched(launched);
-    // Two starts at once: the other one was first
+    // Another start at the same time may have been first
     refuseSecond(await readDaemonState(dataDir, probeGateway), dataDir);
     const lines = await readLogEnd(logFile, from);
     const told = lines === "" ? "" : `; the last lines of ${logFile} are\n${lines}`;
@@ -74,7 +75,7 @@ export async function launchDaemon(context: CommandContext, options: LaunchDaemo
   }
 }
 
-/** @throws {CommandError} naming what is there already */
+/** Refuses a start beside another daemon or gateway. @throws {CommandError} */
 function refuseSecond(state: DaemonState, dataDir: string): void {
   if (state.kind === "running") {
     const { record, process: { pid } } = state;
@@ -95,7 +96,7 @@ function refuseSecond(state: DaemonState, dataDir: string): void {
   }
 }
 
-/** @returns undefined when `signal` was aborted first */
+/** Waits until the daemon answers. @returns undefined when `signal` was aborted first */
 async function untilItAnswers(
   dataDir: string,
   { pid, signal }: { readonly pid: number; readonly signal: AbortSignal },

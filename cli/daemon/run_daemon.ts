@@ -19,14 +19,14 @@ import { probeGateway } from "../reach_gateway.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 import { takeDaemonLock } from "./stop_daemon.ts";
 
-/** Between two looks whether the supervisor is there */
+/** Time between two looks whether the supervisor is still there, in ms */
 const LOOK_MS = 1_000;
 
 /**
- * Runs the daemon in this process until it is told to end: holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
- * tells systemd where that waits for it (docs/design/processes.md "System service").
- * @param keys configuration keys of the command line
- * @throws {CommandError} another one runs; {ConfigError} {ListenError} it cannot start
+ * Runs the daemon in this process until a signal ends it (docs/design/processes.md "System service"). Holds `{data_dir}/daemon.lock`, keeps the PID file,
+ * writes the log, and tells systemd when it is ready.
+ * @param keys values of the command line by configuration key
+ * @throws {CommandError} another daemon runs; {ConfigError} {ListenError} it cannot start
  */
 export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
   const { io } = context;
@@ -70,7 +70,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
         await notifier.ready(`Listening at ${address}`);
       },
       onStopping() {
-        // A full disk must not cut off the work that is to finish
+        // A full disk must not interrupt the drain
         pidFile.tell("stopping").catch((error) =>
           log.say("warn", "The PID file does not tell that the daemon stops", { error: String(error) })
         );
@@ -79,7 +79,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     });
     log.say("info", "The daemon has ended");
   } catch (error) {
-    // Of a process that was launched in the background, stderr is the log
+    // Stderr of a launched process is the log file: the command line reports the error there
     if (!io.isLaunched) {
       log.say("error", redact(`The daemon ${address === "" ? "does not start" : "ends"}: ${reasonOf(error)}`));
     }
@@ -93,7 +93,7 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
   }
 }
 
-/** A service works in a folder of its own unless the configuration names one: that which it is started in is Postern's. */
+/** Loads the configuration. A service whose configuration names no workspace gets a folder in the data directory: no person chose its current folder. */
 async function loadFor(
   context: CommandContext,
   { keys, isService }: { readonly keys: Readonly<Record<string, unknown>>; readonly isService: boolean },
@@ -106,7 +106,7 @@ async function loadFor(
   return await loadConfig({ ...context.loadOptions, flags: { ...flags, workspace, keys } });
 }
 
-/** Nobody sees a service's stderr: what keeps it from starting must be in the log, wherever that would be. */
+/** Writes the error that keeps the daemon from starting to the log, since nobody sees a service's stderr. Then throws it. */
 function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
   const dataDir = trustDirectory(loadOptions);
   if (!io.isLaunched && existsSync(dataDir)) {
@@ -118,7 +118,7 @@ function tellInLog({ io, loadOptions }: CommandContext, error: unknown): never {
   throw error;
 }
 
-/** OpenRC has lost track of a service whose supervisor was killed: it would neither stop it nor start another beside it. */
+/** Ends this process when its supervisor was killed: OpenRC could then neither stop the service nor start another one. */
 function endWithoutParent(): Timer {
   const { pid, ppid: parent } = process;
   const timer = systemClock.every(LOOK_MS, () => {
@@ -148,7 +148,7 @@ async function keepPidFile(
     service,
     grace_seconds: config.gateway.shutdown_grace_secs,
   };
-  // One after the other: the last word must be the last one written
+  // Written one after the other: the last phase must be the last one in the file
   let written = Promise.resolve();
   return {
     tell(phase: DaemonProcess["phase"]): Promise<void> {

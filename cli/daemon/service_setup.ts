@@ -16,15 +16,15 @@ import { checkBind } from "../serve/listen_address.ts";
 import { STARTER_CONFIG } from "../starter_config.ts";
 import { ownCommand } from "./launch_daemon.ts";
 
-/** What `service install` gives to the service manager, and what the person should know of it. */
+/** Description of the service for the service manager, and notes for the person who installs it. */
 export interface ServiceSetup {
   readonly description: ServiceDescription;
   readonly notes: readonly string[];
 }
 
 /**
- * Describes the service that runs by the configuration in use here: its file, its data directory and the flags are named in the
- * service itself, since a service sees nothing of this terminal.
+ * Describes a service that uses the configuration in use here. The service itself names the configuration file, the data directory
+ * and the flags, since a service sees nothing of this terminal.
  * @throws {ConfigError} a configuration that could not start; {ServiceError} a path that no service file can hold
  */
 export async function setUpService(
@@ -34,7 +34,7 @@ export async function setUpService(
   const loaded = init === "openrc" ? await loadForMachine(context) : await context.loadConfig();
   // A service has no POSTERN_TOKEN that would make a public bind safe
   checkBind(loaded.config, { hasEnvironmentToken: false });
-  // OpenRC's belongs to another user, and is made with it
+  // With OpenRC the data directory belongs to another user, and is made when the service is installed
   if (init !== "openrc") await prepareDataDir(loaded.dataDir);
   const config = loaded.file?.path ?? (init === "openrc" ? context.flags.config ?? OPENRC_PATHS.config : undefined);
   const command = [
@@ -56,7 +56,7 @@ export async function setUpService(
   };
 }
 
-/** What a service of the whole machine uses, whoever installs it; before its first installation all defaults. */
+/** Loads the configuration of a service of the whole machine, whoever installs it. Before the first installation: all defaults. */
 async function loadForMachine({ flags, loadOptions }: CommandContext): Promise<LoadedConfig> {
   const exists = flags.config !== undefined || await readText(OPENRC_PATHS.config) !== undefined;
   return await loadConfig({
@@ -97,9 +97,9 @@ function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readon
 }
 
 /**
- * The service manager that is named, else the one that runs here.
+ * Returns the named service manager, else the one that runs here.
  * @param named `systemd` or `openrc`
- * @returns undefined where none runs
+ * @returns undefined where no service manager runs
  */
 export function serviceManagerOf({ io }: CommandContext, named: string | undefined): ServiceManager | undefined {
   const run = createRunProgram(io.env);

@@ -18,28 +18,28 @@ import { ownAddress } from "../serve/listen_address.ts";
 import { harmlessLine } from "../terminal/terminal_text.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 
-/** What `service status` tells. */
+/** Output of `service status --json`. */
 export interface ServiceStatus {
-  /** The unit runs and the port answers */
+  /** True: the unit runs and the port answers */
   readonly running: boolean;
   readonly init: InitSystem;
   readonly file: string;
   readonly installed: boolean;
-  /** Whether it starts by itself */
+  /** True: the service starts with the machine, or at login */
   readonly enabled: boolean;
   readonly unit: UnitState["active"];
-  /** The service manager's own words */
+  /** State in the words of the service manager */
   readonly unit_detail: string;
-  /** Where the port was asked; null: nothing is installed, or its configuration cannot be used */
+  /** Address that was asked. Null: nothing is installed, or its configuration cannot be used */
   readonly address: string | null;
-  /** `silent`: nothing, or no gateway, answers there */
+  /** Health of the gateway at the address. `silent`: no gateway answers there */
   readonly health: Health | null;
   readonly log_file: string | null;
 }
 
 type AskContext = Pick<CommandContext, "loadOptions" | "say">;
 
-/** Asks the service manager and the port. */
+/** Asks the service manager for the state of the unit, and the port for the health of the gateway. */
 export async function readServiceStatus(context: AskContext, manager: ServiceManager): Promise<ServiceStatus> {
   const state = await manager.state();
   const text = await readServiceFile(manager.file) ?? "";
@@ -60,13 +60,13 @@ export async function readServiceStatus(context: AskContext, manager: ServiceMan
   };
 }
 
-/** Where a service whose file this is writes its log; undefined for any other file. */
+/** Returns the path of the log of a service, by the text of its service file. Undefined for a file that Postern did not write. */
 export function serviceLogPath(text: string): string | undefined {
   const description = readServiceMark(text);
   return description === undefined ? undefined : daemonLogPath(description.directory);
 }
 
-/** The same for people. */
+/** Returns the status for people. */
 export function serviceStatusText(status: ServiceStatus): string {
   const { running, installed, unit, health } = status;
   if (!installed) return `The service is not installed: there is no ${status.file}`;
@@ -87,7 +87,7 @@ export function serviceStatusText(status: ServiceStatus): string {
   return `${heading}\n\n${rows.join("\n")}`;
 }
 
-/** Where the service listens: by its own record, or where another user keeps that closed, by its configuration, if it can be used. */
+/** Finds where the service listens: by its control file or, when only another user can read that, by its configuration. */
 async function findGateway(
   context: AskContext,
   { command, directory }: ServiceDescription,
@@ -97,7 +97,7 @@ async function findGateway(
   const { config, dataDir } = readGlobalFlags(command).flags;
   const loaded = await loadConfig({ ...context.loadOptions, env: {}, flags: { config, dataDir } }).catch((error) => {
     if (!(error instanceof ConfigError)) throw error;
-    // Nothing starts by it, or it is closed to this user
+    // The configuration cannot be used, or this user may not read it
     context.say(error.message);
   });
   if (loaded === undefined) return undefined;
@@ -106,12 +106,12 @@ async function findGateway(
 
 const LOOK_MS = 200;
 const LIMIT_MS = 60_000;
-/** Only the service's own user can look up a port that the system chose */
+/** End of an address whose port the system chose. Only the service's own user can look that port up */
 const CHOSEN_PORT = ":0/";
 
 /**
- * Waits until a service that was just started answers at its port, where its manager does not wait for that.
- * @throws {ServiceError} it failed, its configuration cannot be used, or nothing answered within a minute
+ * Waits until a service that was just started answers at its port. Returns at once if the service manager itself waits for that.
+ * @throws {ServiceError} the service failed, its configuration cannot be used, or nothing answered within a minute
  */
 export async function untilServiceAnswers(
   context: Pick<CommandContext, "loadOptions" | "say">,
@@ -126,7 +126,7 @@ export async function untilServiceAnswers(
     const { running, health, address, unit, unit_detail } = await readServiceStatus(context, manager);
     if ((running && health !== "draining") || address?.endsWith(CHOSEN_PORT)) return;
     if (address === null) throw refuse("its configuration cannot be used");
-    // A service that crashed too often is stopped, says OpenRC; with launchd it may merely wait for its turn
+    // OpenRC calls a service "stopped" that crashed too often. With launchd a stopped service may only wait for its next start
     if (unit === "failed" || (unit === "stopped" && manager.init === "openrc")) {
       throw refuse(`${manager.init} says ${unit_detail}`);
     }

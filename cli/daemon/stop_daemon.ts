@@ -5,24 +5,24 @@ import { readPidFile, removePidFile } from "../../lib/host/daemon/pid_file.ts";
 import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
 import { CommandError } from "../cli_error.ts";
 
-/** How a daemon was stopped. */
+/** Result of stopping a daemon. */
 export interface StoppedDaemon {
   readonly pid: number;
-  /** `itself`: it finished its work; `kill`: it did not end in time */
+  /** `itself`: the daemon finished its work. `kill`: it did not end in time */
   readonly endedBy: "itself" | "kill";
-  /** The service manager that runs it, and may start it again */
+  /** Service manager that runs the daemon and may start it again */
   readonly service: string | undefined;
-  /** What it had for that, in seconds */
+  /** Time that the daemon had to finish, in seconds */
   readonly waitedSeconds: number;
 }
 
-/** After the grace, for the last frames and the database */
+/** Time after the grace for the last frames and the database, in seconds */
 const MARGIN_SECONDS = 10;
 
 /**
  * Stops the daemon of a data directory: SIGTERM, the time to finish its work, then SIGKILL.
- * @returns undefined when none runs; what a crash left is removed then
- * @throws {CommandError} it cannot be ended
+ * @returns undefined when no daemon runs. Files that a crash left behind are then removed
+ * @throws {CommandError} the process outlives SIGKILL
  */
 export async function stopDaemon(dataDir: string): Promise<StoppedDaemon | undefined> {
   const file = await readPidFile(dataDir);
@@ -46,7 +46,7 @@ export async function stopDaemon(dataDir: string): Promise<StoppedDaemon | undef
   return { pid: process.pid, endedBy, service: process.service, waitedSeconds };
 }
 
-/** Removes what a killed daemon left; under its lock, so that nothing of a later start goes. Who has the lock by then cleans up itself */
+/** Removes the files of a killed daemon, under its lock, so that those of a later start stay. Another holder of the lock cleans up itself. */
 async function cleanUp(dataDir: string, pid?: number): Promise<void> {
   const lock = await takeDaemonLock(dataDir);
   if (lock === undefined) return;
@@ -60,13 +60,15 @@ async function cleanUp(dataDir: string, pid?: number): Promise<void> {
 
 const TRY_MS = 100;
 const TRIES = 10;
-/** While no daemon is there that the PID file names */
+/** Number of tries while the PID file names no living process */
 const NAMELESS_TRIES = 100;
 
 /**
- * Takes the name of daemon on a data directory. Tries for a second, and for ten while the PID file names nobody who could hold it:
- * the system is still closing a killed daemon's files, `daemon stop` removes what one left, or another one is about to write the file.
- * @returns undefined when a daemon holds it
+ * Takes the lock that makes this process the daemon of a data directory.
+ *
+ * Tries for one second, and for ten seconds while the PID file names no living process: then the system still closes the files of a
+ * killed daemon, `daemon stop` removes them, or another daemon is about to write the PID file.
+ * @returns undefined when a daemon holds the lock
  */
 export async function takeDaemonLock(dataDir: string): Promise<GatewayLock | undefined> {
   for (let tries = 1;; tries++) {

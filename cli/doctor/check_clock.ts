@@ -5,17 +5,17 @@ import { readProcessStat } from "../../lib/host/process_identity.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "clock";
-/** No Postern was made before */
+/** Earliest time that can be right: no Postern existed before */
 const EARLIEST = Date.UTC(2026, 0, 1);
 const LATEST = Date.UTC(2100, 0, 1);
-/** File systems and records are not exact to the second */
+/** Difference that is tolerated, in ms: file systems and records are not exact to the second */
 const TOLERATED_MS = 120_000;
 const WRITTEN = ["postern.db", "postern.db-wal", "control.json", "daemon.log"];
-/** Of the times in /proc. Source: proc(5), sysconf(3) */
+/** Clock ticks in a second of the times in /proc. Source: proc(5), sysconf(3) */
 const TICKS_PER_SECOND = 100;
 const FIX = "timedatectl set-ntp true";
 
-/** Whether the time of day can be right: not before this program, not before its own records, and not moved since the start. */
+/** Checks that the time of day can be right: later than this program and its records, and not set anew since the gateway started. */
 export const clockCheck: Check = {
   name: NAME,
   async look({ loaded: { dataDir }, running }) {
@@ -43,8 +43,8 @@ async function writtenAt(path: string): Promise<number> {
 }
 
 /**
- * How much further the time of day went than the time since the process started. Milliseconds
- * @returns 0 where nobody knows: outside Linux, and where `/proc` of a container mixes the times of two machines
+ * Measures by how much the time of day was set forward since a process started, in ms. Negative: back.
+ * @returns 0 where that cannot be measured: outside Linux, and where `/proc` of a container mixes the times of two machines
  */
 async function movedSince(
   { pid, started_at }: { readonly pid: number; readonly started_at: string },
@@ -57,7 +57,7 @@ async function movedSince(
   return Number.isFinite(moved) ? moved : 0;
 }
 
-/** Seconds since a process was started, sleep of the machine included; NaN where that cannot be read. */
+/** Returns the age of a process in seconds, including sleep of the machine. NaN where it cannot be read. */
 async function ageOf(pid: number): Promise<number> {
   const reading = Promise.all([readFile("/proc/uptime", "utf8"), readProcessStat(pid)]);
   return await reading.then(

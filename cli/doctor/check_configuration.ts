@@ -10,7 +10,7 @@ import { failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "configuration";
 
-/** Where the configuration was found and whether it can be used; without one that can, little else can be looked at. */
+/** Checks where the configuration was found and whether it can be used. Most other checks need a configuration. */
 export async function checkConfiguration(
   context: CommandContext,
 ): Promise<{ readonly loaded: LoadedConfig | undefined; readonly findings: readonly Finding[] }> {
@@ -51,7 +51,7 @@ function toFailure({ code, message, problems = [], key }: ConfigError): Finding 
   return failure(NAME, `${first}${more}`, fix);
 }
 
-/** Whoever may write the file decides what the agent may do; whoever may read it has what is secret in it. */
+/** Checks who may write the file, and so decide what the agent may do, and who may read the secrets in it. */
 async function checkModes({ file, config }: LoadedConfig): Promise<readonly Finding[]> {
   if (file === undefined || process.platform === "win32") return [];
   const { mode } = await stat(file.path);
@@ -63,12 +63,12 @@ async function checkModes({ file, config }: LoadedConfig): Promise<readonly Find
   return [warning(NAME, "Other users can read it, and it has secrets in it", `chmod go= "${file.path}"`)];
 }
 
-/** A key that others can read is theirs too. */
+/** Warns about files of API keys that other users can read. */
 async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig): Promise<readonly Finding[]> {
   if (process.platform === "win32") return [];
   const paths = [provider, ...Object.values(providers)].map((each) => each.api_key_file).filter((path) => path !== "");
   const found = await Promise.all([...new Set(paths)].map(async (path) => {
-    // One that is not there is told by its provider
+    // A missing file is reported by the check of its provider
     const mode = await stat(path).then((info) => info.mode, () => 0);
     if ((mode & 0o044) === 0) return [];
     return [warning(NAME, `Other users can read the key in ${path}`, `chmod 600 "${path}"`)];
@@ -76,13 +76,13 @@ async function checkKeyFiles({ config: { provider, providers } }: LoadedConfig):
   return found.flat();
 }
 
-/** Settings that look as if they did something. */
+/** Warns about settings that do nothing. */
 async function checkIdle(loaded: LoadedConfig): Promise<readonly Finding[]> {
   const warnings = await configWarnings(loaded);
   return warnings.map(({ key, message }) => warning(NAME, message, `take ${key} out of the configuration`));
 }
 
-/** A `./postern.toml` that another file hides. */
+/** Warns about a `./postern.toml` that is not used because another file comes first. */
 async function checkUnused({ io, flags }: CommandContext, { file }: LoadedConfig): Promise<readonly Finding[]> {
   if (flags.config !== undefined || (io.env["POSTERN_CONFIG"] ?? "") !== "") return [];
   const here = await realpath(join(io.cwd, "postern.toml")).catch(() => undefined);
@@ -90,11 +90,11 @@ async function checkUnused({ io, flags }: CommandContext, { file }: LoadedConfig
   return [warning(NAME, `${here} is not used: ${file.path} comes first`, "postern gateway --config ./postern.toml")];
 }
 
-/** A setting that does nothing, with its place. */
+/** Setting that does nothing, with its place. */
 export interface ConfigWarning {
   readonly key: string;
   readonly message: string;
-  /** null: it comes from the environment or the command line */
+  /** Line of the file. Null: the setting comes from the environment or the command line */
   readonly line: number | null;
 }
 

@@ -10,7 +10,7 @@ import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
 
 /**
- * By which of its two ways the file tools stay in the workspace here.
+ * Checks which of two ways keeps the file tools in the workspace on this machine.
  * Source: docs/design/paths_and_commands.md "The promise of files"
  */
 export const filesCheck: Check = {
@@ -29,7 +29,7 @@ export const filesCheck: Check = {
   },
 };
 
-/** Whether the commands that tools run are contained, and whether one of them can run any other. */
+/** Checks that the commands of tools are contained, that none of them can run any other program, and that no item waits in quarantine. */
 export const sandboxCheck: Check = {
   name: "sandbox",
   look: async (patient) => [
@@ -71,7 +71,7 @@ function checkLaunchers({ loaded: { config: { security } } }: Patient): readonly
   return [warning("sandbox", message, "take them out of security.allowed_commands")];
 }
 
-/** What a person should know of every command that tools run: whether it is contained here, and what is too widely allowed. */
+/** Returns notes on commands that tools run: how they are contained here, and which allowed command can run any program. */
 export async function commandNotes({ security }: Config): Promise<readonly string[]> {
   const allowed = [...new Set([...security.allowed_commands, ...security.process.allowed_commands])];
   const launchers = launchersIn(allowed);
@@ -82,7 +82,7 @@ export async function commandNotes({ security }: Config): Promise<readonly strin
   return [`Sandbox: ${text}`, ...warning];
 }
 
-/** Looks how commands of tools would be contained by a gateway that starts now on this machine; at most 10 s. */
+/** Finds out how a gateway that starts now on this machine would contain the commands of tools. Takes at most 10 s. */
 export async function containmentHere(sandbox: SandboxMode): Promise<CommandContainment> {
   if (sandbox === "off") return containmentOf(sandbox, undefined);
   const { signal } = new AbortController();

@@ -10,7 +10,7 @@ const LEAST_FREE_BYTES = 100_000_000;
 const MAX_FILES = 1_000;
 const MAX_NAMED = 3;
 
-/** Whether the data directory is there, this user's alone, can be written and has room. */
+/** Checks that the data directory exists, belongs to this user alone, can be written and has room. */
 export const dataDirectoryCheck: Check = {
   name: NAME,
   async look({ loaded: { dataDir } }) {
@@ -63,7 +63,7 @@ async function checkFiles(dataDir: string, names: readonly string[]): Promise<re
   if (process.platform === "win32") return [];
   const open: string[] = [];
   for (const name of names.slice(0, MAX_FILES)) {
-    // It may have been removed in the meantime
+    // The file may have been removed meanwhile
     const found = await stat(join(dataDir, name)).catch(() => undefined);
     if (found?.isFile() === true && (found.mode & 0o077) !== 0) open.push(name);
   }
@@ -90,7 +90,7 @@ async function exists(path: string): Promise<boolean> {
 
 const LOG = "log";
 
-/** Whether the daemon can write its log. */
+/** Checks that the daemon can write its log. */
 export const logCheck: Check = {
   name: LOG,
   async look({ loaded: { dataDir } }) {

@@ -12,10 +12,10 @@ import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 const NAME = "database";
 /** Number of damaged records that the finding names; the others are only counted. */
 const SHOWN = 5;
-/** Time for looking through the records. */
+/** Time for looking through the records, in ms. */
 const LOOK_MS = 3_000;
 
-/** Whether the records can be used. Those that a gateway holds are asked of it: their file is never opened. */
+/** Checks that the records can be used. Never opens the file of a running gateway, and asks the gateway instead. */
 export const databaseCheck: Check = {
   name: NAME,
   look: ({ loaded: { config, dataDir }, running }) => {

@@ -17,14 +17,14 @@ const OWN = [
   SERVICE_VARIABLE,
 ];
 
-/** Variables that decide something, and those that look as if they did. Names alone are shown. */
+/** Checks the environment: which variables set something, which have no effect, and which are missing. Shows names only, no values. */
 export const environmentCheck: Check = {
   name: NAME,
   async look({ context: { io }, loaded: { file, config } }) {
     const { keys } = environmentLayer(io.env);
     const inFile = file === undefined ? {} : parseToml(file.text, file.path);
     const hidden = keys.filter(({ path }) => hasKey(inFile, path));
-    // A secret may have any name the configuration gives it
+    // The configuration may name any variable as the place of a secret
     const named = new Set(namedVariables(config).map(({ name }) => name));
     const idle = Object.keys(io.env).filter((name) =>
       /^POSTERN_[A-Z]/.test(name) && !OWN.includes(name) && !named.has(name)
@@ -54,7 +54,7 @@ export const environmentCheck: Check = {
 const RUNTIME = "runtime";
 const OLDEST_DENO = [2, 9] as const;
 
-/** Node or Deno. A Node older than the oldest that works never gets here: the program refuses it first. */
+/** Checks the version of Node or Deno. A Node that is too old never gets here: main.ts refuses it. */
 export function checkRuntime(): Finding {
   const place = `on ${process.platform} ${process.arch}`;
   if (process.platform === "win32") {

@@ -12,7 +12,7 @@ import { type Check, failure, type Finding, fine, type Patient, type RunningFact
 
 const NAME = "gateway";
 
-/** What runs on the data directory: the daemon, a gateway in a terminal, or nothing. */
+/** Checks what runs on the data directory: the daemon, a gateway in a terminal, or nothing. */
 export const gatewayCheck: Check = {
   name: NAME,
   async look(patient) {
@@ -54,7 +54,7 @@ function judgeHealth({ record, health, status }: RunningFacts, who: string, rest
   return warning(NAME, `${what} as version ${record.version}, and this program is ${VERSION}`, restart);
 }
 
-/** What is in the configuration's file and not in use. */
+/** Warns about changes of the configuration file that are not in use. */
 function judgeReload({ status }: RunningFacts, restart: string): readonly Finding[] {
   const { needs_restart: waiting = [], last_reload: reload = null } = status?.config ?? {};
   const problem = reload?.problem ?? null;
@@ -68,7 +68,7 @@ function judgeReload({ status }: RunningFacts, restart: string): readonly Findin
 
 const SERVICE = "service";
 
-/** The service of this system: whether it is installed, still points at a program, and runs. */
+/** Checks that the service, if one is installed, starts an existing program and runs. */
 export const serviceCheck: Check = {
   name: SERVICE,
   async look({ context }) {
@@ -95,7 +95,7 @@ export const serviceCheck: Check = {
   },
 };
 
-/** A service of another user, or a session without the bus of systemd, cannot be asked about; that is no fault of the service. */
+/** Returns the reason why the state is unknown: a service of another user, or a session without the bus of systemd, cannot be asked. */
 function toUnknown(error: unknown): { readonly unknown: string } {
   if (error instanceof CommandError || error instanceof ServiceError) return { unknown: error.message };
   throw error;

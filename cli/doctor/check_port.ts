@@ -6,7 +6,7 @@ import { type Check, failure, type Finding, fine } from "./finding.ts";
 
 const NAME = "port";
 
-/** Whether the gateway can listen where it should: the port is free, or its own. */
+/** Checks that the gateway can listen at the configured address: the port is free, or the running gateway holds it. */
 export const portCheck: Check = {
   name: NAME,
   async look({ context, loaded: { config }, running }) {

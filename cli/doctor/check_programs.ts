@@ -4,19 +4,19 @@ import { detectInit } from "../../lib/host/service/detect_init.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 
-/** A program that the gateway can do without. */
+/** Program that the gateway can do without. */
 interface OptionalProgram {
-  /** The first that is there is taken */
+  /** Names to look for; the first that is found is taken */
   readonly names: readonly [string, ...string[]];
   readonly purpose: string;
-  /** What is missing without it */
+  /** Consequence of the program being missing */
   readonly without: string;
   readonly install: string;
-  /** Whether anything here wants it */
+  /** Tells whether this configuration and machine have a use for the program */
   readonly isWanted: (config: Config) => boolean;
 }
 
-/** Tells whether this version has the `browser` tool, which needs a browser */
+/** True for a version with the `browser` tool, which needs a browser */
 const HAS_BROWSER = BUILTIN_TOOLS.some(({ name }) => name === "browser");
 
 const PROGRAMS: readonly OptionalProgram[] = [
@@ -50,7 +50,7 @@ const PROGRAMS: readonly OptionalProgram[] = [
   },
 ];
 
-/** Programs that some tools need: what each is for, and what is missing without it. */
+/** Checks for programs that some tools need, and says what does not work without them. */
 export const programsCheck: Check = {
   name: "programs",
   async look({ loaded: { config } }) {
@@ -73,7 +73,7 @@ function judge(
     : fine(name, `Not installed, and not needed as configured; it is for ${purpose}`);
 }
 
-/** The one optional package. */
+/** Checks for the only optional package. */
 function checkTokenizer(): Finding {
   const name = "gpt-tokenizer";
   try {

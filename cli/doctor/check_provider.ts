@@ -14,12 +14,12 @@ import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
 
 const NAME = "provider";
-/** For each provider to list its models; all are asked at once */
+/** Time for each provider to list its models, in ms. All are asked at once */
 const ANSWER_MS = 5_000;
-/** Kinds whose servers list every model by the name it is asked for */
+/** Kinds of provider whose servers list every model by the name that a request uses */
 const LISTED_KINDS = ["ollama", "openai_compatible"];
 
-/** Whether each configured provider has what it needs and answers; what is asked costs nothing. Keys are never shown. */
+/** Checks that each configured provider has its settings and lists its models, which costs nothing. Never shows keys. */
 export const providerCheck: Check = {
   name: NAME,
   async look(patient) {
@@ -61,7 +61,7 @@ export const providerCheck: Check = {
   },
 };
 
-/** A gateway that was started elsewhere may have the key that this terminal has not. */
+/** Judges settings from which no provider can be made. A running gateway may have got a key that this terminal lacks. */
 async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Patient): Promise<Finding> {
   const served = await servedBy(running);
   if (served !== undefined) return fine(NAME, `${served}; from this terminal it could not start: ${message}`);
@@ -72,7 +72,7 @@ async function withoutSettings({ message, code }: ConfigError, { running, loaded
   return failure(NAME, message, fix);
 }
 
-/** What the running gateway says of its provider; undefined where it has none but the offline one, or none that lists models. */
+/** Describes the provider of the running gateway. Undefined for the offline assistant, and for a provider that lists no models. */
 async function servedBy(running: Patient["running"]): Promise<string | undefined> {
   const provider = running?.status?.provider ?? undefined;
   if (running === undefined || provider === undefined || provider.name === "offline") return undefined;
@@ -102,14 +102,15 @@ async function checkDefault(providers: Providers, { loaded: { config }, running 
   });
 }
 
+/** Provider to ask, and the words of the finding. */
 interface Probed {
-  /** Of the finding */
+  /** Name of the finding */
   readonly name: string;
-  /** Model name that leads to the provider; undefined: the default one */
+  /** Model name that leads to the provider. Undefined: the default provider */
   readonly wanted: string | undefined;
-  /** Subject of the finding's sentence; default the provider's name */
+  /** Subject of the finding's sentence. Default: the provider's name */
   readonly shown?: string;
-  /** A model that has to be in the list */
+  /** Model that has to be in the list */
   readonly mustList?: string | undefined;
 }
 

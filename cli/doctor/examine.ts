@@ -9,13 +9,13 @@ import { checkConfiguration } from "./check_configuration.ts";
 import { checkRuntime } from "./check_environment.ts";
 import { type Check, failure, type Finding, type Patient, type RunningFacts, warning } from "./finding.ts";
 
-/** Longer than a gateway that is asked may take, and than a busy machine stands still */
+/** Time for one check, in ms. Longer than a request to a gateway may take, also on a busy machine */
 const LIMIT_MS = 15_000;
 
 /**
- * Looks at everything, each thing by itself and within its own time: what throws or hangs is a failure of its own check. Without a
- * configuration that can be used, runtime and configuration alone are looked at. Nothing in the findings is secret.
- * @param checks in the order of their findings
+ * Runs all checks at once. A check that throws, or takes longer than its limit, is a failure of that check alone. Without a
+ * configuration that can be used, only the runtime and the configuration are checked. Masks secrets in the findings.
+ * @param checks checks in the order of their findings
  */
 export async function examine(context: CommandContext, checks: readonly Check[]): Promise<readonly Finding[]> {
   const redactor = createRedactor(environmentSecrets(context.io.env));
@@ -62,7 +62,7 @@ async function askRunning(record: ControlRecord): Promise<RunningFacts> {
   return { record, health, status };
 }
 
-/** What a check found, or that it failed. */
+/** Runs a check within its time limit. @returns its findings, or a failure when it throws or takes too long */
 async function guard(
   { name, limitMs = LIMIT_MS }: Pick<Check, "name" | "limitMs">,
   look: () => Promise<Finding | readonly Finding[]>,
@@ -71,7 +71,7 @@ async function guard(
   const late = systemClock.sleep(limitMs, end.signal).then(
     () => failure(name, `It could not be looked at within ${limitMs / 1000} s`, "postern doctor, once more"),
   );
-  // Nobody waits for it once the check has ended
+  // The wait is aborted once the check has ended, and nobody reads that error
   late.catch(() => {});
   try {
     const found = await Promise.race([look(), late]);

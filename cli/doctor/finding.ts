@@ -4,57 +4,57 @@ import type { ControlRecord } from "../../lib/host/control_file.ts";
 import type { Health } from "../../lib/host/daemon/daemon_state.ts";
 import type { CommandContext } from "../command.ts";
 
-/** `warning`: it works, yet not as it could; `failure`: something does not work. */
+/** State of a finding. `warning`: works, but not as well as possible or not safely. `failure`: something does not work. */
 export type FindingState = "ok" | "warning" | "failure";
 
-/** What one check found. */
+/** Result of one check. */
 export interface Finding {
-  /** Of what was looked at, as `data directory` */
+  /** Name of the thing that was checked, such as `data directory` */
   readonly name: string;
   readonly state: FindingState;
-  /** One line */
+  /** Sentence of one line, without a full stop */
   readonly message: string;
-  /** The command that mends it, or what to do; null: nothing is due */
+  /** Command that mends the problem, or what a person must do. Null: nothing to do */
   readonly fix: string | null;
 }
 
-/** A gateway that runs, as it says. */
+/** Facts that a running gateway reports. */
 export interface RunningFacts {
   readonly record: ControlRecord;
   readonly health: Health;
-  /** undefined where it does not answer */
+  /** Status of the gateway. Undefined when it does not answer */
   readonly status: StatusReply | undefined;
 }
 
-/** What checks look at. */
+/** Installation that the checks examine. */
 export interface Patient {
   readonly context: CommandContext;
   readonly loaded: LoadedConfig;
-  /** The gateway that runs on the data directory, whoever started it, and what it says of itself */
+  /** Gateway that runs on the data directory, whoever started it. Undefined when none runs */
   readonly running: RunningFacts | undefined;
-  /** Told of what must not be shown */
+  /** Takes a secret that must be masked in all findings */
   readonly addSecret: (secret: string) => void;
 }
 
-/** Looks at one thing; changes nothing. What it throws is a failure of this check alone. */
+/** Check of one thing, which changes nothing. An error that it throws is a failure of this check alone. */
 export interface Check {
   readonly name: string;
-  /** Milliseconds after which it counts as failed. Default 15,000 */
+  /** Time after which the check counts as failed, in ms. Default 15,000 */
   readonly limitMs?: number;
   readonly look: (patient: Patient) => Promise<Finding | readonly Finding[]>;
 }
 
-/** Nothing is due. */
+/** Returns the finding that all is well. */
 export function fine(name: string, message: string): Finding {
   return { name, state: "ok", message, fix: null };
 }
 
-/** It works, yet not as it could. */
+/** Returns a warning. @param fix command that mends the problem, or what to do */
 export function warning(name: string, message: string, fix: string): Finding {
   return { name, state: "warning", message, fix };
 }
 
-/** Something does not work. */
+/** Returns a failure. @param fix command that mends the problem, or what to do */
 export function failure(name: string, message: string, fix: string): Finding {
   return { name, state: "failure", message, fix };
 }

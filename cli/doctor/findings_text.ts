@@ -1,19 +1,20 @@
 import { harmlessLine } from "../terminal/terminal_text.ts";
 import type { Finding, FindingState } from "./finding.ts";
 
+/** Options of `findingsText`. */
 export interface FindingsTextOptions {
-  /** Characters of a line; undefined: nothing is wrapped */
+  /** Width of the terminal, in characters. Undefined: lines are not wrapped */
   readonly columns: number | undefined;
   readonly colour: boolean;
 }
 
-/** Bold red, yellow and green. Source: ECMA-48 "SGR" */
+/** Codes for green, yellow and bold red. Source: ECMA-48 "SGR" */
 const COLOURS: Readonly<Record<FindingState, string>> = { ok: "32", warning: "33", failure: "1;31" };
 const STATE_WIDTH = "failure".length;
-/** Narrower, messages stand below their names */
+/** Least width of the column of messages. In a narrower terminal each message stands below its name */
 const LEAST_MESSAGE_WIDTH = 36;
 
-/** Findings for people: a line each, and below it the command that mends it; wrapped by words where a width is given. */
+/** Returns the findings for people: a line each, with the fix below it, and the counts at the end. Wraps between words where a width is given. */
 export function findingsText(findings: readonly Finding[], { columns, colour }: FindingsTextOptions): string {
   const nameWidth = Math.max(0, ...findings.map(({ name }) => harmlessLine(name).length));
   const indent = STATE_WIDTH + nameWidth + 4;
@@ -32,7 +33,7 @@ export function findingsText(findings: readonly Finding[], { columns, colour }: 
   return `${lines.join("\n")}\n\n${summary(findings)}`;
 }
 
-/** How many of each, as `3 ok, 1 warning`. */
+/** Counts the findings by state, such as `3 ok, 1 warning`. */
 function summary(findings: readonly Finding[]): string {
   const count = (state: FindingState) => findings.filter((finding) => finding.state === state).length;
   const [warnings, failures] = [count("warning"), count("failure")];
@@ -48,7 +49,7 @@ function paint(text: string, code: string | undefined): string {
   return code === undefined ? text : `\u001b[${code}m${text}\u001b[0m`;
 }
 
-/** Lines of at most `width` characters, broken between words; a longer word is broken where it must. */
+/** Breaks a text between words into lines of at most `width` characters. Breaks a word that is longer than a line. */
 function wrap(text: string, width: number): readonly string[] {
   const lines: string[] = [];
   let line = "";

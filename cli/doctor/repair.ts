@@ -29,19 +29,19 @@ const BACKUP = /^before-repair-[\dTZ.-]+\.db$/;
 /** Names of the files that make a backup until it is whole. */
 const CUT_OFF = /^before-repair-[\dTZ.-]+\.db\.partial(?:-journal)?$/;
 
-/** Result of a repair: the backup it made, the records it removed, and whether more are left. */
+/** Result of a repair: the backup, the removed records, and whether more are left. */
 export interface Repaired {
-  /** null: nothing was damaged, and nothing was changed */
+  /** Path of the backup. Null: nothing was damaged, and nothing was changed */
   readonly backup: string | null;
   readonly removed: readonly UnreadableRecord[];
-  /** false: there are more, for another repair */
+  /** False: there are more damaged records, for another repair */
   readonly finished: boolean;
 }
 
 /**
- * Removes every record that cannot be read, with what is of no use without it, after a backup of all.
- * @throws {CommandError} while something runs on the data directory
- * @throws {ConfigError} `database_corrupt` for a file that is damaged itself, or no database of Postern
+ * Removes every record that cannot be read, and records that are of no use without it, after a backup of everything.
+ * @throws {CommandError} a gateway or node runs on the data directory
+ * @throws {ConfigError} `database_corrupt`: the file itself is damaged, or is no database of Postern
  */
 export async function repair(dataDir: string, clock: Clock = systemClock): Promise<Repaired> {
   const lock = takeGatewayLock(dataDir);
@@ -78,7 +78,7 @@ function removeCutOff(dataDir: string): void {
   }
 }
 
-/** Single records can be removed from a database that is whole, and from no other. @throws {ConfigError} `database_corrupt` */
+/** Finds the damaged records of a database that is whole as a file. @throws {ConfigError} `database_corrupt` for any other file */
 function lookThrough(path: string): UnreadableFound {
   const corrupt = (reason: string, cause?: unknown) =>
     new ConfigError(
@@ -113,7 +113,7 @@ async function removalOf(store: Store, { collection, key }: UnreadableRecord): P
     case RUN_INPUTS:
       return removalOfRun(key);
     case OPEN_RUNS:
-      // The run is there: it ends as cancelled at the next start, in place of going on without anybody knowing whether it may
+      // The run itself can be read: it ends as cancelled at the next start, since nobody knows whether it may go on
       return [{ op: "put", collection, key, body: { v: 1, cancelled: true } }];
     case OPEN_APPROVALS:
     case OPEN_DELIVERIES:
@@ -144,7 +144,7 @@ function removalOfRun(id: string): readonly Write[] {
   ];
 }
 
-/** Writes a conversation anew without the turns that hold a damaged message: results of calls that are gone cannot be sent. */
+/** Writes a conversation anew without the turns that hold a damaged message: a result without its call cannot be sent to a model. */
 async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> {
   const stream = conversationStream(id);
   const kept: unknown[] = [];
@@ -166,7 +166,7 @@ async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> 
   kept.push(...turn ?? []);
   const record = await store.get(CONVERSATIONS, id);
   if (typeof record?.body !== "object" || record.body === null) return [{ op: "drop", stream }];
-  // The summary is dropped: it counts messages that may not be there any more
+  // The summary is dropped: it counts messages that may be gone
   const { summary: _, ...body } = record.body as Readonly<Record<string, unknown>>;
   return [
     { op: "drop", stream },
@@ -175,7 +175,7 @@ async function withoutTurn(store: Store, id: string): Promise<readonly Write[]> 
   ];
 }
 
-/** undefined for a message that cannot be read. */
+/** Returns the role of a message. Undefined for a message that cannot be read. */
 function roleOf(body: unknown): string | undefined {
   try {
     return parseConversationEntry(body).message.role;

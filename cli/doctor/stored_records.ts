@@ -51,7 +51,7 @@ import { IDEMPOTENT_REPLIES, parseReply } from "../../handlers/middleware/reply_
 import { parseAccepted, parseDated } from "../../handlers/wire/accept_once.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/webhook.ts";
 
-/** Every collection that Postern writes, with the parser of the room that owns it. */
+/** Parsers of the records of every collection that Postern writes, by collection. */
 export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [APPROVALS]: parseApproval,
   [APPROVAL_RULES]: parseRule,
@@ -90,7 +90,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [WEBHOOK_SIGNATURES]: parseDated,
 };
 
-/** Every kind of stream, by the part of its name before the slash. */
+/** Parsers of the records of every kind of stream, by the part of the stream's name before the slash. */
 export const STREAMS: Readonly<Record<string, ParseRecord<unknown>>> = {
   conversation: parseConversationEntry,
   run: parseJournalRecord,

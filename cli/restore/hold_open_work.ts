@@ -21,31 +21,33 @@ import { isUnreadable, readRecords } from "../../lib/storage/read_records.ts";
 import { scanAll } from "../../lib/storage/scan_all.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
-/** Counts of what a restore holds until a person decides. */
+/** Counts of the work that a restore holds until a person decides, or ends. */
 export interface HeldWork {
   readonly runs: number;
   readonly procedures: number;
   readonly deliveries: number;
   readonly schedules: number;
   readonly approvals: number;
-  /** 0 where tokens are kept */
+  /** Number of revoked tokens. 0 where tokens are kept */
   readonly tokens: number;
 }
 
+/** Options of `holdOpenWork`. */
 export interface HoldOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly keepTokens: boolean;
 }
 
-/** Nothing of the audit goes. */
+/** Days that audit records are kept: so long that none is removed. */
 const KEPT_DAYS = 36_500;
 const HELD = "It was open when the backup was made: what became of it since is unknown to this copy";
 
 /**
- * Stops everything that the records of a backup would go on with, so that what happened after the backup does not happen once more:
- * runs become `needs_review`, procedures ask a person before their next step, deliveries are `held`, firings up to now are skipped,
- * questions and unused approvals end, tokens and pairing codes are revoked.
+ * Stops all unfinished work in the records of a backup: it may have been finished after the backup, and must not happen twice.
+ *
+ * Runs become `needs_review`, procedures ask a person before their next step, deliveries become `held`, firings up to now are
+ * skipped, open and unused approvals end, tokens and pairing codes are revoked.
  */
 export async function holdOpenWork(options: HoldOptions): Promise<HeldWork> {
   const { store, clock, keepTokens } = options;
@@ -84,14 +86,14 @@ async function holdRuns({ store, clock }: HoldOptions): Promise<number> {
       held++;
     } catch (error) {
       if (!isUnreadable(error)) throw error;
-      // Without its records it cannot go on either: doctor names them
+      // A run with damaged records cannot go on. postern doctor names the records
       await store.batch([{ op: "delete", collection: OPEN_RUNS, key: id }, { op: "drop", stream: journalOf(id) }]);
     }
   }
   return held;
 }
 
-/** The next step waits for a person who lets the procedure go on; a step that was at work waits for the review of its run. */
+/** Holds procedures: the next step waits for a person, and a step that was at work waits for the review of its run. */
 async function holdProcedures(store: Store): Promise<number> {
   let held = 0;
   for await (const { key, version, value } of readRecords(store, SOP_EXECUTIONS, parseExecution)) {
@@ -121,7 +123,7 @@ async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
   return held;
 }
 
-/** A one-time task whose time has passed is paused: a person gives it another time, or removes it. */
+/** Skips firings whose time has passed. A one-time task whose time has passed is paused: a person sets another time or removes it. */
 async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   const now = clock.now();
   let skipped = 0;
@@ -135,7 +137,7 @@ async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   return skipped;
 }
 
-/** Questions are withdrawn; an answer that let no call through yet may have done so after the backup, and expires. */
+/** Ends approvals: open ones are withdrawn, and approved ones that were not used expire, since they may have been used after the backup. */
 async function endApprovals({ store, clock }: HoldOptions, audit: Append): Promise<number> {
   const approvals = createApprovals({
     store,

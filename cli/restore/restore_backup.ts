@@ -25,13 +25,14 @@ import { type HeldWork, holdOpenWork } from "./hold_open_work.ts";
 /** Result of a restore: the data directories, and the work that is held. */
 export interface Restored {
   readonly dataDir: string;
-  /** Where the earlier data directory is now; null: there was none */
+  /** Path of the earlier data directory. Null: there was none */
   readonly before: string | null;
   readonly held: HeldWork;
   /** Earlier restores that were cut off: the folders they had made are removed */
   readonly cutOff: readonly RestoreFolders[];
 }
 
+/** Options of `restoreBackup`. */
 export interface RestoreOptions {
   readonly file: string;
   readonly dataDir: string;
@@ -40,8 +41,10 @@ export interface RestoreOptions {
 }
 
 /**
- * Puts a backup in the place of a data directory, whose folder is kept under another name. The new folder is made whole beside the old
- * one first, so that an end at any moment leaves both, and a start between the two renames is refused. Nothing that was open in the backup goes on by itself (holdOpenWork).
+ * Replaces a data directory by a backup, and keeps the earlier folder under another name.
+ *
+ * The new folder is made whole beside the old one before the two are exchanged. So both survive if the process ends at any moment,
+ * and a start between the two renames is refused. Unfinished work in the backup does not go on by itself (see `holdOpenWork`).
  * @throws {ConfigError} `data_dir_locked` while something runs on the data directory; `database_corrupt`, `database_too_new`,
  * `database_unusable` for a file that is no backup, is damaged, or cannot be read
  */
@@ -79,7 +82,7 @@ export async function restoreBackup({ file, dataDir: named, keepTokens, clock }:
   } finally {
     lock.release();
     rmSync(made, { recursive: true, force: true });
-    // The lock made a folder where there was none
+    // Taking the lock made the folder
     if (!hadOne) rmSync(before, { recursive: true, force: true });
   }
 }
@@ -136,7 +139,7 @@ function unpack(file: string, folder: string): void {
   const database = new DatabaseSync(path);
   try {
     for (const { name, content } of database.prepare("SELECT name, content FROM backup_files").all()) {
-      // A name of another's making could lead elsewhere
+      // Attack: a name in a forged backup could lead out of the folder
       if (!KEPT_FILES.some((known) => known === name) || !(content instanceof Uint8Array)) continue;
       writeFileSync(join(folder, String(name)), content, { mode: 0o600, flush: true });
     }

@@ -3,7 +3,7 @@ import type { Services } from "../../lib/gateway.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
 import { harmlessLine } from "../terminal/terminal_text.ts";
 
-/** What a started gateway tells, in `--json` as it is. */
+/** Facts that a gateway prints once it is started. With --json they are printed as this object. */
 export interface BannerFacts {
   readonly version: string;
   readonly pid: number;
@@ -11,19 +11,20 @@ export interface BannerFacts {
   readonly dashboard: string;
   readonly host: string;
   readonly port: number;
-  /** null while a token is stored, or with pairing off */
+  /** Code for the first client. Null while a token is stored, or with pairing off */
   readonly pairing_code: string | null;
   readonly provider: string | null;
   readonly model: string | null;
   readonly provider_reason: string;
-  /** How commands of tools are contained */
+  /** Containment of the commands that tools run */
   readonly containment: CommandContainment;
   readonly workspace: string;
   readonly data_dir: string;
-  /** null: defaults only */
+  /** Path of the configuration file. Null: every value is the default */
   readonly config_file: string | null;
 }
 
+/** Sources of the banner's facts. */
 export interface BannerParts {
   readonly services: Services;
   readonly loaded: LoadedConfig;
@@ -33,7 +34,7 @@ export interface BannerParts {
   readonly pid: number;
 }
 
-/** Gathers the facts of a start. */
+/** Gathers the facts that the banner shows. */
 export function bannerFacts({ services, loaded, server, pairingCode, containment, pid }: BannerParts): BannerFacts {
   const inUse = services.agent?.providers.inUse;
   return {
@@ -54,7 +55,7 @@ export function bannerFacts({ services, loaded, server, pairingCode, containment
   };
 }
 
-/** The facts for people. The pairing code stands on a plain line of its own, as scripts look for it. */
+/** Returns the banner for people. The pairing code has a plain line of its own, since scripts look for it. */
 export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly requiresPairing: boolean }): string {
   const model = facts.provider === null
     ? "none"
@@ -77,7 +78,7 @@ Stop it with Ctrl-C.
 `;
 }
 
-/** How to pair with a gateway: the code on a plain line of its own, or why there is none. */
+/** Returns how to pair with a gateway: the code on a plain line of its own, or the reason why there is none. */
 export function pairingText(
   { pairing_code: code, dashboard }: Pick<BannerFacts, "pairing_code" | "dashboard">,
   { requiresPairing }: { readonly requiresPairing: boolean },

@@ -9,22 +9,24 @@ import type { GatewayServices } from "../../lib/gateway.ts";
 import { isWithin } from "../../lib/system/files/forbidden_paths.ts";
 import type { CommandContext } from "../command.ts";
 
+/** Options of `keepConfigFresh`. */
 export interface KeepConfigFreshOptions {
   readonly services: Pick<GatewayServices, "reload" | "clock" | "log">;
-  /** That of the start */
+  /** Configuration that the gateway started with */
   readonly loaded: LoadedConfig;
-  /** Loads it again, as for the start */
+  /** Loads the configuration again, in the same way as for the start */
   readonly reload: () => Promise<LoadedConfig>;
 }
 
-/** Linux follows as many */
+/** Number of links that Linux follows in one path */
 const MAX_LINKS = 40;
 
 /**
- * Has the gateway load its configuration again at SIGHUP, and when the file changes. Without a file nothing is watched, and neither is
- * one in the workspace, or reached by a link in it, whose content nobody accepted: a program that a tool runs could write it.
- * Source: docs/design/configuration.md "Reload"
- * @returns ends it
+ * Reloads the configuration of the gateway at SIGHUP, and when the file changes (docs/design/configuration.md "Reload").
+ *
+ * Watches no file that lies in the workspace, or is reached by a link in it, unless the user accepted its content: a program that
+ * a tool runs could have written it.
+ * @returns a function that ends the watching
  */
 export async function keepConfigFresh(
   { io, loadOptions }: Pick<CommandContext, "io" | "loadOptions">,
@@ -39,7 +41,7 @@ export async function keepConfigFresh(
     services.log.info(`Changes of "${file.path}" are used at SIGHUP and at a restart only: ${reason}`);
     return ignore;
   }
-  // That a changed file was accepted shows in the list alone
+  // Accepting a changed file changes only the list of accepted files
   const paths = file.trusted ? [file.path, trustStorePath(trustDirectory(loadOptions))] : [file.path];
   const unwatch = await watchFiles(paths, { clock: services.clock, onChange: () => services.reload(load) });
   return () => {
@@ -48,7 +50,7 @@ export async function keepConfigFresh(
   };
 }
 
-/** Whether a file, or a link on the way to it, lies in a folder: who writes there decides what is read. @param folder its real path */
+/** Tells whether a file, or a link on the way to it, lies in a folder: whoever writes there decides what is read. @param folder real path */
 async function isReachedThrough(path: string, folder: string, links = MAX_LINKS): Promise<boolean> {
   if (links < 0) return true;
   for (let name = path; name !== dirname(name); name = dirname(name)) {
@@ -56,14 +58,14 @@ async function isReachedThrough(path: string, folder: string, links = MAX_LINKS)
     if (isWithin(place, folder)) return true;
     const target = await readlink(place).catch(() => undefined);
     if (target === undefined) continue;
-    // Not joined: behind a link `..` is the parent of its target
+    // Not joined: `..` after a link is the parent of the link's target
     const next = isAbsolute(target) ? target : `${dirname(place)}/${target}`;
     if (await isReachedThrough(next, folder, links - 1)) return true;
   }
   return false;
 }
 
-/** What was found in place of a file that has gone is another configuration, of which nobody spoke. */
+/** Returns the new configuration if it comes from the same file. @throws {ConfigError} `config_moved`: the file is gone, or another one was found */
 function sameFile({ file: before }: LoadedConfig, { file: found, config }: LoadedConfig): Config {
   if (found?.path === before?.path) return config;
   const shown = before === undefined ? "it was started without one" : `"${before.path}" is not there any more`;

@@ -2,16 +2,17 @@ import { createConsola } from "consola/basic";
 import type { LogRecord, LogSink } from "../../lib/base/telemetry/log.ts";
 import { harmlessLine } from "../terminal/terminal_text.ts";
 
+/** Options of `createLogSink`. */
 export interface LogSinkOptions {
   readonly format: "pretty" | "json";
-  /** Takes whole lines with their newline; stderr in a terminal session */
+  /** Writes a whole line with its newline, for example to stderr */
   readonly write: (line: string) => void;
 }
 
-/** Where a process writes its log: lines for people, or one JSON object a line. */
+/** Returns the place where a process writes its log: lines for people, or one JSON object a line. */
 export function createLogSink({ format, write }: LogSinkOptions): LogSink {
   const consola = createConsola({
-    // All levels: the logger before it has chosen already
+    // All levels: the logger has already left out what is below its level
     level: 999,
     throttle: 0,
     reporters: [{ log: ({ args }) => write(`${args[0]}\n`) }],
@@ -19,13 +20,14 @@ export function createLogSink({ format, write }: LogSinkOptions): LogSink {
   return (record) => consola[record.level](toLogLine(record, { format }));
 }
 
+/** Options of `toLogLine`. */
 export interface LogLineOptions {
   readonly format: "pretty" | "json";
-  /** Whether a line for people has the date too, as in a file that is kept. Default false */
+  /** True: a line for people has the date too, as in a file that is kept. Default false */
   readonly withDate?: boolean;
 }
 
-/** A record as one line, without its newline: for people, or one JSON object. */
+/** Returns a record as one line without its newline, for people or as one JSON object. */
 export function toLogLine(
   { time, level, message, fields }: LogRecord,
   { format, withDate = false }: LogLineOptions,

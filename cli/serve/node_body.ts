@@ -28,7 +28,7 @@ interface ReplyStream {
   off(event: "close", listener: () => void): unknown;
 }
 
-/** Watches Node's own reply, whose `close` before its end means that nobody is there: a signal costs several times as much. */
+/** Watches Node's own reply for a `close` before its end: the client has gone. An abort signal would cost several times as much. */
 export const watchNodeClient: ClientWatch = (request, onGone) => {
   const reply = (request as { runtime?: { node?: { res?: ReplyStream } } }).runtime?.node?.res;
   if (reply === undefined) return watchSignal(request, onGone);
@@ -37,22 +37,22 @@ export const watchNodeClient: ClientWatch = (request, onGone) => {
   return () => reply.off("close", onGone);
 };
 
-/** Reads the body from Node's own stream, past the web stream over it, which costs tens of microseconds. */
+/** Reads the body from Node's own stream. The web stream over it would cost tens of microseconds more. */
 export const readNodeBody: BodyReader = (request, maxBytes) => {
   const node = (request as { runtime?: { node?: { req?: BodyStream; res?: ReplyStream } } }).runtime?.node;
   const stream = node?.req;
   if (stream === undefined) return readWebBody(request, maxBytes);
   if (stream.headers["content-length"] === undefined && stream.headers["transfer-encoding"] === undefined) return EMPTY;
-  // Whatever could be refused by its headers is refused by now: the client may send
+  // A request that its headers condemn has been refused before: the client may send the body now
   if (stream.headers.expect && stream.httpVersion === "1.1") node?.res?.writeContinue();
-  // Undefined once it is over: a reply may go on for minutes, and what the listeners refer to lives as long as the request
+  // Undefined once the body has been read: a reply may go on for minutes, and the listeners keep what they refer to in memory
   let reading: Reading | undefined;
   const fail = (error: Error) => {
     reading?.reject(error);
     reading = undefined;
   };
   const bytes = new Promise<Uint8Array>((resolve, reject) => (reading = { resolve, reject, chunks: [], size: 0 }));
-  // Left in place: they go with the request, and to take them off costs as much as to read
+  // Listeners are never removed: they go with the request, and to remove them costs as much as to read
   stream.on("data", (chunk: Uint8Array) => {
     if (reading === undefined) return;
     reading.size += chunk.length;
@@ -71,7 +71,7 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   return { bytes, fail };
 };
 
-/** A body that is on its way. */
+/** Body that is being read. */
 interface Reading {
   readonly resolve: (body: Uint8Array) => void;
   readonly reject: (error: Error) => void;
@@ -79,7 +79,7 @@ interface Reading {
   size: number;
 }
 
-/** Bodies that have come: most open a request to a model, about as much work as its reply makes. */
+/** Hands over finished bodies in turns of 16: most of them start a request to a model, which is much work at once. */
 const giveInTurn = inTurns<Reading>(16, ({ resolve, chunks }) => {
   resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
 });

@@ -1,19 +1,19 @@
 import type { Server } from "srvx";
 import type { Clock, Timer } from "../../lib/base/clock.ts";
 
-/** Milliseconds for a client to send the rest of a request that is answered already; then its connection is closed. */
+/** Time for a client to send the rest of a request that is answered already, in ms. Then its connection is closed. */
 const DRAIN_LIMIT_MS = 5_000;
-/** Milliseconds after a client's last byte before it is asked whether it still listens; most replies are there sooner. */
+/** Time after a client ended its half of the connection until the first probe, in ms. Most replies are there sooner. */
 const FIRST_PROBE_MS = 500;
 const SECOND_PROBE_MS = 250;
 const PROBE_EVERY_MS = 10_000;
 
-/** Members of Node's socket that the server uses of a connection. */
+/** Members of Node's socket that the server uses. */
 export interface Connection {
   readonly bytesRead: number;
   readonly writable: boolean;
   readonly destroyed: boolean;
-  /** The reply under way, as Node's HTTP server notes it */
+  /** Reply under way, as Node's HTTP server keeps it */
   readonly _httpMessage?: NodeReply | null;
   on(event: string, listener: () => void): unknown;
   once(event: string, listener: () => void): unknown;
@@ -25,7 +25,7 @@ export interface Connection {
 /** Members of Node's reply, and of its request, that the server uses. */
 export interface NodeReply {
   readonly headersSent: boolean;
-  /** The head as it was sent */
+  /** Status line and headers as they were sent */
   readonly _header: string | null;
   readonly writableEnded: boolean;
   readonly req: {
@@ -40,19 +40,19 @@ export interface NodeReply {
   once(event: "finish", listener: () => void): unknown;
 }
 
-/** The connections of Node's HTTP server: when each of them ends. */
+/** Open connections of Node's HTTP server, and the ways to end them. */
 export interface NodeConnections {
-  /** Ends those on which nothing was ever said, as browsers open them ahead: Node's `closeIdleConnections()` leaves these */
+  /** Ends connections on which no byte ever arrived: browsers open some ahead, and Node's `closeIdleConnections()` leaves them */
   closeSilent(): void;
-  /** Sends a last text, takes what the client still sends for 5 s at most, and closes */
+  /** Sends a last text, reads what the client still sends for at most 5 s, and closes the connection */
   refuse(connection: Connection, text: string): void;
-  /** True for a connection that `refuse` was called for: nothing that comes on it counts any more */
+  /** Tells whether `refuse` was called for a connection: nothing that arrives on it counts any more */
   isRefused(connection: Connection): boolean;
-  /** Call at the end of each reply: where the request has not come whole 5 s later, its connection is closed */
+  /** Must be called at the end of each reply. Closes the connection where the request has not arrived whole 5 s later */
   closeUnlessDrained(reply: NodeReply): void;
 }
 
-/** Watches the connections of `server`; on another runtime than Node there are none to watch. */
+/** Watches the connections of `server`. Does nothing on another runtime than Node. */
 export function watchNodeConnections(server: Server, clock: Clock): NodeConnections {
   const open = new Set<Connection>();
   const refused = new WeakSet<Connection>();
@@ -69,7 +69,7 @@ export function watchNodeConnections(server: Server, clock: Clock): NodeConnecti
     refuse(connection, text) {
       refused.add(connection);
       connection.end(text);
-      // Read on: bytes that nobody has read would break the connection before the client has read why
+      // Unread bytes would reset the connection before the client has read the refusal
       connection.resume();
       const timer = clock.after(DRAIN_LIMIT_MS, () => connection.destroy());
       connection.once("close", () => timer.clear());
@@ -77,7 +77,7 @@ export function watchNodeConnections(server: Server, clock: Clock): NodeConnecti
     isRefused: (connection) => refused.has(connection),
     closeUnlessDrained(reply) {
       const { req } = reply;
-      // A request without a body is whole once its headers are, though Node says so a moment later
+      // Node marks a request without a body as complete only a moment after its headers
       if (req.complete || !hasBody(req.headers)) return;
       reply.once("finish", () => {
         if (req.complete) return;
@@ -93,9 +93,10 @@ function hasBody(headers: NodeReply["req"]["headers"]): boolean {
 }
 
 /**
- * A client that has ended its half of the connection may wait for its answer, or be gone: TCP says the same of both. So it is sent
- * something that means nothing: a comment in an event stream, before the reply `100 Continue`, which every client of HTTP/1.1 must
- * skip. Where nobody is there, the first such bytes break the connection, and the second ones, a moment later, find it broken.
+ * Finds out whether a client that ended its half of the connection still waits for the answer. TCP cannot tell.
+ *
+ * Sends bytes without meaning: a comment in an event stream, or `100 Continue` before the reply, which every client of HTTP/1.1 must
+ * skip. Where the client has gone, the first bytes make its machine reset the connection, and the second bytes find it closed.
  */
 function watchHalfClosed(connection: Connection, clock: Clock): void {
   let timer: Timer | undefined;
@@ -110,7 +111,7 @@ function watchHalfClosed(connection: Connection, clock: Clock): void {
     probes++;
     if (!reply.headersSent) {
       if (reply.req.httpVersion === "1.1") reply.writeContinue();
-    } else if (EVENT_STREAM.test(reply._header ?? "")) reply.write(":\n\n", "latin1"); // a text alone waits for the next one
+    } else if (EVENT_STREAM.test(reply._header ?? "")) reply.write(":\n\n", "latin1"); // with an encoding, since a bare text waits for the next one
     schedule();
   };
   connection.once("close", () => timer?.clear());

@@ -6,18 +6,19 @@ import { type ErrorCode, httpError } from "../../handlers/wire/error_codes.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 
+/** Time limits of Node's HTTP server, in ms. */
 export interface NodeServerLimits {
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
 }
 
-/** Bytes of a request's line and headers; Node's own parser answers 431 above. */
+/** Most bytes of a request's line and headers. Node's parser refuses more with 431. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const KEEP_ALIVE_MS = 75_000;
-/** Connections that wait to be taken in, one each turn of the event loop; the system drops more, and their clients ask again after a second. */
+/** Most connections that wait to be accepted. The system drops further ones, and their clients try again after a second. */
 const BACKLOG = 4096;
 
-/** Limits of Node's HTTP server; other runtimes have their own and take no notice. */
+/** Returns the options of Node's HTTP server. Other runtimes ignore them. */
 export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeServerLimits) {
   return {
     backlog: BACKLOG,
@@ -26,9 +27,9 @@ export function nodeServerOptions({ headersTimeoutMs, requestTimeoutMs }: NodeSe
     requestTimeout: requestTimeoutMs,
     connectionsCheckingInterval: Math.max(100, Math.min(headersTimeoutMs, 10_000) / 2),
     keepAliveTimeout: KEEP_ALIVE_MS,
-    // Answered below, in the one error shape
+    // A request without a host is refused in isSound(), in the error shape of the API
     requireHostHeader: false,
-    // Node 24.9 and later; an upgrade to anything else is then an ordinary request
+    // Known to Node 24.9 and later: an upgrade to anything but a WebSocket is then an ordinary request
     shouldUpgradeCallback: (request: { readonly headers: { readonly upgrade?: string | undefined } }) =>
       isWebSocket(request.headers.upgrade),
   };
@@ -51,25 +52,29 @@ interface Reply extends Omit<NodeReply, "write"> {
   writeHead(status: number, headers: Readonly<Record<string, string | number>>): unknown;
   write(...values: unknown[]): boolean;
   end(...values: unknown[]): unknown;
-  /** A text that waits for the end */
+  /** First text of the body, kept back until the next write or the end */
   text?: string | undefined;
-  /** Called once it has ended */
+  /** Called when the reply ends */
   ended?: (reply: NodeReply) => void;
 }
 
+/** Options of `hardenNodeServer`. */
 export interface HardenOptions {
   readonly sockets: SocketServer;
   readonly connections: NodeConnections;
   readonly newRequestId: () => string;
 }
 
-/** Gives what breaks below HTTP the one error shape, and hands handshakes to the socket server. Does nothing elsewhere than on Node. */
+/**
+ * Answers requests that Node's parser refuses in the error shape of the API, and hands WebSocket handshakes to the socket server.
+ * Does nothing on another runtime than Node.
+ */
 export function hardenNodeServer(server: Server, { sockets, connections, newRequestId }: HardenOptions): void {
   const node = server.node?.server as (NodeHttpServer & NodeServerSettings) | undefined;
   if (node === undefined) return;
-  // 0: no limit of their number, above which Node drops headers in silence; their bytes are limited
+  // 0: no limit for the number of headers, above which Node would drop headers in silence. Their bytes are limited
   node.maxHeadersCount = 0;
-  // A client may end its half of the connection once it has asked; Node would hang up on it
+  // A client may end its half of the connection after the request. Node would close the whole connection
   node.httpAllowHalfOpen = true;
   const refuse = (socket: Connection, code: ErrorCode, message: string) => {
     const { status, headers, body } = refusal(code, message, newRequestId());
@@ -83,7 +88,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
   const [answer] = node.listeners("request") as ((request: Incoming, reply: Reply) => void)[];
   node.removeAllListeners("request");
   const onRequest = (request: Incoming, reply: Reply) => {
-    // A request that follows a refusal on the same connection cannot be answered: nothing more can be written there
+    // Nothing can be written any more after a refusal on the same connection
     if (!request.socket.writable) return void request.socket.destroy();
     reply.write = writeAtEnd;
     reply.end = endWithText;
@@ -94,7 +99,7 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
     reply.end(body);
   };
   on("request", onRequest);
-  // Without these two, Node asks for the body, or refuses in a form of its own, before anything here has seen the request
+  // Without these two listeners Node would ask for the body, or refuse, before the router has seen the request
   on("checkContinue", onRequest);
   on("checkExpectation", onRequest);
   on("clientError", (error: Error & { code?: string; reason?: string }, socket: Connection) => {
@@ -102,12 +107,12 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
     if (!socket.writable || error.code === "ECONNRESET" || socket._httpMessage?.headersSent) {
       return void socket.destroy();
     }
-    // A length beside a transfer coding is how requests are smuggled, and not a coding that is missing here
+    // Attack: a length beside a transfer coding smuggles a second request. The reply must not say that a coding is missing
     const known = error.reason?.includes("Content-Length") ? undefined : PARSER_ERRORS[error.code ?? ""];
     refuse(socket, ...(known ?? (["invalid_request", NOT_HTTP] as const)));
   });
   on("upgrade", (request: Incoming, socket: Connection, head: Uint8Array) => {
-    // Without a listener, a client that goes away during the checks would end the process
+    // Without a listener, a client that leaves during the handshake would end the process
     socket.on("error", () => socket.destroy());
     if (!isSound(request)) refuse(socket, "invalid_request", UNSOUND);
     else if (isWebSocket(request.headers.upgrade)) sockets.upgradeOnNode?.(request, socket, head);
@@ -116,8 +121,8 @@ export function hardenNodeServer(server: Server, { sockets, connections, newRequ
 }
 
 /**
- * srvx writes a text and ends at once, which Node sends as two parts, at two microseconds more than one: the first text waits for
- * what follows it.
+ * Keeps the first text of a reply back until the next write or the end. srvx writes a text and ends at once, which Node would send
+ * as two parts: that takes two microseconds more.
  */
 function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
   const [chunk] = values;
@@ -132,13 +137,14 @@ function writeAtEnd(this: Reply, ...values: unknown[]): boolean {
   return node.write.apply(this, values);
 }
 
+/** Ends a reply, together with the text that `writeAtEnd` kept back. */
 function endWithText(this: Reply, ...values: unknown[]): unknown {
   const node = Object.getPrototypeOf(this) as Reply;
   const { text } = this;
   this.ended?.(this);
   if (text === undefined) return node.end.apply(this, values);
   this.text = undefined;
-  // As long in bytes as in characters: plain ASCII, which Node need not encode
+  // A text with as many bytes as characters is ASCII, which Node sends without encoding it
   if (values.length === 0) {
     return node.end.call(this, text, Buffer.byteLength(text) === text.length ? "latin1" : "utf8");
   }
@@ -162,7 +168,7 @@ function isWebSocket(upgrade: string | undefined): boolean {
 
 function isSound({ httpVersion, headers, url = "" }: Incoming): boolean {
   if (headers.host === undefined && httpVersion === "1.1") return false;
-  // srvx would resolve dot segments and turn backslashes before the router sees the path
+  // Attack: srvx resolves dot segments and turns backslashes into slashes before the router checks the path
   const [path = ""] = url.split("?", 1);
   if (hasDotSegment(path) || path.includes("\\")) return false;
   return url.startsWith("/") || url === "*" || (/^https?:\/\/[^/?#]/i.test(url) && URL.canParse(url));

@@ -11,34 +11,34 @@ import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
 
+/** Options of `serveGateway`. */
 export interface ServeOptions {
   readonly services: GatewayServices;
   /** `localhost`, an IPv4 or an IPv6 address, with or without brackets */
   readonly host: string;
-  /** 0 takes a free one */
+  /** Port to listen on. 0: any free port */
   readonly port: number;
-  /** Milliseconds for the headers of a request to arrive (Node). Default 30,000 */
+  /** Time for the headers of a request to arrive, in ms (Node). Default 30,000 */
   readonly headersTimeoutMs?: number;
-  /** Called at the beginning of each request; must be cheap and not throw */
+  /** Called at the beginning of each request. Must be cheap and must not throw */
   readonly onRequest?: () => void;
 }
 
 /** A gateway with an open port. */
 export interface RunningServer {
   readonly host: string;
-  /** The real one */
+  /** Port that is really listened on */
   readonly port: number;
-  /** As a browser takes it, with a slash at the end */
+  /** Address for a browser, with a slash at the end */
   readonly url: string;
   /**
-   * Ends it: accepts nothing new, closes what is idle, lets attached work finish for `graceMs` and cancels the rest, then closes every
-   * connection. The services stay open.
-   * Source: docs/design/http.md "Drain"
+   * Ends the server (docs/design/http.md "Drain"): accepts no new connections, closes idle ones, lets work with a waiting client finish for
+   * `graceMs`, cancels the rest, and then closes every connection. The services stay open.
    */
   drain(graceMs: number): Promise<void>;
 }
 
-/** The address cannot be listened on; `code` is the system's, as EADDRINUSE. */
+/** Error of an address that cannot be listened on. `code` is the code of the system, such as EADDRINUSE. */
 export class ListenError extends Error {
   override readonly name = "ListenError";
   readonly code: string;
@@ -50,14 +50,14 @@ export class ListenError extends Error {
 
 const HEADERS_TIMEOUT_MS = 30_000;
 const IDLE_SWEEP_MS = 20;
-/** After the grace, the time for the last frames of the sockets. */
+/** Time after the grace for the last frames of the WebSockets, in ms. */
 const FLUSH_LIMIT_MS = 500;
-/** After the grace, the time to flush the last replies; Deno's close() may hang for ever. */
+/** Time after the grace to send the last replies, in ms. Deno's close() may never end. */
 const CLOSE_LIMIT_MS = 2_000;
 
 /**
- * Opens the gateway's port, on Node and Deno. The only place that does.
- * @throws {ListenError} naming address and port
+ * Opens the gateway's port, on Node and Deno. No other function opens a port.
+ * @throws {ListenError} the address cannot be listened on; with address and port
  */
 export async function serveGateway(options: ServeOptions): Promise<RunningServer> {
   const { services } = options;
@@ -66,7 +66,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
   const router = createRouter({
     services,
     routes: ROUTES,
-    Response: FastResponse as unknown as ResponseClass, // differs only in what it leaves undone
+    Response: FastResponse as unknown as ResponseClass, // a Response that skips work which only a browser needs
     readBody: readNodeBody,
     watchClient: watchNodeClient,
   });
@@ -144,7 +144,7 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
   let isClosed = false;
   const close = () => server.close().catch(() => {}).then(() => void (isClosed = true));
   const node = server.node?.server;
-  // Deno's close() breaks every WebSocket off at once, so there the port stays until the work has ended; new work is refused anyway
+  // Deno's close() ends every WebSocket at once, so there the port stays open until the work has ended. New work is refused
   const closing = node === undefined ? undefined : close();
   const idleSweep = clock.every(IDLE_SWEEP_MS, () => {
     closeSilent();
@@ -153,7 +153,7 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
   socketsOf(services).closeIdle();
   eventFollowersOf(services).closeAll();
   await services.drain(graceMs);
-  // A socket closes by itself once the last event of its run is written
+  // A WebSocket closes by itself once the last event of its run is written
   const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
   while (socketsOf(services).count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
   socketsOf(services).closeAll();
@@ -161,6 +161,6 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
   idleSweep.clear();
   sockets.terminate();
   if (node !== undefined && "closeAllConnections" in node) node.closeAllConnections();
-  // Deno refuses to abort a server that has closed
+  // Deno throws when a closed server is aborted
   if (!isClosed) stop.abort();
 }

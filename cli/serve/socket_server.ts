@@ -5,26 +5,27 @@ import type { GatewayRouter } from "../../handlers/router.ts";
 import { lazily } from "../../lib/base/lazily.ts";
 import type { Logger } from "../../lib/base/telemetry/log.ts";
 
+/** Options of `createSocketServer`. */
 export interface SocketServerOptions {
   readonly router: GatewayRouter;
-  /** Longest frame, in bytes. Deno has no such limit: the route checks there */
+  /** Longest frame, in bytes. Deno has no such limit: there the route checks */
   readonly maxMessageBytes: number;
-  /** Deno's own ping, in seconds; on Node the route pings */
+  /** Time between two pings of Deno, in seconds. On Node the route pings */
   readonly heartbeatSecs: number;
   readonly log: Logger;
 }
 
-/** The WebSocket half of the server: crossws with the router as the only way to an upgrade. */
+/** WebSocket half of the server: crossws, with the router as the only way to an upgrade. */
 export interface SocketServer {
-  /** Deno: the answer to a handshake; undefined for every other request */
+  /** Answers a handshake on Deno. Undefined for every other request */
   upgradeInFetch(request: ServerRequest): Promise<Response> | undefined;
-  /** Node: takes the connection of a handshake over */
+  /** Takes over the connection of a handshake on Node. Undefined on Deno */
   upgradeOnNode: ((request: unknown, socket: unknown, head: unknown) => void) | undefined;
-  /** Ends what did not close */
+  /** Ends the connections that did not close by themselves */
   terminate(): void;
 }
 
-/** For the runtime it runs on, whose adapter is loaded at the first handshake. */
+/** Creates the socket server for the runtime that it runs on. Its adapter is loaded at the first handshake. */
 export function createSocketServer(options: SocketServerOptions): SocketServer {
   return "Deno" in globalThis ? onDeno(options) : onNode(options);
 }
@@ -59,7 +60,7 @@ function onNode({ router, maxMessageBytes, log }: SocketServerOptions): SocketSe
     terminate: () => terminateAll(peers),
     upgradeInFetch: () => undefined,
     upgradeOnNode(request, socket, head) {
-      // They come from Node's own upgrade event
+      // The three are the arguments of Node's upgrade event
       const [req, connection, bytes] = [request, socket, head] as unknown as [Upgrade[0], Upgrade[1], Upgrade[2]];
       upgrade(req, connection, bytes).catch(() => connection.destroy());
     },
@@ -78,7 +79,7 @@ function onDeno({ router, heartbeatSecs, log }: SocketServerOptions): SocketServ
     return adapter.handleUpgrade(request, request.runtime?.deno?.info as Parameters<typeof adapter.handleUpgrade>[1]);
   };
   return {
-    // Deno's sockets cannot be ended without a handshake; they go with their listener
+    // Deno cannot end a socket without a closing handshake: the sockets end with the server
     terminate: () => {},
     upgradeOnNode: undefined,
     upgradeInFetch: (request) =>
@@ -90,7 +91,7 @@ function resolverOf(router: GatewayRouter) {
   return (request: Request) => router.resolveWebSocket(request, { remoteAddress: (request as ServerRequest).ip });
 }
 
-/** The client cannot be told why its handshake failed. */
+/** Logs a failure to load the adapter: the client cannot be told why its handshake failed. */
 async function reporting<T>(log: Logger, load: () => Promise<T>): Promise<T> {
   try {
     return await load();

@@ -8,17 +8,20 @@ import type { CommandContext } from "../command.ts";
 import { helpOfEach } from "../help_text.ts";
 import { createLogSink } from "./log_sink.ts";
 
+/** Options of `startServices`. */
 export interface StartOptions {
   readonly loaded: LoadedConfig;
+  /** False: no agent and no provider is started */
   readonly agent: boolean;
+  /** Admin token of this start, from `randomControlToken` */
   readonly controlToken: string;
-  /** Shows warnings and errors only: for a command that does one thing and ends */
+  /** True: the log shows warnings and errors only, for a command that does one thing and ends */
   readonly quiet: boolean;
-  /** Where the log goes, and whether it can be written. Default: stderr */
+  /** Log to write to, and whether it can be written. Default: stderr */
   readonly log?: { readonly write: LogSink; healthy(): boolean };
 }
 
-/** The gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
+/** Starts the gateway's services in this process. @throws {ConfigError} `data_dir_locked` while another gateway runs */
 export async function startServices(
   { io, loadOptions }: CommandContext,
   options: StartOptions,
@@ -45,7 +48,7 @@ export async function startServices(
   });
 }
 
-/** A fresh admin token for one start, `pst_` + 32 random bytes base64url. */
+/** Returns a fresh admin token for one start: `pst_` and 32 random bytes in base64url. */
 export function randomControlToken(): string {
   return `pst_${Buffer.from(createSystemRandom().bytes(32)).toString("base64url")}`;
 }

@@ -1,9 +1,10 @@
 import { getHeapSpaceStatistics, setFlagsFromString } from "node:v8";
 
 /**
- * Lets V8 put more of what one request runs through into one piece of code: by its defaults it stops at 920 bytes of bytecode, a
- * fraction of a request's way here, and every call that stays one is code from another place of memory. A completion costs 2 to
- * 5 % less so, a stream of a hundred chunks that come at once a fifth less. Does nothing on Deno.
+ * Lets V8 inline more functions into the code of a request. By default V8 stops at 920 bytes of bytecode, a fraction of what one
+ * request runs through here.
+ *
+ * Measured: a completion takes 2 to 5 % less time, a stream of a hundred chunks that arrive at once 20 % less. Does nothing on Deno.
  */
 export function inlineFurther(): void {
   if ("deno" in process.versions) return;
@@ -11,24 +12,26 @@ export function inlineFurther(): void {
   setFlagsFromString("--min-inlining-frequency=0.05");
 }
 
-/** Where V8's space for new objects may grow no further, both halves of it. Bytes */
+/** Size of V8's space for new objects, both halves together, above which it stops growing. Bytes */
 const ENOUGH_BYTES = 12 * 1024 * 1024;
-/** With more runs at work it may grow as far as V8 lets it: what a thousand streams keep would be moved 25 times a second */
+/** Number of runs at work above which the space may grow without limit: a small space would copy the objects of a thousand streams 25 times a second */
 const FEW_RUNS = 128;
-/** The space is looked at once in so many requests: it costs 3 us, and V8 doubles the space at most */
+/** Requests between two looks at the space. A look takes 3 microseconds, and V8 at most doubles the space at a time */
 const EVERY = 32;
 
 /**
- * Keeps V8's space for new objects small under load: a gateway's objects live for one request, so a small space is as fast and
- * stays in the processor's cache. Halves the resident memory. Idle, V8 shrinks the space to a sixteenth, from which it must be let
- * grow again: left there, each request costs half as much again. Does nothing on Deno.
- * @returns to be called at each request, with the runs at work
+ * Keeps V8's space for new objects small under load. Most objects of a gateway live for one request: a small space is as fast, and
+ * stays in the processor's cache. Halves the resident memory.
+ *
+ * When the process is idle, V8 shrinks the space to a sixteenth. The space must then be allowed to grow again, or each request takes
+ * 50 % longer. Does nothing on Deno.
+ * @returns a function that must be called at each request, with the number of runs at work
  */
 export function limitYoungGeneration(): (runsAtWork: number) => void {
   if ("deno" in process.versions) return () => {};
-  // What a request leaves for a moment is so little that threads agree about it longer than one of them takes to move it
+  // So few objects survive that several threads take longer to divide the work than one thread takes to copy them
   setFlagsFromString("--no-parallel-scavenge");
-  // Idle sockets need none of it: it grows with the first requests
+  // Idle connections need no space: it grows with the first requests
   setFlagsFromString("--semi-space-growth-factor=1");
   let requests = 0;
   let grows = false;

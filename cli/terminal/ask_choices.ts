@@ -11,13 +11,14 @@ import type { CliIo } from "../command.ts";
 import type { StarterChoices } from "../starter_config.ts";
 import { harmless } from "./terminal_text.ts";
 
-/** Asked so often for one answer before it is given up: a script may type anything. */
+/** Tries for one answer: a script may type anything. */
 const MAX_TRIES = 5;
 
 /**
- * Asks a person for the three things that a new configuration is about: which model, which folder, and what the agent may change.
- * An empty answer keeps the default.
- * @throws {UsageError} there is no terminal; {CommandError} the answers ended, or made no sense
+ * Asks a person for the three choices of a new configuration: which model, which folder, and what the agent may change. An empty
+ * answer keeps the default.
+ * @throws {UsageError} there is no terminal, or its input ended
+ * @throws {CommandError} no answer could be used
  */
 export async function askChoices(io: CliIo): Promise<StarterChoices> {
   const env = io.env;
@@ -37,7 +38,7 @@ export async function askChoices(io: CliIo): Promise<StarterChoices> {
   };
 }
 
-/** What an answer means; `wrong`: why it cannot be taken. */
+/** Meaning of an answer, or the reason why it cannot be used. An undefined value keeps the default. */
 type Read<T> = { readonly value: T | undefined } | { readonly wrong: string };
 
 async function choose<T>(
@@ -55,7 +56,7 @@ async function choose<T>(
   );
 }
 
-/** A line of the person. @throws {UsageError} there is nobody */
+/** Asks for a line. @throws {UsageError} there is no terminal, or its input ended */
 export async function askLine(io: CliIo, question: string): Promise<string> {
   const answer = await io.ask(question);
   if (answer === undefined) {

@@ -4,10 +4,10 @@ import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 
-/** Characters of an input that stand before a question: the whole is a few screens long at most */
+/** Most characters of an input that a question shows: a few screens */
 const MAX_INPUT_ASKED = 20_000;
 
-/** Words by which a rule is chosen. */
+/** Descriptions of the calls that a remembered answer covers. */
 const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
   call: "this exact call",
   folder: "this tool in this folder",
@@ -15,9 +15,9 @@ const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
 };
 
 /**
- * Describes what a person should know of a call before answering: the exact input, why it is asked about, and what it changes. What
- * cannot be seen on a screen is spelled out.
- * @param options.whole shows a long input whole. Default: cut, with its length and digest
+ * Describes a call to the person who must answer: the exact input, the reason of the question, and the files that the call changes.
+ * Invisible characters are spelled out.
+ * @param options.whole true shows a long input whole. Default: cut, with its length and digest
  */
 export function describeApproval(approval: Approval, { whole = false }: { readonly whole?: boolean } = {}): string {
   const { id, tool, access, input, input_digest: digest, reason, workspace, files, bound = [], containment } = approval;
@@ -50,16 +50,16 @@ export function describeOffers(approval: Approval): string {
     : `To remember:\n${offers.join("\n")}`;
 }
 
-/** Returns the rules that an answer may store; an approval of an earlier version offers the exact call for good. */
+/** Returns the rules that an answer may store. A record of an earlier version offers only the exact call, for good. */
 export function offersOf({ offers, always_rule: text }: Approval): readonly RuleOffer[] {
   return offers ?? (text === null ? [] : [{ remember: "always", match: "call", text }]);
 }
 
 /**
- * Asks the person at the terminal about a call, and answers the approval; any line but a yes is a denial. A rule is shown before it
+ * Asks the person at the terminal about a call, and answers the approval. Any line but a yes is a denial. A rule is shown before it
  * is stored, and needs a yes of its own.
- * @param options.inRun a run waits for the answer, so that one may stand for the rest of the run
- * @returns undefined where nobody answered, as at Ctrl-C or the end of the terminal: the question is still open
+ * @param options.inRun true while a run waits for the answer: the answer may then be remembered for the rest of the run
+ * @returns undefined when nobody answered, for example at Ctrl-C: the approval stays open
  */
 export async function askPerson(
   { io, say }: CommandContext,
@@ -79,7 +79,7 @@ export async function askPerson(
     await gateway.request({ method: "POST", path, body });
     return body.decision;
   } catch (error) {
-    // It expired, or was answered elsewhere
+    // The approval expired, or was answered elsewhere
     if (!(error instanceof CommandError)) throw error;
     say(error.message);
     return "deny";
@@ -92,7 +92,7 @@ interface Answer {
   readonly match?: RuleOffer["match"];
 }
 
-/** @returns undefined where nobody answered */
+/** Asks until an answer is clear. @returns undefined when nobody answered */
 async function choose(
   choices: ReadonlyMap<string, RuleOffer>,
   ask: CommandContext["io"]["ask"],
@@ -113,7 +113,7 @@ async function choose(
   }
 }
 
-/** Rules by the word that chooses each: `always`, `folder`, `command`, and `run` before those of the run. */
+/** Returns the rules by the word that chooses each: `always`, `folder`, `command`, and with `run` before it for the rest of the run. */
 function choicesOf(offers: readonly RuleOffer[]): ReadonlyMap<string, RuleOffer> {
   return new Map(offers.map((offer) => {
     const { remember, match } = offer;
@@ -127,8 +127,9 @@ function isYes(word: string): boolean {
 }
 
 /**
- * Asks the person at the terminal what a run that works in this process asks: nobody else can reach it. With --json nobody is asked.
- * @returns whether the question is settled; one that nobody answered stays open, and stderr tells what to do
+ * Asks the person at the terminal about a call of a run that works in this process: no other client can reach that run. With --json
+ * nobody is asked.
+ * @returns true when the approval is answered. Otherwise it stays open, and stderr tells what to do
  */
 export async function answerQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<boolean> {
   const path = `/v1/approvals/${encodeURIComponent(id)}`;

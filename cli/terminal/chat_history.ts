@@ -4,12 +4,13 @@ import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../../lib/base/write_atomically.ts";
 
-/** History of the chats at this terminal: the messages typed in them, and the conversation of the last one. */
+/** History of the chats on a data directory: the messages that were typed, and the conversation of the last chat. */
 export interface ChatHistory {
   /** Messages, the newest first */
   readonly lines: readonly string[];
+  /** Id of the conversation of the last chat */
   readonly lastConversation: string | undefined;
-  /** Keeps a message. One that begins with a space, or is longer than 4,096 characters, is not kept. Never throws */
+  /** Keeps a message. A message that begins with a space, or is longer than 4,096 characters, is not kept. Never throws */
   add(line: string): Promise<void>;
   /** Keeps the conversation that `--continue` goes on with. Never throws */
   setConversation(id: string): Promise<void>;
@@ -17,7 +18,7 @@ export interface ChatHistory {
 
 const MAX_LINES = 1_000;
 const MAX_LINE = 4_096;
-/** A longer file is written anew with the newest lines */
+/** Size above which the file is written anew with the newest lines */
 const MAX_BYTES = 1_048_576;
 const MODE = 0o600;
 
@@ -25,8 +26,8 @@ const entrySchema = v.union([v.object({ text: v.string() }), v.object({ conversa
 type Entry = v.InferOutput<typeof entrySchema>;
 
 /**
- * Opens `{data_dir}/chat_history`: a line of JSON each, mode 0600. A line that cannot be read is skipped.
- * @param say told once when nothing can be kept, as where something else than a file of this user has the name
+ * Opens `{data_dir}/chat_history`, a file of mode 0600 with one JSON object a line. Skips a line that cannot be read.
+ * @param say called once when nothing can be kept, for example because the name belongs to a folder or a link
  */
 export async function openChatHistory(dataDir: string, say: (message: string) => void): Promise<ChatHistory> {
   const path = join(dataDir, "chat_history");
@@ -63,7 +64,7 @@ export async function openChatHistory(dataDir: string, say: (message: string) =>
   };
 }
 
-/** Reads the entries, oldest first; a file that grew too long is made short. */
+/** Reads the entries, the oldest first. Shortens a file that grew too long. */
 async function load(path: string): Promise<readonly Entry[]> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return undefined;

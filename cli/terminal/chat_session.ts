@@ -4,33 +4,34 @@ import type { RunHandle } from "../../lib/runs/run_request.ts";
 import { CommandError } from "../cli_error.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 
-/** What a reply is made of; an error that is no event of a run has only its code and message. */
+/** Event of a reply. An error from outside a run has only a code and a message. */
 export type ChatEvent = AgentEvent | { readonly type: "error"; readonly code: string; readonly message: string };
 
-/** Model and conversation of the next message; both may change between two messages. */
+/** Model and conversation of the next message. Both may change between two messages. */
 export interface ChatTopic {
-  /** undefined: the configured model */
+  /** Model, as provider/model. Undefined: the configured model */
   model: string | undefined;
-  /** Goes on with this conversation; undefined: a new one. Set by each reply */
+  /** Conversation to go on with. Undefined: a new one. Set by each reply */
   conversationId: string | undefined;
 }
 
+/** Options of `openChatSession`. */
 export interface ChatOptions {
   readonly topic: ChatTopic;
-  /** Tells whether somebody here answers questions about calls. If not, such a call is denied at once as `nobody_could_answer` */
+  /** True while somebody can answer approvals. Otherwise a call that needs one is denied at once as `nobody_could_answer` */
   readonly canApprove: boolean;
 }
 
-/** A conversation at the terminal, one message at a time. */
+/** Conversation at the terminal, one message at a time. */
 export interface ChatSession {
-  /** The reply's events; ends after `done` or `error` */
+  /** Sends a message. @returns the events of the reply, up to `done` or `error` */
   send(text: string): AsyncIterable<ChatEvent>;
-  /** Stops the reply under way; its events then end with an error */
+  /** Stops the reply under way. Its events then end with an error */
   cancel(): void;
   close(): void;
 }
 
-/** A session with the running gateway over its WebSocket, else with the services in this process. @throws {CommandError} */
+/** Opens a session with the running gateway over its WebSocket, else with the services in this process. @throws {CommandError} */
 export async function openChatSession(gateway: ReachedGateway, options: ChatOptions): Promise<ChatSession> {
   if (gateway.running === undefined) return localSession(gateway, options);
   const { ticket } = await gateway.request({ method: "POST", path: "/v1/ws-ticket" }) as { ticket: string };

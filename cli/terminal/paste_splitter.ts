@@ -1,6 +1,6 @@
 import { StringDecoder } from "node:string_decoder";
 
-/** Told of keys and pastes in their order. */
+/** Listener for keys and pastes, called in their order. */
 export interface PasteListener {
   readonly onKeys: (keys: string) => void;
   readonly onPaste: (text: string) => void;
@@ -8,11 +8,11 @@ export interface PasteListener {
 
 const BEGIN = "\x1b[200~";
 const END = "\x1b[201~";
-/** Characters of one paste; what is longer is given in parts */
+/** Most characters of one paste. A longer paste is delivered in parts */
 const MAX_PASTE = 16_777_216;
 
 /**
- * Tells pasted text from keys in what a terminal sends with bracketed paste, wherever the chunks are cut.
+ * Creates a splitter that tells pasted text from keys in the bytes of a terminal with bracketed paste, wherever the chunks are cut.
  * Source: https://invisible-island.net/xterm/ctlseqs/ctlseqs.html "Bracketed Paste Mode"
  */
 export function createPasteSplitter({ onKeys, onPaste }: PasteListener): { push(bytes: Uint8Array): void } {
@@ -55,7 +55,7 @@ export function createPasteSplitter({ onKeys, onPaste }: PasteListener): { push(
   };
 }
 
-/** Characters at the end of `text` that may be the beginning of `mark`. */
+/** Returns how many characters at the end of `text` may be the beginning of `mark`. */
 function beginningOf(mark: string, text: string): number {
   for (let length = Math.min(mark.length - 1, text.length); length > 0; length--) {
     if (text.endsWith(mark.slice(0, length))) return length;

@@ -3,16 +3,17 @@ import type { ChatEvent } from "./chat_session.ts";
 import type { CommandContext } from "../command.ts";
 import { harmless, harmlessLine } from "./terminal_text.ts";
 
-/** Shows the events of a run to a person. */
+/** View of a run for a person. */
 export interface ReplyView {
+  /** Shows one event */
   show(event: ChatEvent): void;
-  /** Ends the line that was begun */
+  /** Ends the line that is being written */
   end(): void;
 }
 
 const MAX_SHOWN_INPUT = 200;
 
-/** The text goes to stdout as it comes, tool use and notices to stderr; with --json each event is a line of stdout. */
+/** Creates a view that writes the text to stdout as it comes, and tool use and notices to stderr. With --json each event is a line of stdout. */
 export function createReplyView({ io, flags }: CommandContext): ReplyView {
   let atLineStart = true;
   const text = (part: string) => {
@@ -24,7 +25,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
     atLineStart = true;
   };
   const aside = (line: string) => {
-    // On a terminal both streams meet: what is told aside begins a line of its own
+    // A terminal shows both streams: a notice begins on a line of its own
     if (io.isTerminal.stdout) end();
     io.stderr(`${harmlessLine(line)}\n`);
   };

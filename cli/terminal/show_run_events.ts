@@ -7,16 +7,17 @@ import type { ReachedGateway } from "../reach_gateway.ts";
 import { answerQuestion, describeApproval } from "./ask_person.ts";
 import { createReplyView } from "./reply_view.ts";
 
+/** Options of `showRunEvents`. */
 export interface ShowRunEventsOptions {
   readonly context: CommandContext;
   readonly gateway: ReachedGateway;
-  /** Only events after this seq */
+  /** Shows only events after this seq */
   readonly after: number;
-  /** Waits for more, to the run's end or Ctrl-C */
+  /** True: waits for further events, to the run's end or Ctrl-C */
   readonly follow: boolean;
 }
 
-/** Shows what a run says and does; where it goes on without the reader, stderr tells how to come back to it. */
+/** Shows what a run says and does. When the run goes on without the reader, stderr tells how to come back to it. */
 export async function showRunEvents(
   id: string,
   { context, gateway, after, follow }: ShowRunEventsOptions,
@@ -47,12 +48,12 @@ export async function showRunEvents(
   if (failure !== undefined) throw failure;
 }
 
-/** Shows what a run waits for, and how to answer; nothing where it was answered meanwhile, or with --json. */
+/** Shows the call that a run waits for, and how to answer. Shows nothing with --json, and for an approval that was answered meanwhile. */
 async function showQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (context.flags.json) return;
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }).catch((error: unknown) => {
-    // The approval was forgotten meanwhile
+    // The approval was deleted meanwhile
     if (error instanceof CommandError) return undefined;
     throw error;
   }) as Approval | undefined;
@@ -68,17 +69,19 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
 /** Longest event of a run: a tool's largest output has 64 MiB, and its JSON at most six times as much. */
 const MAX_EVENT_BYTES = 400 * 1024 * 1024;
 
+/** Options of `runEvents`. */
 export interface RunEventsOptions {
-  /** Only events after this seq */
+  /** Gives only events after this seq */
   readonly after: number;
-  /** Waits for those to come, to the run's end; false: those that are there */
+  /** True: waits for further events, to the run's end. False: gives only the present ones */
   readonly follow: boolean;
   readonly signal?: AbortSignal;
 }
 
 /**
- * The events of a run, from the gateway's event stream.
- * @throws {CommandError} the gateway's own sentence when it refuses; {CancelError} on abort
+ * Reads the events of a run from the gateway's event stream.
+ * @throws {CommandError} the gateway refuses; with its sentence
+ * @throws {CancelError} `signal` was aborted
  */
 export async function* runEvents(
   gateway: ReachedGateway,
@@ -94,19 +97,12 @@ export async function* runEvents(
   }
 }
 
-/** The argument that names a run. */
-export const RUN_ID = {
-  type: "positional",
-  required: true,
-  description: "Id of the run, from postern runs list",
-} as const;
-
 /** Where the gateway has a run. @param action what follows, as `/cancel` */
 export function runPath(id: string, action = ""): string {
   return `/v1/runs/${encodeURIComponent(id)}${action}`;
 }
 
-/** A signal that the first Ctrl-C aborts; `stop` ends the listening. */
+/** Returns a signal that the first Ctrl-C aborts. `stop` removes the listener. */
 export function untilInterrupt({ io }: CommandContext): { readonly signal: AbortSignal; readonly stop: () => void } {
   const controller = new AbortController();
   return { signal: controller.signal, stop: io.onInterrupt(() => controller.abort()) };

@@ -1,9 +1,9 @@
 import { exactLine } from "../../lib/base/exact_text.ts";
 
-// deno-lint-ignore no-control-regex -- these are the characters to be made harmless
+// deno-lint-ignore no-control-regex -- these are the characters to escape
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
-/** Text from a model, a tool or a client without what a terminal would obey: control characters but tab and newline are spelt out. */
+/** Escapes control characters, except tab and newline: text from a model, a tool or a client must not drive the terminal. */
 export function harmless(text: string): string {
   return text.replaceAll("\r\n", "\n").replace(
     CONTROL,
@@ -11,14 +11,15 @@ export function harmless(text: string): string {
   );
 }
 
-/** The same on one line: newlines are spelt out too. */
+/** Escapes control characters and newlines, so that the text stays on one line. */
 export function harmlessLine(text: string): string {
   return harmless(text).replaceAll("\n", "\\n");
 }
 
 /**
- * Rows under a heading in columns as wide as their widest cell; the last column is not padded. Characters that a person would not see
- * are spelled out: a label or path with a mark that turns the line around would show another record than there is.
+ * Returns rows under a heading, in columns as wide as their widest cell. The last column is not padded.
+ *
+ * Spells out invisible characters: a mark in a label or path that turns the line around would show another record than there is.
  */
 export function toTable(heading: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [heading, ...rows.map((row) => row.map(exactLine))];
