@@ -135,7 +135,9 @@ async function openReader(options: LineReaderOptions): Promise<LineReader> {
   const restore = () => reader.close();
   process.once("exit", restore);
   return {
-    ...reader,
+    read: (prompt) => reader.read(prompt),
+    ask: (question) => reader.ask(question),
+    onInterrupt: (listener) => reader.onInterrupt(listener),
     close() {
       process.off("exit", restore);
       reader.close();

@@ -7,8 +7,9 @@ import { harmless, toTable } from "./terminal_text.ts";
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
 
+/** Commands of a chat. */
 export interface ChatCommands {
-  /** Runs a command. @returns `message` for a line that is none, as a call of the offline assistant */
+  /** Runs a command. @returns `message` for a line that is no command, such as a tool call for the offline assistant */
   run(line: string): Promise<ChatCommandResult>;
 }
 
@@ -45,92 +46,66 @@ const NOTES =
   "Ctrl-C stops a reply, or empties the line. Up and down give earlier messages; a paste is one piece.\n" +
   "To connect a model: postern init asks which, or put a key into the environment, as OPENAI_API_KEY.";
 
-/** The commands of a chat, which change what the next message is about. */
-export function createChatCommands(
-  { context, gateway, topic }: {
-    readonly context: CommandContext;
-    readonly gateway: ReachedGateway;
-    readonly topic: ChatTopic;
-  },
-): ChatCommands {
-  const { say } = context;
-  let listed: readonly Conversation[] = [];
-  let tools: readonly ToolLine[] | undefined;
-  const get = (path: string) => gateway.request({ method: "GET", path });
-  const knownTools = async () => tools ??= ((await get("/v1/tools")) as { data: readonly ToolLine[] }).data;
+interface ChatCommandsOptions {
+  readonly context: CommandContext;
+  readonly gateway: ReachedGateway;
+  readonly topic: ChatTopic;
+}
 
-  const resume = async (which: string): Promise<void> => {
-    if (which === "") {
-      listed = ((await get(`/v1/conversations?limit=${MAX_LISTED}`)) as { data: readonly Conversation[] }).data;
-      const rows = listed.map(({ id, title, updated_at, message_count }, index) => [
-        String(index + 1),
-        id,
-        updated_at,
-        String(message_count),
-        shorten(title ?? "", MAX_TITLE),
-      ]);
-      return say(
-        rows.length === 0
-          ? "There is no conversation yet"
-          : `${toTable(["", "ID", "LAST", "MESSAGES", "ABOUT"], rows)}\n/resume <number> goes on with one`,
-      );
+/** Creates the commands of a chat, which change model and conversation of its next message. */
+export function createChatCommands(options: ChatCommandsOptions): ChatCommands {
+  return new GatewayChatCommands(options);
+}
+
+class GatewayChatCommands implements ChatCommands {
+  readonly #context: CommandContext;
+  readonly #gateway: ReachedGateway;
+  readonly #topic: ChatTopic;
+  /** Conversations as /resume listed them last */
+  #listed: readonly Conversation[] = [];
+  #tools: readonly ToolLine[] | undefined;
+
+  constructor({ context, gateway, topic }: ChatCommandsOptions) {
+    this.#context = context;
+    this.#gateway = gateway;
+    this.#topic = topic;
+  }
+
+  async run(line: string): Promise<ChatCommandResult> {
+    const [, command = "", rest = ""] = /^(\/\S*)\s*(.*)$/s.exec(line.trimEnd()) ?? [];
+    if (command === "") return "message";
+    try {
+      const known = await this.#runKnown(command, rest.trim());
+      if (known !== undefined) return known;
+      // The offline assistant calls a tool by its name; any other such word is a typing error
+      const isTool = (await this.#knownTools()).some(({ name }) => command === `/${name}`);
+      if (isTool || !/^\/[a-z_]+$/.test(command)) return "message";
+      this.#say(`There is no command ${command}: /help lists them. A line that begins with a space is sent as it is`);
+    } catch (error) {
+      if (!(error instanceof CommandError)) throw error;
+      this.#say(error.message);
     }
-    const id = /^\d{1,3}$/.test(which) ? listed[Number(which) - 1]?.id : which;
-    if (id === undefined) return say(`There is no conversation number ${which}: /resume lists them`);
-    const { message_count: count } = await findConversation(gateway, id);
-    topic.conversationId = id;
-    say(`Goes on with ${id}, of ${count} messages`);
-  };
+    return "done";
+  }
 
-  const model = async (name: string): Promise<void> => {
-    if (name === "default") {
-      topic.model = undefined;
-      return say("The configured model answers from now on");
-    }
-    const { data } = await get("/v1/models") as { data: readonly { readonly id: string }[] };
-    const ids = data.map(({ id }) => id);
-    if (name === "") {
-      const now = topic.model ?? "default";
-      return say(
-        [...ids, `In use: ${now}. /model <name> changes it, /model default goes back`].map(harmless).join("\n"),
-      );
-    }
-    topic.model = name;
-    say(
-      ids.includes(name)
-        ? `${name} answers from now on`
-        : `"${harmless(name)}" is not among the models that are listed; the next message tries it`,
-    );
-  };
-
-  const listTools = async (): Promise<void> => {
-    const all = await knownTools();
-    const on = all.filter(({ enabled }) => enabled);
-    const off = all.length - on.length;
-    const nameWidth = Math.max(0, ...on.map(({ name }) => name.length));
-    // Two blanks between the columns, three dots at the end
-    const width = Math.max(20, (context.io.columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
-    say(toTable(["TOOL", "WHAT"], on.map(({ name, description }) => [name, shorten(description, width)])));
-    if (off > 0) say(`${off} more are off: postern tools list says why`);
-  };
-
-  const runKnown = async (command: string, rest: string): Promise<ChatCommandResult | undefined> => {
+  /** Runs a command of the list. Undefined for any other word. */
+  async #runKnown(command: string, rest: string): Promise<ChatCommandResult | undefined> {
     switch (command) {
       case "/help":
-        say(`${HELP.map(([name, what]) => `  ${name.padEnd(24)}${what}`).join("\n")}\n${NOTES}`);
+        this.#say(`${HELP.map(([name, what]) => `  ${name.padEnd(24)}${what}`).join("\n")}\n${NOTES}`);
         return "done";
       case "/new":
-        topic.conversationId = undefined;
-        say("A new conversation begins with the next message");
+        this.#topic.conversationId = undefined;
+        this.#say("A new conversation begins with the next message");
         return "done";
       case "/resume":
-        await resume(rest);
+        await (rest === "" ? this.#listConversations() : this.#resume(rest));
         return "done";
       case "/model":
-        await model(rest);
+        await this.#model(rest);
         return "done";
       case "/tools":
-        await listTools();
+        await this.#listTools();
         return "done";
       case "/exit":
       case "/quit":
@@ -138,30 +113,77 @@ export function createChatCommands(
       default:
         return undefined;
     }
-  };
+  }
 
-  return {
-    async run(line) {
-      const [, command = "", rest = ""] = /^(\/\S*)\s*(.*)$/s.exec(line.trimEnd()) ?? [];
-      if (command === "") return "message";
-      try {
-        const known = await runKnown(command, rest.trim());
-        if (known !== undefined) return known;
-        // The offline assistant calls a tool by its name; any other such word is a slip
-        if ((await knownTools()).some(({ name }) => command === `/${name}`) || !/^\/[a-z_]+$/.test(command)) {
-          return "message";
-        }
-        say(`There is no command ${command}: /help lists them. A line that begins with a space is sent as it is`);
-      } catch (error) {
-        if (!(error instanceof CommandError)) throw error;
-        say(error.message);
-      }
-      return "done";
-    },
-  };
+  async #listConversations(): Promise<void> {
+    const reply = await this.#get(`/v1/conversations?limit=${MAX_LISTED}`) as { data: readonly Conversation[] };
+    this.#listed = reply.data;
+    if (this.#listed.length === 0) return this.#say("There is no conversation yet");
+    const rows = this.#listed.map(({ id, title, updated_at, message_count }, index) => [
+      String(index + 1),
+      id,
+      updated_at,
+      String(message_count),
+      shorten(title ?? "", MAX_TITLE),
+    ]);
+    this.#say(`${toTable(["", "ID", "LAST", "MESSAGES", "ABOUT"], rows)}\n/resume <number> goes on with one`);
+  }
+
+  /** Goes on with a conversation. @param which number in the list, or id */
+  async #resume(which: string): Promise<void> {
+    const id = /^\d{1,3}$/.test(which) ? this.#listed[Number(which) - 1]?.id : which;
+    if (id === undefined) return this.#say(`There is no conversation number ${which}: /resume lists them`);
+    const { message_count: count } = await findConversation(this.#gateway, id);
+    this.#topic.conversationId = id;
+    this.#say(`Goes on with ${id}, of ${count} messages`);
+  }
+
+  /** Chooses the model of the next message. @param name empty: lists the models */
+  async #model(name: string): Promise<void> {
+    if (name === "default") {
+      this.#topic.model = undefined;
+      return this.#say("The configured model answers from now on");
+    }
+    const { data } = await this.#get("/v1/models") as { data: readonly { readonly id: string }[] };
+    const ids = data.map(({ id }) => id);
+    if (name === "") {
+      const now = this.#topic.model ?? "default";
+      const all = [...ids, `In use: ${now}. /model <name> changes it, /model default goes back`];
+      return this.#say(all.map(harmless).join("\n"));
+    }
+    this.#topic.model = name;
+    this.#say(
+      ids.includes(name)
+        ? `${name} answers from now on`
+        : `"${harmless(name)}" is not among the models that are listed; the next message tries it`,
+    );
+  }
+
+  async #listTools(): Promise<void> {
+    const all = await this.#knownTools();
+    const on = all.filter(({ enabled }) => enabled);
+    const off = all.length - on.length;
+    const nameWidth = Math.max(0, ...on.map(({ name }) => name.length));
+    // Two blanks between the columns, three dots at the end
+    const width = Math.max(20, (this.#context.io.columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
+    this.#say(toTable(["TOOL", "WHAT"], on.map(({ name, description }) => [name, shorten(description, width)])));
+    if (off > 0) this.#say(`${off} more are off: postern tools list says why`);
+  }
+
+  async #knownTools(): Promise<readonly ToolLine[]> {
+    return this.#tools ??= (await this.#get("/v1/tools") as { data: readonly ToolLine[] }).data;
+  }
+
+  #get(path: string): Promise<unknown> {
+    return this.#gateway.request({ method: "GET", path });
+  }
+
+  #say(message: string): void {
+    this.#context.say(message);
+  }
 }
 
-/** Finds a conversation that is kept, so that no new one begins under a mistyped id. @throws {CommandError} there is none */
+/** Finds a stored conversation, so that no new one begins under a mistyped id. @throws {CommandError} there is no such conversation */
 export async function findConversation(gateway: ReachedGateway, id: string): Promise<Conversation> {
   const path = `/v1/conversations/${encodeURIComponent(id)}?limit=1`;
   return await gateway.request({ method: "GET", path }) as Conversation;

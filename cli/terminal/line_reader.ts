@@ -1,193 +1,227 @@
-import { createInterface } from "node:readline";
+import { createInterface, type Interface } from "node:readline";
 import { PassThrough, Writable } from "node:stream";
 import { createPasteSplitter } from "./paste_splitter.ts";
 
-/** The terminal as the reader needs it. */
+/** Members of a terminal that the reader uses. */
 export interface ReaderTerminal {
-  /** Calls back with what is typed, and with undefined at its end. @returns what ends that */
+  /** Calls back with the bytes that are typed, and with undefined at the end of input. Returns a function that removes the listener */
   readonly onKeys: (listener: (keys: Uint8Array | undefined) => void) => () => void;
-  /** Keys come one by one, unseen, and Ctrl-C is a key */
+  /** Switches raw mode: keys arrive one by one and are not echoed, and Ctrl-C is a key */
   readonly setRawMode: (on: boolean) => void;
   readonly write: (text: string) => void;
   readonly columns: () => number | undefined;
-  /** Calls back when the terminal has another size; gives the way to stop that */
+  /** Calls back when the size of the terminal changes. Returns a function that removes the listener */
   readonly onResize: (listener: () => void) => () => void;
 }
 
 /**
- * The one reader of a terminal for as long as a chat lasts: nothing that is typed or pasted between two lines is lost.
+ * Only reader of a terminal for as long as a chat lasts, so that nothing that is typed or pasted between two lines is lost.
  *
- * A paste is one piece (bracketed paste): its lines are not sent one by one. What is typed while nothing is read is not shown, and
- * stands in the next line.
+ * A paste stays in one piece (bracketed paste): its lines are not sent one by one. Text that is typed while nothing is read is not
+ * shown, and becomes part of the next line.
  */
 export interface LineReader {
-  /** Reads a message; lines that came before are given first. @returns undefined at Ctrl-D, or at Ctrl-C on an empty line */
+  /** Reads a message. Lines that arrived earlier are returned first. @returns undefined at Ctrl-D, or at Ctrl-C on an empty line */
   read(prompt: string): Promise<string | undefined>;
   /**
-   * Asks a question. What was typed before it does not answer it, and neither does what is pasted.
+   * Asks a question. Text that was typed before the question, and pasted text, do not answer it.
    * @returns undefined at Ctrl-C and Ctrl-D
    */
   ask(question: string): Promise<string | undefined>;
-  /** Calls back at each Ctrl-C while nothing is read; gives the way to stop that */
+  /** Calls back at each Ctrl-C while nothing is read. Returns a function that removes the listener */
   onInterrupt(listener: () => void): () => void;
-  /** Gives the terminal back. Repeating it does nothing */
+  /** Gives the terminal back. A second call does nothing */
   close(): void;
 }
 
+/** Options of `createLineReader`. */
 export interface LineReaderOptions {
   /** Messages of earlier chats, the newest first */
   readonly history: readonly string[];
 }
 
-/** Lines that wait; more are left out, and that is said */
+/** Most lines that wait for a read. Further lines are dropped, and the next read says so */
 const MAX_WAITING = 1_000;
 const HISTORY_SIZE = 1_000;
-/** A paste that is longer, or has line breaks or tabs, stands in the line as a mark */
+/** Most characters of a paste that is shown as text. A longer paste, or one with line breaks or tabs, is shown as a mark */
 const MAX_PLAIN_PASTE = 500;
 const PASTES_ON = "\x1b[?2004h";
 const PASTES_OFF = "\x1b[?2004l";
 const MARK = /\[Pasted text #(\d+): [^\]]*\]/g;
 
+/** Read or question that waits for its line. */
 interface Waiting {
   readonly kind: "read" | "ask";
   readonly resolve: (line: string | undefined) => void;
 }
 
+/** Takes over a terminal until `close`. */
 export function createLineReader(terminal: ReaderTerminal, { history }: LineReaderOptions): LineReader {
-  const keys = new PassThrough();
-  // readline then edits the line itself, and gives the terminal back while the process is stopped by Ctrl-Z
-  Object.assign(keys, { isTTY: true, setRawMode: (on: boolean) => terminal.setRawMode(on) });
-  let visible = false;
-  const screen = new Writable({
-    write(chunk, _encoding, done) {
-      if (visible) terminal.write(String(chunk));
-      done();
-    },
-  });
-  Object.defineProperty(screen, "columns", { get: terminal.columns });
-  const lines = createInterface({
-    input: keys,
-    output: screen,
-    terminal: true,
-    history: [...history],
-    historySize: HISTORY_SIZE,
-    removeHistoryDuplicates: true,
-  });
-  const queue: string[] = [];
-  const pastes = new Map<string, string>();
-  const interrupted = new Set<() => void>();
-  let waiting: Waiting | undefined;
-  let leftOut = 0;
-  let ended = false;
-  let closed = false;
+  return new TerminalLineReader(terminal, history);
+}
 
-  const settle = (line: string | undefined) => {
-    const { resolve } = waiting ?? {};
-    waiting = undefined;
-    visible = false;
-    resolve?.(line);
-  };
-  /** Empties the line that is being typed. @returns what stood there */
-  const takeTyped = (): string => {
-    const typed = lines.line;
-    lines.write(null, { ctrl: true, name: "e" });
-    lines.write(null, { ctrl: true, name: "u" });
-    return typed;
-  };
-  const prompt = (text: string) => {
-    visible = true;
-    // Text that was typed unseen has not moved the cursor, so that the new prompt begins on the cursor's row
-    Object.assign(lines, { prevRows: 0 });
-    lines.setPrompt(text);
-    lines.prompt(true);
-  };
+class TerminalLineReader implements LineReader {
+  readonly #terminal: ReaderTerminal;
+  /** Keys on their way to readline */
+  readonly #keys = new PassThrough();
+  readonly #lines: Interface;
+  /** Removes the listeners on the terminal */
+  readonly #stop: () => void;
+  /** Lines that arrived while nothing was read */
+  readonly #queue: string[] = [];
+  /** Texts of pastes that are shown as marks, by the number in the mark */
+  readonly #pastes = new Map<string, string>();
+  readonly #onInterrupt = new Set<() => void>();
+  #waiting: Waiting | undefined;
+  /** Number of lines that were dropped since the last read */
+  #dropped = 0;
+  #ended = false;
+  #closed = false;
 
-  lines.on("line", (line) => {
-    if (waiting !== undefined) return settle(line);
-    if (queue.length < MAX_WAITING) queue.push(line);
-    else leftOut++;
-  });
-  // An answer is no message
-  lines.on("history", (newest: string[]) => void (waiting?.kind === "ask" && newest.shift()));
-  lines.on("SIGINT", () => {
-    if (waiting?.kind === "read" && lines.line !== "") {
-      takeTyped();
-      return;
-    }
-    if (waiting !== undefined) {
-      terminal.write("\n");
-      return settle(undefined);
-    }
-    if (queue.length > 0) terminal.write(`\nLines that waited are left out: ${queue.length}\n`);
-    queue.length = 0;
-    takeTyped();
-    for (const listener of [...interrupted]) listener();
-  });
-  lines.on("close", () => {
-    ended = true;
-    if (waiting !== undefined) terminal.write("\n");
-    settle(undefined);
-  });
-
-  const insert = (pasted: string) => {
-    const text = pasted.replace(/\r\n?/g, "\n");
-    if (waiting?.kind === "ask") return terminal.write("\x07");
-    // deno-lint-ignore no-control-regex -- a key in it would edit the line
-    if (text.length <= MAX_PLAIN_PASTE && !/[\x00-\x1f\x7f]/.test(text)) return void keys.write(text);
-    const number = String(pastes.size + 1);
-    pastes.set(number, text);
-    const count = text.split("\n").length;
-    keys.write(`[Pasted text #${number}: ${count === 1 ? `${text.length} characters` : `${count} lines`}]`);
-  };
-  const splitter = createPasteSplitter({ onKeys: (text) => void keys.write(text), onPaste: insert });
-  const stopKeys = terminal.onKeys((typed) => {
-    if (typed === undefined) keys.end();
-    else splitter.push(typed);
-  });
-  const stopResize = terminal.onResize(() => void screen.emit("resize"));
-  terminal.setRawMode(true);
-  terminal.write(PASTES_ON);
-
-  const whole = (line: string) => line.replace(MARK, (mark, number: string) => pastes.get(number) ?? mark);
-
-  return {
-    async read(text) {
-      if (leftOut > 0) terminal.write(`More than ${MAX_WAITING} lines waited: ${leftOut} are left out\n`);
-      leftOut = 0;
-      const next = queue.shift();
-      if (next !== undefined) {
-        terminal.write(`${text}${next}\n`);
-        return whole(next);
-      }
-      if (ended) return undefined;
-      const line = await new Promise<string | undefined>((resolve) => {
-        waiting = { kind: "read", resolve };
-        prompt(text);
-      });
-      return line === undefined ? undefined : whole(line);
-    },
-    async ask(question) {
-      if (ended) return undefined;
-      const typed = takeTyped();
-      const answer = await new Promise<string | undefined>((resolve) => {
-        waiting = { kind: "ask", resolve };
-        prompt(question);
-      });
-      if (typed !== "" && !ended) lines.write(typed);
-      return answer;
-    },
-    onInterrupt(listener) {
-      interrupted.add(listener);
-      return () => void interrupted.delete(listener);
-    },
-    close() {
-      if (closed) return;
-      closed = true;
+  constructor(terminal: ReaderTerminal, history: readonly string[]) {
+    this.#terminal = terminal;
+    // readline then edits the line itself, and gives the terminal back while the process is stopped by Ctrl-Z
+    Object.assign(this.#keys, { isTTY: true, setRawMode: (on: boolean) => terminal.setRawMode(on) });
+    const screen = this.#screen();
+    this.#lines = createInterface({
+      input: this.#keys,
+      output: screen,
+      terminal: true,
+      history: [...history],
+      historySize: HISTORY_SIZE,
+      removeHistoryDuplicates: true,
+    });
+    this.#lines.on("line", (line) => this.#take(line));
+    // An answer to a question is no message, and not kept
+    this.#lines.on("history", (newest: string[]) => void (this.#waiting?.kind === "ask" && newest.shift()));
+    this.#lines.on("SIGINT", () => this.#interrupt());
+    this.#lines.on("close", () => this.#end());
+    const splitter = createPasteSplitter({
+      onKeys: (text) => void this.#keys.write(text),
+      onPaste: (text) => this.#paste(text),
+    });
+    const stopKeys = terminal.onKeys((typed) => (typed === undefined ? this.#keys.end() : splitter.push(typed)));
+    const stopResize = terminal.onResize(() => void screen.emit("resize"));
+    this.#stop = () => {
       stopKeys();
       stopResize();
-      if (!ended) lines.close();
-      terminal.write(PASTES_OFF);
-      terminal.setRawMode(false);
-    },
-  };
+    };
+    terminal.setRawMode(true);
+    terminal.write(PASTES_ON);
+  }
+
+  async read(prompt: string): Promise<string | undefined> {
+    const { write } = this.#terminal;
+    if (this.#dropped > 0) write(`More than ${MAX_WAITING} lines waited: ${this.#dropped} are left out\n`);
+    this.#dropped = 0;
+    const next = this.#queue.shift();
+    if (next !== undefined) {
+      write(`${prompt}${next}\n`);
+      return this.#withPastes(next);
+    }
+    const line = await this.#next("read", prompt);
+    return line === undefined ? undefined : this.#withPastes(line);
+  }
+
+  async ask(question: string): Promise<string | undefined> {
+    if (this.#ended) return undefined;
+    const typed = this.#takeTyped();
+    const answer = await this.#next("ask", question);
+    if (typed !== "" && !this.#ended) this.#lines.write(typed);
+    return answer;
+  }
+
+  onInterrupt(listener: () => void): () => void {
+    this.#onInterrupt.add(listener);
+    return () => void this.#onInterrupt.delete(listener);
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#stop();
+    if (!this.#ended) this.#lines.close();
+    this.#terminal.write(PASTES_OFF);
+    this.#terminal.setRawMode(false);
+  }
+
+  /** Returns a screen for readline, which shows what is typed only while a line is read. */
+  #screen(): Writable {
+    const screen = new Writable({
+      write: (chunk, _encoding, done) => {
+        if (this.#waiting !== undefined) this.#terminal.write(String(chunk));
+        done();
+      },
+    });
+    Object.defineProperty(screen, "columns", { get: this.#terminal.columns });
+    return screen;
+  }
+
+  /** Shows a prompt and waits for the next line. @returns undefined at the end of input and at Ctrl-C */
+  #next(kind: Waiting["kind"], prompt: string): Promise<string | undefined> {
+    if (this.#ended) return Promise.resolve(undefined);
+    return new Promise((resolve) => {
+      this.#waiting = { kind, resolve };
+      // Text that was typed unseen has not moved the cursor, so that the new prompt begins on the cursor's row
+      Object.assign(this.#lines, { prevRows: 0 });
+      this.#lines.setPrompt(prompt);
+      this.#lines.prompt(true);
+    });
+  }
+
+  #settle(line: string | undefined): void {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    waiting?.resolve(line);
+  }
+
+  #take(line: string): void {
+    if (this.#waiting !== undefined) this.#settle(line);
+    else if (this.#queue.length < MAX_WAITING) this.#queue.push(line);
+    else this.#dropped++;
+  }
+
+  /** Handles Ctrl-C: empties the line, ends the read or question, or drops waiting lines and calls the listeners. */
+  #interrupt(): void {
+    if (this.#waiting?.kind === "read" && this.#lines.line !== "") return void this.#takeTyped();
+    if (this.#waiting !== undefined) {
+      this.#terminal.write("\n");
+      return this.#settle(undefined);
+    }
+    if (this.#queue.length > 0) this.#terminal.write(`\nLines that waited are left out: ${this.#queue.length}\n`);
+    this.#queue.length = 0;
+    this.#takeTyped();
+    for (const listener of [...this.#onInterrupt]) listener();
+  }
+
+  #end(): void {
+    this.#ended = true;
+    if (this.#waiting !== undefined) this.#terminal.write("\n");
+    this.#settle(undefined);
+  }
+
+  /** Empties the line that is being typed. @returns its text */
+  #takeTyped(): string {
+    const typed = this.#lines.line;
+    this.#lines.write(null, { ctrl: true, name: "e" });
+    this.#lines.write(null, { ctrl: true, name: "u" });
+    return typed;
+  }
+
+  /** Inserts a paste into the line, a long one as a mark. Refuses it with a bell as the answer to a question. */
+  #paste(pasted: string): void {
+    if (this.#waiting?.kind === "ask") return this.#terminal.write("\x07");
+    const text = pasted.replace(/\r\n?/g, "\n");
+    // deno-lint-ignore no-control-regex -- a key in it would edit the line
+    if (text.length <= MAX_PLAIN_PASTE && !/[\x00-\x1f\x7f]/.test(text)) return void this.#keys.write(text);
+    const number = String(this.#pastes.size + 1);
+    this.#pastes.set(number, text);
+    const count = text.split("\n").length;
+    this.#keys.write(`[Pasted text #${number}: ${count === 1 ? `${text.length} characters` : `${count} lines`}]`);
+  }
+
+  /** Replaces the marks in a line by the pasted texts. */
+  #withPastes(line: string): string {
+    return line.replace(MARK, (mark, number: string) => this.#pastes.get(number) ?? mark);
+  }
 }
