@@ -14,7 +14,7 @@ import { createNotifier } from "../../lib/host/service/create_notifier.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
-import { openDaemonLog } from "./daemon_log.ts";
+import { type DaemonLog, openDaemonLog } from "./daemon_log.ts";
 import { probeGateway } from "../reach_gateway.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 import { takeDaemonLock } from "./stop_daemon.ts";
@@ -31,15 +31,33 @@ const LOOK_MS = 1_000;
 export async function runDaemon(context: CommandContext, keys: Readonly<Record<string, unknown>>): Promise<void> {
   const { io } = context;
   const service = io.env[SERVICE_VARIABLE] || undefined;
-  const isService = service !== undefined;
-  const load = () => loadFor(context, { keys, isService });
-  const loaded = await load().catch((error) => tellInLog(context, error));
+  const reload = () => loadFor(context, { keys, isService: service !== undefined });
+  const loaded = await reload().catch((error) => tellInLog(context, error));
   const { dataDir, config } = loaded;
   await prepareDataDir(dataDir);
   const lock = await takeDaemonLock(dataDir);
   if (lock === undefined) return tellInLog(context, await alreadyRuns(dataDir));
   const log = openDaemonLog(io, { dataDir, format: config.logging.format });
-  const { redact } = createRedactor([...knownSecrets(config, io.env), ...await secretsOfFiles(config)]);
+  try {
+    await runLocked(context, { loaded, reload, service, log });
+  } finally {
+    log.close();
+    lock.release();
+  }
+}
+
+interface LockedDaemon {
+  readonly loaded: LoadedConfig;
+  readonly reload: () => Promise<LoadedConfig>;
+  /** Service manager that runs the daemon. Undefined without one */
+  readonly service: string | undefined;
+  readonly log: DaemonLog;
+}
+
+/** Runs the gateway of the daemon that holds the lock, and tells PID file, log and service manager about each phase. */
+async function runLocked(context: CommandContext, { loaded, reload, service, log }: LockedDaemon): Promise<void> {
+  const { io } = context;
+  const { redact } = createRedactor([...knownSecrets(loaded.config, io.env), ...await secretsOfFiles(loaded.config)]);
   io.onCrash((error) =>
     log.say("error", "The process ends after an error that nothing caught", { error: redact(textOf(error)) })
   );
@@ -53,30 +71,25 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     onError: (message) => log.say("error", message),
   });
   const supervised = service === "openrc" ? endWithoutParent() : undefined;
+  const onStarted = async (at: string) => {
+    address = at;
+    await pidFile.tell("running");
+    log.say("info", "The daemon listens", { address });
+    await notifier.ready(`Listening at ${address}`);
+  };
+  const onStopping = () => {
+    // A full disk must not interrupt the drain
+    pidFile.tell("stopping").catch((error) =>
+      log.say("warn", "The PID file does not tell that the daemon stops", { error: String(error) })
+    );
+    void notifier.stopping();
+  };
   try {
     await pidFile.tell("starting");
     log.say("info", "The daemon starts", { pid: process.pid, version: VERSION });
-    await runGateway({ ...context, say: (message) => log.say("info", message) }, {
-      loaded,
-      reload: load,
-      agent: true,
-      newPairing: false,
-      banner: !io.isLaunched && !isService,
-      log,
-      async onStarted(at) {
-        address = at;
-        await pidFile.tell("running");
-        log.say("info", "The daemon listens", { address });
-        await notifier.ready(`Listening at ${address}`);
-      },
-      onStopping() {
-        // A full disk must not interrupt the drain
-        pidFile.tell("stopping").catch((error) =>
-          log.say("warn", "The PID file does not tell that the daemon stops", { error: String(error) })
-        );
-        void notifier.stopping();
-      },
-    });
+    const banner = !io.isLaunched && service === undefined;
+    const options = { loaded, reload, agent: true, newPairing: false, banner, log, onStarted, onStopping };
+    await runGateway({ ...context, say: (message) => log.say("info", message) }, options);
     log.say("info", "The daemon has ended");
   } catch (error) {
     // Stderr of a launched process is the log file: the command line reports the error there
@@ -88,8 +101,6 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     supervised?.clear();
     await notifier.close();
     await pidFile.remove();
-    log.close();
-    lock.release();
   }
 }
 

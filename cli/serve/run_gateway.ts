@@ -20,101 +20,49 @@ import { type RunningServer, serveGateway } from "./serve_gateway.ts";
 import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
 import { inlineFurther, limitYoungGeneration } from "./tune_v8.ts";
 
-/** After the start and its first /health, and mostly before anybody chats. Milliseconds */
+/** Time between the start and the warm-up, in ms: after the first /health, and mostly before anybody chats. */
 const WARM_UP_AFTER_MS = 500;
 
+/** Options of `runGateway`. */
 export interface RunGatewayOptions {
   readonly loaded: LoadedConfig;
-  /** Loads it again, as `loaded` was */
+  /** Loads the configuration again, in the same way as `loaded` */
   readonly reload: () => Promise<LoadedConfig>;
-  /** false: serve without an agent */
+  /** False: serves without an agent */
   readonly agent: boolean;
-  /** Revokes every token before the port opens */
+  /** True: revokes every token before the port opens */
   readonly newPairing: boolean;
-  /** Whether address and pairing code are told on stdout */
+  /** True: prints address and pairing code to stdout */
   readonly banner: boolean;
-  /** Where the log goes. Default: stderr */
+  /** Log to write to. Default: stderr */
   readonly log?: { readonly write: LogSink; healthy(): boolean };
-  /** The port answers, and the control file is written */
+  /** Called once the port answers and the control file is written */
   readonly onStarted?: (address: string) => Promise<void>;
-  /** The drain begins, or a start that was under way is given up */
+  /** Called when the drain begins, or a start under way is given up */
   readonly onStopping?: () => void;
 }
 
 /**
- * Runs a gateway until SIGINT or SIGTERM, then drains it; a second signal ends the process at once (docs/design/http.md "Drain").
+ * Runs a gateway until SIGINT or SIGTERM, then drains it. A second signal ends the process at once (docs/design/http.md "Drain").
  * @throws {ConfigError} {ListenError} {CommandError} it cannot start
  */
 export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {
-  const { loaded } = options;
-  const { config } = loaded;
+  const { config, dataDir } = options.loaded;
   inlineFurther();
-  const limitSpace = limitYoungGeneration();
   checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
-  const token = randomControlToken();
+  const controlToken = randomControlToken();
   const stop = watchStop(context, options);
   try {
-    const database = join(loaded.dataDir, DATABASE_NAME);
-    const isChecked = config.storage.driver === "sqlite" && existsSync(database);
-    const services = await startAlone(context, { ...options, controlToken: token });
-    const check = isChecked ? checkBeside({ path: database, clock: services.clock, env: context.io.env }) : undefined;
-    let stopFresh = () => {};
+    const path = join(dataDir, DATABASE_NAME);
+    const isChecked = config.storage.driver === "sqlite" && existsSync(path);
+    const services = await startAlone(context, { ...options, controlToken });
+    const check = isChecked ? checkBeside({ path, clock: services.clock, env: context.io.env }) : undefined;
     try {
       if (stop.asked()) return;
-      // Before the port opens: an old token must not work even for a moment
-      if (options.newPairing) await services.tokens.revokeAll({ via: "cli", tokenId: null });
-      const server = await serveGateway({
-        services,
-        host: config.gateway.host,
-        port: config.gateway.port,
-        onRequest: () => limitSpace(services.agent?.runs.active() ?? 0),
-      });
-      const stopped = stop.drains(server);
-      const { keepConfigFresh } = await import("./keep_config_fresh.ts");
-      stopFresh = await keepConfigFresh(context, { services, loaded, reload: options.reload });
-      const wantsCode = options.banner && config.gateway.require_pairing && await services.tokens.count() === 0;
-      const pairingCode = wantsCode ? (await services.pairing.createCode()).code : undefined;
-      const address = ownAddress(server);
-      await writeControlFile(loaded.dataDir, {
-        address,
-        pid: process.pid,
-        identity: await processIdentity(process.pid),
-        host: server.host,
-        // It counts on the loopback interface alone, and must be sent nowhere else
-        token: isOnLoopback(address) ? token : "",
-        started_at: new Date(services.startedAt).toISOString(),
-        version: VERSION,
-        workspace: loaded.workspace,
-      });
-      if (options.banner) {
-        const containment = await services.containment();
-        const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
-        // One line, so that a script that starts the gateway can wait for it
-        if (context.flags.json) context.io.stdout(`${JSON.stringify(facts)}\n`);
-        else context.io.stdout(bannerText(facts, { requiresPairing: config.gateway.require_pairing }));
-      }
-      await options.onStarted?.(address);
-      const { agent, clock, log } = services;
-      for (const { name, key } of missingVariables(config, context.io.env)) {
-        log.warn("A variable that the configuration names is not set", { variable: name, key });
-      }
-      const { warnOfIdleSettings } = await import("../../lib/tools/idle_settings.ts");
-      warnOfIdleSettings(config, log);
-      const needsHttp = agent !== undefined && agent.providers.inUse.name !== "offline";
-      const warmUp = clock.after(WARM_UP_AFTER_MS, () => void warm({ needsHttp, services }));
-      try {
-        await (check === undefined ? stopped : Promise.race([stopped, check.damage]));
-      } catch (error) {
-        // Each further write could spread the damage
-        await server.drain(0);
-        throw error;
-      } finally {
-        warmUp.clear();
-      }
+      await serveUntilStopped(context, { options, services, controlToken, stop, damage: check?.damage });
     } finally {
       check?.stop();
-      stopFresh();
-      await removeControlFile(loaded.dataDir, process.pid);
+      await removeControlFile(dataDir, process.pid);
       await services.close();
     }
   } finally {
@@ -122,17 +70,116 @@ export async function runGateway(context: CommandContext, options: RunGatewayOpt
   }
 }
 
-/** Loads what the first chat would wait for, and keeps the compiled code for the next start: at its end alone, a kill would lose it. */
-async function warm(
-  { needsHttp, services }: { readonly needsHttp: boolean; readonly services: GatewayServices },
+/** Started gateway, on its way from the services to the open port. */
+interface Start {
+  readonly options: RunGatewayOptions;
+  readonly services: GatewayServices;
+  readonly controlToken: string;
+  readonly stop: ReturnType<typeof watchStop>;
+  /** Rejects when the database turns out to be damaged. Undefined for a new database */
+  readonly damage: Promise<never> | undefined;
+}
+
+/** Opens the port, tells so, and returns once a signal has drained the server. */
+async function serveUntilStopped(context: CommandContext, start: Start): Promise<void> {
+  const { options, services, stop } = start;
+  const { loaded, reload, newPairing, onStarted } = options;
+  const { host, port } = loaded.config.gateway;
+  const limitSpace = limitYoungGeneration();
+  // Before the port opens: an old token must not work even for a moment
+  if (newPairing) await services.tokens.revokeAll({ via: "cli", tokenId: null });
+  const onRequest = () => limitSpace(services.agent?.runs.active() ?? 0);
+  const server = await serveGateway({ services, host, port, onRequest });
+  const stopped = stop.drains(server);
+  const { keepConfigFresh } = await import("./keep_config_fresh.ts");
+  const stopWatching = await keepConfigFresh(context, { services, loaded, reload });
+  try {
+    const pairingCode = await firstPairingCode(start);
+    const address = await tellCommands(server, start);
+    if (options.banner) await printBanner(context, { start, server, pairingCode });
+    await onStarted?.(address);
+    await logDoubtfulSettings(context, start);
+    await untilStopped(server, { stopped, start });
+  } finally {
+    stopWatching();
+  }
+}
+
+/** Makes a code for the first client. Undefined when nobody is told, when pairing is off, and while a token is stored. */
+async function firstPairingCode({ options, services }: Start): Promise<string | undefined> {
+  if (!options.banner || !options.loaded.config.gateway.require_pairing) return undefined;
+  return await services.tokens.count() === 0 ? (await services.pairing.createCode()).code : undefined;
+}
+
+/** Writes the control file, by which commands on this machine find the gateway. @returns the address for them */
+async function tellCommands(server: RunningServer, { options, services, controlToken }: Start): Promise<string> {
+  const { dataDir, workspace } = options.loaded;
+  const address = ownAddress(server);
+  await writeControlFile(dataDir, {
+    address,
+    pid: process.pid,
+    identity: await processIdentity(process.pid),
+    host: server.host,
+    // The token counts on the loopback interface alone, and must be sent nowhere else
+    token: isOnLoopback(address) ? controlToken : "",
+    started_at: new Date(services.startedAt).toISOString(),
+    version: VERSION,
+    workspace,
+  });
+  return address;
+}
+
+async function printBanner(
+  { flags, io }: CommandContext,
+  { start: { options: { loaded }, services }, server, pairingCode }: {
+    readonly start: Start;
+    readonly server: RunningServer;
+    readonly pairingCode: string | undefined;
+  },
 ): Promise<void> {
-  // Found before the first command: a machine that is busy by then does not delay it
-  await services.containment();
-  if (needsHttp) await loadHttpClient();
+  const containment = await services.containment();
+  const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
+  // One line of JSON, so that a script that starts the gateway can wait for it
+  if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
+  else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing }));
+}
+
+/** Logs settings that do nothing, and variables that the configuration names and nobody set. */
+async function logDoubtfulSettings({ io }: CommandContext, { options, services: { log } }: Start): Promise<void> {
+  const { config } = options.loaded;
+  for (const { name, key } of missingVariables(config, io.env)) {
+    log.warn("A variable that the configuration names is not set", { variable: name, key });
+  }
+  const { warnOfIdleSettings } = await import("../../lib/tools/idle_settings.ts");
+  warnOfIdleSettings(config, log);
+}
+
+/** Waits for the end of the drain, or for damage of the database. @throws {Error} the damage, after all work was cancelled */
+async function untilStopped(
+  server: RunningServer,
+  { stopped, start: { services, damage } }: { readonly stopped: Promise<void>; readonly start: Start },
+): Promise<void> {
+  const warmUp = services.clock.after(WARM_UP_AFTER_MS, () => void warm(services));
+  try {
+    await (damage === undefined ? stopped : Promise.race([stopped, damage]));
+  } catch (error) {
+    // Each further write could spread the damage
+    await server.drain(0);
+    throw error;
+  } finally {
+    warmUp.clear();
+  }
+}
+
+/** Loads what the first chat would wait for, and writes the compiled code for the next start: at the end a kill would lose it. */
+async function warm({ agent, containment }: GatewayServices): Promise<void> {
+  // Found out now, so that the first command need not wait for it on a busy machine
+  await containment();
+  if (agent !== undefined && agent.providers.inUse.name !== "offline") await loadHttpClient();
   nodeModule.flushCompileCache?.();
 }
 
-/** @throws {CommandError} another gateway runs on the data directory */
+/** Starts the services. @throws {CommandError} another gateway runs on the data directory */
 async function startAlone(context: CommandContext, options: Omit<StartOptions, "quiet">): Promise<GatewayServices> {
   try {
     return await startServices(context, { ...options, quiet: false });
@@ -146,7 +193,7 @@ async function startAlone(context: CommandContext, options: Omit<StartOptions, "
   }
 }
 
-/** Listens for signals from the beginning, so that one during a start ends it in good order. */
+/** Listens for signals from the beginning, so that a signal during the start ends the start in good order. */
 function watchStop({ io, say }: CommandContext, { loaded, onStopping }: RunGatewayOptions) {
   const graceSeconds = loaded.config.gateway.shutdown_grace_secs;
   const { promise: stopped, resolve, reject } = Promise.withResolvers<void>();
