@@ -3,7 +3,7 @@ import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
 import { CommandError, EXIT, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
-import { harmless } from "./terminal/terminal_text.ts";
+import { printable } from "./terminal/terminal_text.ts";
 
 /** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */
 const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
@@ -27,7 +27,7 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
       ...(problems === undefined ? {} : { problems }),
     },
   };
-  io.stderr(`${redact(json ? JSON.stringify(report) : io.isTerminal.stderr ? harmless(message) : message)}\n`);
+  io.stderr(`${redact(json ? JSON.stringify(report) : io.isTerminal.stderr ? printable(message) : message)}\n`);
   return code;
 }
 

@@ -92,7 +92,9 @@ export const daemonStopCommand = defineCliCommand({
         ? `Stopped the daemon (process ${pid})`
         : `Killed the daemon (process ${pid}): it had not ended ${waitedSeconds} s after it was told to`,
     );
-    if (service !== undefined) context.say(`It runs under ${service}, which may start it again: postern service stop`);
+    if (service !== undefined) {
+      context.say(`It runs under ${service}, which may start it again: postern service stop`);
+    }
     return EXIT.ok;
   },
 });

@@ -9,7 +9,7 @@ import { gatewayCheck, serviceCheck } from "../doctor/check_gateway.ts";
 import { portCheck } from "../doctor/check_port.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
-import { examine } from "../doctor/examine.ts";
+import { runChecks } from "../doctor/run_checks.ts";
 import { findingsText } from "../doctor/findings_text.ts";
 import { findDataDir } from "../find_data_dir.ts";
 
@@ -38,7 +38,7 @@ export const doctorCommand = defineCliCommand({
   example: "postern doctor --strict",
   async run(context, { strict, repair }) {
     if (repair === true) return await repairRecords(context);
-    const findings = await examine(context, CHECKS);
+    const findings = await runChecks(context, CHECKS);
     const { io } = context;
     const isTerminal = io.isTerminal.stdout;
     const colour = isTerminal && (io.env["NO_COLOR"] ?? "") === "" && io.env["TERM"] !== "dumb";

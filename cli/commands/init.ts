@@ -70,9 +70,9 @@ async function notesOn(
   const own = userConfigFile(io);
   const isHidden = flags.config === undefined && await readText(own) !== undefined;
   return [
-    ...(key === undefined || (io.env[key] ?? "") !== ""
-      ? []
-      : [`It needs a key: put it into the environment as ${key}, or into a file that provider.api_key_file names`]),
+    ...(key === undefined || (io.env[key] ?? "") !== "" ? [] : [
+      `It needs a key: put it into the environment as ${key}, or into a file that provider.api_key_file names`,
+    ]),
     ...(isHidden ? [`It is not used while ${own} exists; name it with --config ${path} to use it`] : []),
   ];
 }

@@ -3,7 +3,7 @@ import type { ModelEntry } from "../../lib/base/records/model.ts";
 import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
-import { harmless, toTable } from "../terminal/terminal_text.ts";
+import { printable, toTable } from "../terminal/terminal_text.ts";
 
 /** Command `postern models`: lists the models that the configured providers serve now. */
 export const modelsCommand = defineCliCommand({
@@ -18,7 +18,7 @@ export const modelsCommand = defineCliCommand({
       const models = data.length === 0
         ? "No model can be used: no provider answers; see [provider] in postern.toml"
         : toTable(["MODEL", "PROVIDER"], data.map((model) => [model.id, model.owned_by]));
-      context.print(data, harmless(`${models}${inUse}`));
+      context.print(data, printable(`${models}${inUse}`));
       return EXIT.ok;
     } finally {
       await gateway.close();
@@ -35,6 +35,6 @@ export const modelsTrustCommand = defineCliCommand({
       const request = { method: "POST", path: "/v1/model-servers", body: { address } } as const;
       const trusted = await gateway.request(request) as { readonly origin: string; readonly uid: number | null };
       const owner = trusted.uid === null ? "" : ` as long as the user with uid ${trusted.uid} runs it`;
-      context.print(trusted, harmless(`Trusted ${trusted.origin}${owner}`));
+      context.print(trusted, printable(`Trusted ${trusted.origin}${owner}`));
     }),
 });

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import process from "node:process";
 import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
+import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/nodes.ts";
 import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
 import { CommandError, EXIT, UsageError } from "../cli_error.ts";
@@ -40,7 +41,6 @@ export const nodeCommand = defineCliCommand({
   },
   example: "postern node --connect https://gateway.example.com --id pi",
   async run(context, args) {
-    const { io, say } = context;
     const { connect, id } = args;
     if (connect === undefined || id === undefined) {
       throw new UsageError(`Cannot start a node without ${connect === undefined ? "--connect" : "--id"}: give both`);
@@ -48,57 +48,69 @@ export const nodeCommand = defineCliCommand({
     const url = toLinkUrl(connect, id);
     const token = await readToken(context, args["token-file"]);
     if (url.protocol === "http:" && !isLoopbackName(url.hostname)) {
-      say("The token and all calls go unencrypted: use https, or a tunnel");
+      context.say("The token and all calls go unencrypted: use https, or a tunnel");
     }
     const loaded = await context.loadConfig();
     const patterns = args.tools?.split(",").map((pattern) => pattern.trim()) ?? loaded.config.agent.tools;
-    const { randomControlToken, startServices } = await import("../serve/start_services.ts");
-    // Under this name the redactor masks the token, also when it came from a file
-    const own = { ...context, io: { ...io, env: { ...io.env, [NODE_TOKEN_VARIABLE]: token } } };
-    const services = await startServices(own, {
-      loaded,
-      agent: false,
-      controlToken: randomControlToken(),
-      quiet: false,
-    });
-    const { clock, random, log, audit, tools: executor } = services;
-    const graceMs = loaded.config.gateway.shutdown_grace_secs * 1000;
-    const stop = watchStop(context, graceMs);
-    try {
-      const [{ runNode }, { createNodeWork }, { openLinkSocket }] = await Promise.all([
-        import("../../lib/extensions/nodes/run_node.ts"),
-        import("../../lib/extensions/nodes/offer_tools.ts"),
-        import("../../lib/system/net/link_socket.ts"),
-      ]);
-      const work = createNodeWork({ executor, random, patterns });
-      await runNode({
-        id,
-        url: url.origin,
-        open: (handlers, signal) => openLinkSocket({ url, token, clock, signal }, handlers),
-        work,
-        version: VERSION,
-        platform: `${process.platform} ${process.arch}`,
-        clock,
-        random,
-        log,
-        audit: audit.append,
-        onConnected() {
-          const names = work.tools().map(({ name }) => name);
-          context.print(
-            { event: "connected", gateway: url.origin, id, tools: names },
-            `Connected to ${url.origin} as ${id}, with ${names.length} tools`,
-          );
-        },
-        signal: stop.signal,
-        graceMs,
-      });
-    } finally {
-      stop.ignore();
-      await services.close();
-    }
+    await offerTools(context, { id, url, token, patterns, loaded });
     return EXIT.ok;
   },
 });
+
+interface Offer {
+  readonly id: string;
+  /** Address of the gateway's link, from `toLinkUrl` */
+  readonly url: URL;
+  readonly token: string;
+  /** Names of the tools that are offered, with `*` for any characters */
+  readonly patterns: readonly string[];
+  readonly loaded: LoadedConfig;
+}
+
+/** Starts the services of this machine, and offers their tools to the gateway until a signal ends that. */
+async function offerTools(context: CommandContext, { id, url, token, patterns, loaded }: Offer): Promise<void> {
+  const { io } = context;
+  const [{ randomControlToken, startServices }, { runNode }, { createNodeWork }, { openLinkSocket }] = await Promise
+    .all([
+      import("../serve/start_services.ts"),
+      import("../../lib/extensions/nodes/run_node.ts"),
+      import("../../lib/extensions/nodes/offer_tools.ts"),
+      import("../../lib/system/net/link_socket.ts"),
+    ]);
+  // Under this name the redactor masks the token, also when it came from a file
+  const own = { ...context, io: { ...io, env: { ...io.env, [NODE_TOKEN_VARIABLE]: token } } };
+  const services = await startServices(own, { loaded, agent: false, controlToken: randomControlToken(), quiet: false });
+  const { clock, random, log, audit, tools: executor } = services;
+  const graceMs = loaded.config.gateway.shutdown_grace_secs * 1000;
+  const stop = watchStop(context, graceMs);
+  const work = createNodeWork({ executor, random, patterns });
+  try {
+    await runNode({
+      id,
+      url: url.origin,
+      open: (handlers, signal) => openLinkSocket({ url, token, clock, signal }, handlers),
+      work,
+      version: VERSION,
+      platform: `${process.platform} ${process.arch}`,
+      clock,
+      random,
+      log,
+      audit: audit.append,
+      onConnected() {
+        const names = work.tools().map(({ name }) => name);
+        context.print(
+          { event: "connected", gateway: url.origin, id, tools: names },
+          `Connected to ${url.origin} as ${id}, with ${names.length} tools`,
+        );
+      },
+      signal: stop.signal,
+      graceMs,
+    });
+  } finally {
+    stop.ignore();
+    await services.close();
+  }
+}
 
 /** Returns the address of the gateway's link for a node. @throws {UsageError} an id or address that cannot be used */
 function toLinkUrl(text: string, id: string): URL {

@@ -12,7 +12,7 @@ import { CommandError, EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { commandNotes } from "../doctor/check_containment.ts";
 import { expectSuccess, requireControl } from "../reach_gateway.ts";
-import { harmless, toTable } from "../terminal/terminal_text.ts";
+import { printable, toTable } from "../terminal/terminal_text.ts";
 import { findTool, INPUT_ARG, readInput } from "./tools.ts";
 
 /**
@@ -57,7 +57,7 @@ export const policyExplainCommand = defineCliCommand({
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(
       { tool: name, access, decision: kind, rule, reason, path, change, notes },
-      harmless([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
+      printable([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
       context.say(`The agent is not offered "${name}": [agent] tools does not name it; add it there`);

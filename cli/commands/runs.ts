@@ -5,7 +5,7 @@ import { type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
 import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
-import { harmless, toTable } from "../terminal/terminal_text.ts";
+import { printable, toTable } from "../terminal/terminal_text.ts";
 
 const RUN_ID = {
   type: "positional",
@@ -58,7 +58,7 @@ export const runsShowCommand = defineCliCommand({
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
-      context.print(run, harmless(describeRun(run)));
+      context.print(run, printable(describeRun(run)));
     }),
 });
 
@@ -200,7 +200,9 @@ async function withAgent(context: CommandContext, work: (gateway: ReachedGateway
 /** Waits for a run that works in this process, as no gateway runs: until it ends, asks a question that nobody answers, or Ctrl-C. */
 async function stay(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (gateway.running !== undefined) return;
-  context.say("No gateway runs, so this command works on it to its end; Ctrl-C leaves the rest to the next gateway.");
+  context.say(
+    "No gateway runs, so this command works on it to its end; Ctrl-C leaves the rest to the next gateway.",
+  );
   const { signal, stop } = untilInterrupt(context);
   try {
     for await (const event of runEvents(gateway, id, { after: 0, follow: true, signal })) {

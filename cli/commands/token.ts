@@ -21,7 +21,9 @@ export const pairCommand = defineCliCommand({
       };
       context.print({ code, expires_in: seconds, address: gateway.running.record.address }, `Pairing code: ${code}`);
       if (!context.flags.json) {
-        context.say(`Good once, for ${Math.round(seconds / 60)} minutes, at ${gateway.running.record.address}`);
+        context.say(
+          `Good once, for ${Math.round(seconds / 60)} minutes, at ${gateway.running.record.address}`,
+        );
       }
       return EXIT.ok;
     } finally {

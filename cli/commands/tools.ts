@@ -7,7 +7,7 @@ import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CliIo, type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
-import { harmless, toTable } from "../terminal/terminal_text.ts";
+import { printable, toTable } from "../terminal/terminal_text.ts";
 
 /** Definition of the `--input` flag of commands that take a tool's input. */
 export const INPUT_ARG = {
@@ -171,8 +171,8 @@ async function unanswered(gateway: ReachedGateway, reply: CallReply & { readonly
 
 function show({ io, flags, say }: CommandContext, reply: CallReply): number {
   if (flags.json) io.stdout(`${JSON.stringify(reply, null, 2)}\n`);
-  else if (reply.is_error) say(harmless(reply.output));
-  else io.stdout(io.isTerminal.stdout ? `${harmless(reply.output)}\n` : withNewline(reply.output));
+  else if (reply.is_error) say(printable(reply.output));
+  else io.stdout(io.isTerminal.stdout ? `${printable(reply.output)}\n` : withNewline(reply.output));
   return reply.is_error ? EXIT.failed : EXIT.ok;
 }
 

@@ -1,7 +1,7 @@
 import type { StatusReply } from "../../handlers/status.ts";
 import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
-import { harmlessLine } from "../terminal/terminal_text.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 
 /** Output of `daemon status --json`. Every field but `running` and `state` is null while no daemon runs. */
 export interface DaemonStatus {
@@ -105,7 +105,7 @@ export function daemonStatusText(state: DaemonState, status: DaemonStatus): stri
       ["Workspace", record.workspace],
       ...configRows(status),
       ["Log", status.log_file ?? ""],
-    ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${harmlessLine(value)}`);
+    ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${printableLine(value)}`);
     return `The daemon is running: Postern ${record.version}, process ${pid}\n\n${rows.join("\n")}`;
   }
   if (state.kind === "starting") return `The daemon is starting: process ${state.process.pid} does not listen yet`;

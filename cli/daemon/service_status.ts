@@ -15,7 +15,7 @@ import type { CommandContext } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
 import { readGlobalFlags } from "../read_global_flags.ts";
 import { ownAddress } from "../serve/listen_address.ts";
-import { harmlessLine } from "../terminal/terminal_text.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 
 /** Output of `service status --json`. */
@@ -83,7 +83,7 @@ export function serviceStatusText(status: ServiceStatus): string {
     ["Address", status.address === null ? "unknown: see its configuration" : `${status.address}: ${health}`],
     ["File", status.file],
     ["Log", status.log_file ?? ""],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${harmlessLine(value)}`);
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${printableLine(value)}`);
   return `${heading}\n\n${rows.join("\n")}`;
 }
 

@@ -18,7 +18,7 @@ const FIX = "timedatectl set-ntp true";
 /** Checks that the time of day can be right: later than this program and its records, and not set anew since the gateway started. */
 export const clockCheck: Check = {
   name: NAME,
-  async look({ loaded: { dataDir }, running }) {
+  async run({ loaded: { dataDir }, running }) {
     const now = systemClock.now();
     if (now < EARLIEST || now > LATEST) return failure(NAME, `It says ${shown(now)}, which cannot be`, FIX);
     const newest = Math.max(...await Promise.all(WRITTEN.map((name) => writtenAt(join(dataDir, name)))));

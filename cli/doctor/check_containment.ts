@@ -7,7 +7,7 @@ import { createFiles } from "../../lib/system/files/create_files.ts";
 import { type CommandContainment, containmentOf, type SandboxMode } from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
-import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
+import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 /**
  * Checks which of two ways keeps the file tools in the workspace on this machine.
@@ -15,7 +15,7 @@ import { type Check, failure, type Finding, fine, type Patient, warning } from "
  */
 export const filesCheck: Check = {
   name: "file safety",
-  look({ context: { io }, loaded: { ownPaths } }) {
+  run({ context: { io }, loaded: { ownPaths } }) {
     const { variant } = createFiles({ clock: systemClock, home: io.home, ownPaths });
     if (variant === "handles") {
       return Promise.resolve(fine("file safety", "Paths are walked through open folder handles"));
@@ -32,16 +32,16 @@ export const filesCheck: Check = {
 /** Checks that the commands of tools are contained, that none of them can run any other program, and that no item waits in quarantine. */
 export const sandboxCheck: Check = {
   name: "sandbox",
-  look: async (patient) => [
-    await checkSandbox(patient),
-    ...checkLaunchers(patient),
-    ...await checkQuarantine(patient),
+  run: async (installation) => [
+    await checkSandbox(installation),
+    ...checkLaunchers(installation),
+    ...await checkQuarantine(installation),
   ],
 };
 
 const INSTALL = "apt install bubblewrap (or dnf, pacman), and restart the gateway";
 
-async function checkSandbox({ loaded: { config } }: Patient): Promise<Finding> {
+async function checkSandbox({ loaded: { config } }: Installation): Promise<Finding> {
   const { sandbox } = config.security.shell;
   const { kind, text } = await containmentHere(sandbox);
   switch (kind) {
@@ -55,7 +55,7 @@ async function checkSandbox({ loaded: { config } }: Patient): Promise<Finding> {
 }
 
 /** Warns about items that wait in quarantine for a person: a command made them under a protected name. */
-async function checkQuarantine({ loaded: { dataDir } }: Patient): Promise<readonly Finding[]> {
+async function checkQuarantine({ loaded: { dataDir } }: Installation): Promise<readonly Finding[]> {
   const folder = join(dataDir, "quarantine");
   const { length } = await readdir(folder).catch(() => []);
   if (length === 0) return [];
@@ -64,7 +64,7 @@ async function checkQuarantine({ loaded: { dataDir } }: Patient): Promise<readon
   return [warning("quarantine", message, "look at each, move back what is yours, and remove the rest")];
 }
 
-function checkLaunchers({ loaded: { config: { security } } }: Patient): readonly Finding[] {
+function checkLaunchers({ loaded: { config: { security } } }: Installation): readonly Finding[] {
   const launchers = launchersIn([...new Set([...security.allowed_commands, ...security.process.allowed_commands])]);
   if (launchers.length === 0) return [];
   const message = `Allowed commands that can run any program: ${launchers.join(", ")}`;

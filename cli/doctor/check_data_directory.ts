@@ -13,7 +13,7 @@ const MAX_NAMED = 3;
 /** Checks that the data directory exists, belongs to this user alone, can be written and has room. */
 export const dataDirectoryCheck: Check = {
   name: NAME,
-  async look({ loaded: { dataDir } }) {
+  async run({ loaded: { dataDir } }) {
     const cutOff = await checkRestores(dataDir);
     const found = await stat(dataDir).catch(() => undefined);
     if (found === undefined) return cutOff.length > 0 ? cutOff : await checkMissing(dataDir);
@@ -93,7 +93,7 @@ const LOG = "log";
 /** Checks that the daemon can write its log. */
 export const logCheck: Check = {
   name: LOG,
-  async look({ loaded: { dataDir } }) {
+  async run({ loaded: { dataDir } }) {
     const path = daemonLogPath(dataDir);
     const found = await lstat(path).catch(() => undefined);
     if (found === undefined) return fine(LOG, `${path} is made by the first postern daemon start`);

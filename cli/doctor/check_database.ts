@@ -18,7 +18,7 @@ const LOOK_MS = 3_000;
 /** Checks that the records can be used. Never opens the file of a running gateway, and asks the gateway instead. */
 export const databaseCheck: Check = {
   name: NAME,
-  look: ({ loaded: { config, dataDir }, running }) => {
+  run: ({ loaded: { config, dataDir }, running }) => {
     const { driver } = config.storage;
     if (driver === "memory") {
       const message = 'Records are kept in memory and end with the gateway: storage.driver is "memory"';

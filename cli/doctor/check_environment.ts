@@ -20,7 +20,7 @@ const OWN = [
 /** Checks the environment: which variables set something, which have no effect, and which are missing. Shows names only, no values. */
 export const environmentCheck: Check = {
   name: NAME,
-  async look({ context: { io }, loaded: { file, config } }) {
+  async run({ context: { io }, loaded: { file, config } }) {
     const { keys } = environmentLayer(io.env);
     const inFile = file === undefined ? {} : parseToml(file.text, file.path);
     const hidden = keys.filter(({ path }) => hasKey(inFile, path));

@@ -8,15 +8,15 @@ import { ServiceError } from "../../lib/host/service/service_manager.ts";
 import { CommandError } from "../cli_error.ts";
 import { serviceManagerOf } from "../daemon/service_setup.ts";
 import { readServiceStatus } from "../daemon/service_status.ts";
-import { type Check, failure, type Finding, fine, type Patient, type RunningFacts, warning } from "./finding.ts";
+import { type Check, failure, type Finding, fine, type Installation, type RunningFacts, warning } from "./finding.ts";
 
 const NAME = "gateway";
 
 /** Checks what runs on the data directory: the daemon, a gateway in a terminal, or nothing. */
 export const gatewayCheck: Check = {
   name: NAME,
-  async look(patient) {
-    const { loaded: { dataDir }, running } = patient;
+  async run(installation) {
+    const { loaded: { dataDir }, running } = installation;
     const state = await readDaemonState(dataDir, () => Promise.resolve(running?.health ?? "silent"));
     switch (state.kind) {
       case "starting":
@@ -24,18 +24,18 @@ export const gatewayCheck: Check = {
       case "stopping":
         return warning(NAME, `The daemon is stopping: process ${state.process.pid}`, "postern daemon status");
       case "running":
-        return judge(patient, "The daemon", "postern daemon stop && postern daemon start");
+        return judge(installation, "The daemon", "postern daemon stop && postern daemon start");
       case "stale":
-        if (running !== undefined) return judge(patient, "A gateway in a terminal", "start it again");
+        if (running !== undefined) return judge(installation, "A gateway in a terminal", "start it again");
         return warning(NAME, "The daemon was killed; the next start cleans up after it", "postern daemon start");
       case "stopped":
         if (running === undefined) return fine(NAME, "None runs; postern gateway or postern daemon start starts one");
-        return judge(patient, "A gateway in a terminal", "start it again");
+        return judge(installation, "A gateway in a terminal", "start it again");
     }
   },
 };
 
-function judge({ running }: Patient, who: string, restart: string): readonly Finding[] {
+function judge({ running }: Installation, who: string, restart: string): readonly Finding[] {
   if (running === undefined) return [failure(NAME, `${who} ended while it was looked at`, restart)];
   return [judgeHealth(running, who, restart), ...judgeReload(running, restart)];
 }
@@ -71,7 +71,7 @@ const SERVICE = "service";
 /** Checks that the service, if one is installed, starts an existing program and runs. */
 export const serviceCheck: Check = {
   name: SERVICE,
-  async look({ context }) {
+  async run({ context }) {
     const manager = serviceManagerOf(context, undefined);
     if (manager === undefined) {
       return fine(SERVICE, "Neither systemd nor OpenRC runs here; postern daemon start works without them");

@@ -9,7 +9,7 @@ const NAME = "port";
 /** Checks that the gateway can listen at the configured address: the port is free, or the running gateway holds it. */
 export const portCheck: Check = {
   name: NAME,
-  async look({ context, loaded: { config }, running }) {
+  async run({ context, loaded: { config }, running }) {
     const { host: configured, port } = config.gateway;
     try {
       checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });

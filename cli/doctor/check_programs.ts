@@ -53,7 +53,7 @@ const PROGRAMS: readonly OptionalProgram[] = [
 /** Checks for programs that some tools need, and says what does not work without them. */
 export const programsCheck: Check = {
   name: "programs",
-  async look({ loaded: { config } }) {
+  async run({ loaded: { config } }) {
     const lookup = createCommandLookup();
     const found = await Promise.all(PROGRAMS.map(async (program) => {
       const paths = await Promise.all(program.names.map((name) => lookup.find(name)));

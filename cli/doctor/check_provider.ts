@@ -11,7 +11,7 @@ import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import { createServerOwners } from "../../lib/providers/server_owner.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
-import { type Check, failure, type Finding, fine, type Patient, warning } from "./finding.ts";
+import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 
 const NAME = "provider";
 /** Time for each provider to list its models, in ms. All are asked at once */
@@ -22,8 +22,8 @@ const LISTED_KINDS = ["ollama", "openai_compatible"];
 /** Checks that each configured provider has its settings and lists its models, which costs nothing. Never shows keys. */
 export const providerCheck: Check = {
   name: NAME,
-  async look(patient) {
-    const { loaded: { config }, context, addSecret } = patient;
+  async run(installation) {
+    const { loaded: { config }, context, addSecret } = installation;
     if (config.provider.kind === "none") {
       return fine(NAME, 'There is no agent: provider.kind is "none", and chats are answered with 503');
     }
@@ -47,12 +47,12 @@ export const providerCheck: Check = {
       });
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
-      return await withoutSettings(error, patient);
+      return await withoutSettings(error, installation);
     }
     try {
       const named = Object.keys(config.providers);
       return await Promise.all([
-        checkDefault(providers, patient),
+        checkDefault(providers, installation),
         ...named.map((name) => probe(providers, { name: `${NAME} ${name}`, wanted: `${name}/` })),
       ]);
     } finally {
@@ -62,7 +62,7 @@ export const providerCheck: Check = {
 };
 
 /** Judges settings from which no provider can be made. A running gateway may have got a key that this terminal lacks. */
-async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Patient): Promise<Finding> {
+async function withoutSettings({ message, code }: ConfigError, { running, loaded }: Installation): Promise<Finding> {
   const served = await servedBy(running);
   if (served !== undefined) return fine(NAME, `${served}; from this terminal it could not start: ${message}`);
   const keyName = VENDORS[loaded.config.provider.kind]?.keyEnv ?? "OPENAI_API_KEY";
@@ -73,7 +73,7 @@ async function withoutSettings({ message, code }: ConfigError, { running, loaded
 }
 
 /** Describes the provider of the running gateway. Undefined for the offline assistant, and for a provider that lists no models. */
-async function servedBy(running: Patient["running"]): Promise<string | undefined> {
+async function servedBy(running: Installation["running"]): Promise<string | undefined> {
   const provider = running?.status?.provider ?? undefined;
   if (running === undefined || provider === undefined || provider.name === "offline") return undefined;
   const client = createGatewayClient({ ...running.record, clock: systemClock, timeoutMs: ANSWER_MS });
@@ -83,7 +83,7 @@ async function servedBy(running: Patient["running"]): Promise<string | undefined
   return `The running gateway uses ${provider.name}, since ${provider.reason}, with ${models.length} models`;
 }
 
-async function checkDefault(providers: Providers, { loaded: { config }, running }: Patient): Promise<Finding> {
+async function checkDefault(providers: Providers, { loaded: { config }, running }: Installation): Promise<Finding> {
   const { inUse } = providers;
   if (inUse.name === "offline") {
     const why = `The built-in offline assistant, since ${inUse.reason}`;

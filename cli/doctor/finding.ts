@@ -27,7 +27,7 @@ export interface RunningFacts {
 }
 
 /** Installation that the checks examine. */
-export interface Patient {
+export interface Installation {
   readonly context: CommandContext;
   readonly loaded: LoadedConfig;
   /** Gateway that runs on the data directory, whoever started it. Undefined when none runs */
@@ -41,7 +41,7 @@ export interface Check {
   readonly name: string;
   /** Time after which the check counts as failed, in ms. Default 15,000 */
   readonly limitMs?: number;
-  readonly look: (patient: Patient) => Promise<Finding | readonly Finding[]>;
+  readonly run: (installation: Installation) => Promise<Finding | readonly Finding[]>;
 }
 
 /** Returns the finding that all is well. */

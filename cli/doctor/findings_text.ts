@@ -1,4 +1,4 @@
-import { harmlessLine } from "../terminal/terminal_text.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 import type { Finding, FindingState } from "./finding.ts";
 
 /** Options of `findingsText`. */
@@ -16,17 +16,17 @@ const LEAST_MESSAGE_WIDTH = 36;
 
 /** Returns the findings for people: a line each, with the fix below it, and the counts at the end. Wraps between words where a width is given. */
 export function findingsText(findings: readonly Finding[], { columns, colour }: FindingsTextOptions): string {
-  const nameWidth = Math.max(0, ...findings.map(({ name }) => harmlessLine(name).length));
+  const nameWidth = Math.max(0, ...findings.map(({ name }) => printableLine(name).length));
   const indent = STATE_WIDTH + nameWidth + 4;
   const isNarrow = columns !== undefined && columns - indent < LEAST_MESSAGE_WIDTH;
   const margin = isNarrow ? 2 : indent;
   const width = columns === undefined ? Number.POSITIVE_INFINITY : Math.max(1, columns - margin);
   const lines = findings.flatMap(({ name, state, message, fix }) => {
     const painted = paint(state.padEnd(STATE_WIDTH), colour ? COLOURS[state] : undefined);
-    const shown = harmlessLine(name);
+    const shown = printableLine(name);
     const heading = `${painted}  ${isNarrow ? shown : shown.padEnd(nameWidth)}`;
-    const [first = "", ...more] = wrap(harmlessLine(message), width);
-    const fixed = fix === null ? [] : wrap(`-> ${harmlessLine(fix)}`, width);
+    const [first = "", ...more] = wrap(printableLine(message), width);
+    const fixed = fix === null ? [] : wrap(`-> ${printableLine(fix)}`, width);
     const below = [...more, ...fixed].map((line) => " ".repeat(margin) + line);
     return isNarrow ? [heading, " ".repeat(margin) + first, ...below] : [`${heading}  ${first}`, ...below];
   });

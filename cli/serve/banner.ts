@@ -1,7 +1,7 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
-import { harmlessLine } from "../terminal/terminal_text.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 
 /** Facts that a gateway prints once it is started. With --json they are printed as this object. */
 export interface BannerFacts {
@@ -68,7 +68,7 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
     ["Workspace", facts.workspace],
     ["Records", facts.data_dir],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${harmlessLine(value)}`);
+  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${printableLine(value)}`);
   return `Postern ${facts.version} is running
 
 ${rows.join("\n")}

@@ -1,6 +1,6 @@
 import { createConsola } from "consola/basic";
 import type { LogRecord, LogSink } from "../../lib/base/telemetry/log.ts";
-import { harmlessLine } from "../terminal/terminal_text.ts";
+import { printableLine } from "../terminal/terminal_text.ts";
 
 /** Options of `createLogSink`. */
 export interface LogSinkOptions {
@@ -37,5 +37,5 @@ export function toLogLine(
   const shown = Object.entries(fields).filter(([, value]) => value !== undefined).map(([key, value]) =>
     `${key}=${typeof value === "string" ? value : JSON.stringify(value)}`
   );
-  return harmlessLine([withDate ? stamp : stamp.slice(11, 23), level.padEnd(5), message, ...shown].join(" "));
+  return printableLine([withDate ? stamp : stamp.slice(11, 23), level.padEnd(5), message, ...shown].join(" "));
 }

@@ -18,7 +18,7 @@ import { bannerFacts, bannerText } from "./banner.ts";
 import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";
 import { randomControlToken, type StartOptions, startServices } from "./start_services.ts";
-import { inlineFurther, limitYoungGeneration } from "./tune_v8.ts";
+import { limitYoungGeneration, raiseInliningLimits } from "./tune_v8.ts";
 
 /** Time between the start and the warm-up, in ms: after the first /health, and mostly before anybody chats. */
 const WARM_UP_AFTER_MS = 500;
@@ -48,7 +48,7 @@ export interface RunGatewayOptions {
  */
 export async function runGateway(context: CommandContext, options: RunGatewayOptions): Promise<void> {
   const { config, dataDir } = options.loaded;
-  inlineFurther();
+  raiseInliningLimits();
   checkBind(config, { hasEnvironmentToken: (context.io.env["POSTERN_TOKEN"] ?? "") !== "" });
   const controlToken = randomControlToken();
   const stop = watchStop(context, options);
@@ -91,11 +91,11 @@ async function serveUntilStopped(context: CommandContext, start: Start): Promise
   const onRequest = () => limitSpace(services.agent?.runs.active() ?? 0);
   const server = await serveGateway({ services, host, port, onRequest });
   const stopped = stop.drains(server);
-  const { keepConfigFresh } = await import("./keep_config_fresh.ts");
-  const stopWatching = await keepConfigFresh(context, { services, loaded, reload });
+  const { watchConfig } = await import("./watch_config.ts");
+  const stopWatching = await watchConfig(context, { services, loaded, reload });
   try {
     const pairingCode = await firstPairingCode(start);
-    const address = await tellCommands(server, start);
+    const address = await publishAddress(server, start);
     if (options.banner) await printBanner(context, { start, server, pairingCode });
     await onStarted?.(address);
     await logDoubtfulSettings(context, start);
@@ -112,7 +112,7 @@ async function firstPairingCode({ options, services }: Start): Promise<string | 
 }
 
 /** Writes the control file, by which commands on this machine find the gateway. @returns the address for them */
-async function tellCommands(server: RunningServer, { options, services, controlToken }: Start): Promise<string> {
+async function publishAddress(server: RunningServer, { options, services, controlToken }: Start): Promise<string> {
   const { dataDir, workspace } = options.loaded;
   const address = ownAddress(server);
   await writeControlFile(dataDir, {

@@ -4,7 +4,7 @@ import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { socketsOf } from "../../handlers/websocket/sockets.ts";
-import { waitAtMost } from "../../lib/base/wait_at_most.ts";
+import { withTimeout } from "../../lib/base/with_timeout.ts";
 import type { GatewayServices } from "../../lib/gateway.ts";
 import { readNodeBody, watchNodeClient } from "./node_body.ts";
 import { watchNodeConnections } from "./node_connections.ts";
@@ -157,7 +157,7 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
   const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
   while (socketsOf(services).count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
   socketsOf(services).closeAll();
-  await waitAtMost(closing ?? close(), { ms: CLOSE_LIMIT_MS, clock });
+  await withTimeout(closing ?? close(), { ms: CLOSE_LIMIT_MS, clock });
   idleSweep.clear();
   sockets.terminate();
   if (node !== undefined && "closeAllConnections" in node) node.closeAllConnections();

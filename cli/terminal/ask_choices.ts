@@ -9,7 +9,7 @@ import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { CommandError, UsageError } from "../cli_error.ts";
 import type { CliIo } from "../command.ts";
 import type { StarterChoices } from "../starter_config.ts";
-import { harmless } from "./terminal_text.ts";
+import { printable } from "./terminal_text.ts";
 
 /** Tries for one answer: a script may type anything. */
 const MAX_TRIES = 5;
@@ -49,7 +49,7 @@ async function choose<T>(
     const answer = await askLine(io, attempt === 0 ? `${question}\n> ` : "> ");
     const result = await read(answer);
     if ("value" in result) return result.value;
-    io.stderr(`${harmless(result.wrong)}\n`);
+    io.stderr(`${printable(result.wrong)}\n`);
   }
   throw new CommandError(
     `Nothing was written: none of ${MAX_TRIES} answers could be taken; postern init --yes asks nothing`,
@@ -70,7 +70,7 @@ export async function askLine(io: CliIo, question: string): Promise<string> {
 const KINDS = ["openai", "anthropic", "openrouter"] as const;
 
 function providerQuestion(servers: readonly LocalServer[]): string {
-  const found = servers.map(({ software, baseUrl }, index) => `\n  ${index + 5}  ${software} at ${harmless(baseUrl)}`);
+  const found = servers.map(({ software, baseUrl }, index) => `\n  ${index + 5}  ${software} at ${printable(baseUrl)}`);
   return `Which model?
   1  whichever is there: a key in the environment, a server on this machine, else the offline assistant (default)
   2  OpenAI

@@ -1,7 +1,7 @@
 import { exactLine } from "../../lib/base/exact_text.ts";
 import type { ChatEvent } from "./chat_session.ts";
 import type { CommandContext } from "../command.ts";
-import { harmless, harmlessLine } from "./terminal_text.ts";
+import { printable, printableLine } from "./terminal_text.ts";
 
 /** View of a run for a person. */
 export interface ReplyView {
@@ -17,7 +17,7 @@ const MAX_SHOWN_INPUT = 200;
 export function createReplyView({ io, flags }: CommandContext): ReplyView {
   let atLineStart = true;
   const text = (part: string) => {
-    io.stdout(io.isTerminal.stdout ? harmless(part) : part);
+    io.stdout(io.isTerminal.stdout ? printable(part) : part);
     if (part !== "") atLineStart = part.endsWith("\n");
   };
   const end = () => {
@@ -27,7 +27,7 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
   const aside = (line: string) => {
     // A terminal shows both streams: a notice begins on a line of its own
     if (io.isTerminal.stdout) end();
-    io.stderr(`${harmlessLine(line)}\n`);
+    io.stderr(`${printableLine(line)}\n`);
   };
   if (flags.json) return { show: (event) => io.stdout(`${JSON.stringify(event)}\n`), end: () => {} };
   return {

@@ -4,7 +4,7 @@ import { exactLine } from "../../lib/base/exact_text.ts";
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
 
 /** Escapes control characters, except tab and newline: text from a model, a tool or a client must not drive the terminal. */
-export function harmless(text: string): string {
+export function printable(text: string): string {
   return text.replaceAll("\r\n", "\n").replace(
     CONTROL,
     (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`,
@@ -12,8 +12,8 @@ export function harmless(text: string): string {
 }
 
 /** Escapes control characters and newlines, so that the text stays on one line. */
-export function harmlessLine(text: string): string {
-  return harmless(text).replaceAll("\n", "\\n");
+export function printableLine(text: string): string {
+  return printable(text).replaceAll("\n", "\\n");
 }
 
 /**

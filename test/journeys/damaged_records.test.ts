@@ -108,7 +108,7 @@ test("one damaged record of every collection stops nothing: each is named, and t
           assert.ok(!JSON.stringify(named).includes("SECRET"), "no content is shown");
         },
       );
-      const found = await databaseCheck.look({
+      const found = await databaseCheck.run({
         loaded: { config: { storage: { driver: "sqlite" } }, dataDir },
         running: undefined,
       } as never) as Finding;

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { LinkError, type LinkHandlers, type LinkSocket } from "../../system/net/link_socket.ts";
 import { createNodeEnd, type NodeEnd, type NodeWork } from "./node_end.ts";
@@ -141,6 +141,6 @@ async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
 
 /** Lets the calls at work end, up to the grace, and says goodbye. */
 async function leave(end: NodeEnd, { clock, graceMs }: RunNodeOptions): Promise<void> {
-  await waitAtMost(end.finish(), { ms: graceMs, clock });
+  await withTimeout(end.finish(), { ms: graceMs, clock });
   end.close(NORMAL, "The node is stopping");
 }

@@ -11,7 +11,7 @@ import { isAtWork, RUN_ID, type RunStatus } from "../../base/records/run.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import { createWaiters } from "../../base/waiters.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { isPlainModel, plainModelOf } from "../../providers/model_names.ts";
@@ -258,7 +258,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       pruning?.clear();
       const wait = async (ms: number) => {
         if (active.size() === 0) return;
-        await waitAtMost(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
+        await withTimeout(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
       };
       // Durable work goes on at the next start: it stops after its last finished step, and in the middle of no effect before the grace
       for (const entry of active.all().filter((entry) => entry.durable)) {

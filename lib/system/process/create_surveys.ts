@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import { type Survey, type Surveys, UNFINISHED } from "./survey.ts";
 import { workerModule } from "./worker_module.ts";
 
@@ -59,7 +59,7 @@ export function createSurveys({ clock }: { readonly clock: Clock }): Surveys {
       worker.ref();
       try {
         worker.postMessage({ id, request });
-        return await waitAtMost(promise, { ms: request.timeoutMs + LATE_MS, clock }) ?? UNFINISHED;
+        return await withTimeout(promise, { ms: request.timeoutMs + LATE_MS, clock }) ?? UNFINISHED;
       } finally {
         signal.removeEventListener("abort", onAbort);
         waiting.delete(id);

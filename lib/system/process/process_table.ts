@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
 import type { Aftermath } from "./prepare_command.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
@@ -106,7 +106,7 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
         group,
         ring,
         ended: group.exited.then(async (exit) => {
-          await waitAtMost(group.closed, { ms: CLOSE_MS, clock });
+          await withTimeout(group.closed, { ms: CLOSE_MS, clock });
           group.kill();
           group.stdout.destroy();
           group.stderr.destroy();
@@ -132,7 +132,7 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
       }
       entries.set(entry.info.id, entry);
       // One that cannot be started at all rejects here
-      await waitAtMost(group.exited.then(() => entry.ended), { ms: SETTLE_MS, clock });
+      await withTimeout(group.exited.then(() => entry.ended), { ms: SETTLE_MS, clock });
       return toInfo(entry);
     },
     list: () => [...entries.values()].map(toInfo),

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import { type Capture, type Captured, captureOutput } from "./capture_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 
@@ -94,7 +94,7 @@ async function settle(closed: Promise<"closed">, captures: readonly Capture[], c
   const total = () => captures.reduce((sum, capture) => sum + capture.bytes(), 0);
   for (let round = 0, quiet = 0; round < MAX_ROUNDS && quiet < 2; round++) {
     const before = total();
-    if (await waitAtMost(closed, { ms: QUIET_MS, clock }) === "closed") return;
+    if (await withTimeout(closed, { ms: QUIET_MS, clock }) === "closed") return;
     quiet = total() === before ? quiet + 1 : 0;
   }
 }

@@ -1,7 +1,7 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
-import { waitAtMost } from "../../base/wait_at_most.ts";
+import { withTimeout } from "../../base/with_timeout.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
 
 /** A tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
@@ -27,7 +27,7 @@ export function createDrainableExecutor(
   let onIdle = () => {};
   const wait = async (ms: number) => {
     if (atWork.size === 0) return;
-    await waitAtMost(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
+    await withTimeout(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
   };
   return {
     executor: {

@@ -441,20 +441,20 @@ test("what lies in quarantine is said, and nothing where nothing does", () =>
 
 test("a check that throws or hangs is a failure of that check alone", () =>
   onMachine(async ({ home, cwd }) => {
-    const { examine: examineBy } = await import("../../../cli/doctor/examine.ts");
+    const { runChecks } = await import("../../../cli/doctor/run_checks.ts");
     const { loadConfig } = await import("../../../lib/config/load_config.ts");
     const env = { API_TOKEN: "secret-of-the-environment" };
     const loadOptions = { flags: {}, env, cwd, home };
     const context = { io: { env, cwd, home }, flags: {}, loadOptions, loadConfig: () => loadConfig(loadOptions) };
     const checks: readonly Check[] = [
-      { name: "throws", look: () => Promise.reject(new Error("the secret-of-the-environment\nis wrong")) },
-      { name: "hangs", limitMs: 20, look: () => new Promise(() => {}) },
-      { name: "works", look: () => Promise.resolve({ name: "works", state: "ok", message: "fine", fix: null }) },
+      { name: "throws", run: () => Promise.reject(new Error("the secret-of-the-environment\nis wrong")) },
+      { name: "hangs", limitMs: 20, run: () => new Promise(() => {}) },
+      { name: "works", run: () => Promise.resolve({ name: "works", state: "ok", message: "fine", fix: null }) },
     ];
     // The checks here read nothing else of the context
-    const findings = await examineBy(context as unknown as Parameters<typeof examineBy>[0], checks);
+    const findings = await runChecks(context as unknown as Parameters<typeof runChecks>[0], checks);
     const [thrown, hung, worked] = findings.slice(-3);
-    assert.equal(thrown?.message, "It could not be looked at: the [redacted]; is wrong");
+    assert.equal(thrown?.message, "The check failed: the [redacted]; is wrong");
     assert.match(hung?.message ?? "", /within 0\.02 s/);
     assert.deepEqual([thrown?.state, hung?.state, worked?.state], ["failure", "failure", "ok"]);
   }));

@@ -9,8 +9,8 @@ import type { GatewayServices } from "../../lib/gateway.ts";
 import { isWithin } from "../../lib/system/files/forbidden_paths.ts";
 import type { CommandContext } from "../command.ts";
 
-/** Options of `keepConfigFresh`. */
-export interface KeepConfigFreshOptions {
+/** Options of `watchConfig`. */
+export interface WatchConfigOptions {
   readonly services: Pick<GatewayServices, "reload" | "clock" | "log">;
   /** Configuration that the gateway started with */
   readonly loaded: LoadedConfig;
@@ -28,9 +28,9 @@ const MAX_LINKS = 40;
  * a tool runs could have written it.
  * @returns a function that ends the watching
  */
-export async function keepConfigFresh(
+export async function watchConfig(
   { io, loadOptions }: Pick<CommandContext, "io" | "loadOptions">,
-  { services, loaded, reload }: KeepConfigFreshOptions,
+  { services, loaded, reload }: WatchConfigOptions,
 ): Promise<() => void> {
   const load = async () => sameFile(loaded, await reload());
   const ignore = io.onReload(() => void services.reload(load, { always: true }));

@@ -1,11 +1,11 @@
 import type { Clock } from "./clock.ts";
 
 /**
- * Waits for work, but no longer than `ms` milliseconds; the work goes on. Leaves no timer.
- * @returns what the work gives; undefined when the time was over first
- * @throws what the work throws in time
+ * Waits for work, at most `ms` milliseconds. The work itself goes on. Leaves no timer behind.
+ * @returns the result of the work. Undefined when the time was over first
+ * @throws the error of the work, when it comes in time
  */
-export async function waitAtMost<T>(
+export async function withTimeout<T>(
   work: Promise<T>,
   { ms, clock }: { readonly ms: number; readonly clock: Clock },
 ): Promise<T | undefined> {

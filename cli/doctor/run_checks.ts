@@ -1,5 +1,6 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
+import { withTimeout } from "../../lib/base/with_timeout.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
@@ -7,7 +8,7 @@ import type { CommandContext } from "../command.ts";
 import { probeGateway, readGatewayStatus } from "../reach_gateway.ts";
 import { checkConfiguration } from "./check_configuration.ts";
 import { checkRuntime } from "./check_environment.ts";
-import { type Check, failure, type Finding, type Patient, type RunningFacts, warning } from "./finding.ts";
+import { type Check, failure, type Finding, type Installation, type RunningFacts, warning } from "./finding.ts";
 
 /** Time for one check, in ms. Longer than a request to a gateway may take, also on a busy machine */
 const LIMIT_MS = 15_000;
@@ -17,10 +18,10 @@ const LIMIT_MS = 15_000;
  * configuration that can be used, only the runtime and the configuration are checked. Masks secrets in the findings.
  * @param checks checks in the order of their findings
  */
-export async function examine(context: CommandContext, checks: readonly Check[]): Promise<readonly Finding[]> {
+export async function runChecks(context: CommandContext, checks: readonly Check[]): Promise<readonly Finding[]> {
   const redactor = createRedactor(environmentSecrets(context.io.env));
   let loaded: LoadedConfig | undefined;
-  const first = await guard({ name: "configuration" }, async () => {
+  const first = await runOne({ name: "configuration" }, async () => {
     const configuration = await checkConfiguration(context);
     loaded = configuration.loaded;
     return configuration.findings;
@@ -29,7 +30,7 @@ export async function examine(context: CommandContext, checks: readonly Check[])
     ? [
       warning("the rest", "Not looked at: all of it depends on the configuration", "postern doctor, once it is mended"),
     ]
-    : await examineWith(loaded, { context, checks, addSecret: redactor.add });
+    : await runWith(loaded, { context, checks, addSecret: redactor.add });
   return [checkRuntime(), ...first, ...rest].map(({ name, state, message, fix }) => ({
     name,
     state,
@@ -38,7 +39,7 @@ export async function examine(context: CommandContext, checks: readonly Check[])
   }));
 }
 
-async function examineWith(
+async function runWith(
   loaded: LoadedConfig,
   { context, checks, addSecret }: {
     readonly context: CommandContext;
@@ -52,8 +53,8 @@ async function examineWith(
   const record = await readControlFile(loaded.dataDir);
   if (record !== undefined) addSecret(record.token);
   const running = record === undefined ? undefined : await askRunning(record);
-  const patient: Patient = { context, loaded, running, addSecret };
-  const found = await Promise.all(checks.map((check) => guard(check, () => check.look(patient))));
+  const installation: Installation = { context, loaded, running, addSecret };
+  const found = await Promise.all(checks.map((check) => runOne(check, () => check.run(installation))));
   return found.flat();
 }
 
@@ -63,24 +64,16 @@ async function askRunning(record: ControlRecord): Promise<RunningFacts> {
 }
 
 /** Runs a check within its time limit. @returns its findings, or a failure when it throws or takes too long */
-async function guard(
+async function runOne(
   { name, limitMs = LIMIT_MS }: Pick<Check, "name" | "limitMs">,
-  look: () => Promise<Finding | readonly Finding[]>,
+  run: () => Promise<Finding | readonly Finding[]>,
 ): Promise<readonly Finding[]> {
-  const end = new AbortController();
-  const late = systemClock.sleep(limitMs, end.signal).then(
-    () => failure(name, `It could not be looked at within ${limitMs / 1000} s`, "postern doctor, once more"),
-  );
-  // The wait is aborted once the check has ended, and nobody reads that error
-  late.catch(() => {});
   try {
-    const found = await Promise.race([look(), late]);
-    return Array.isArray(found) ? found : [found as Finding];
+    const found = await withTimeout(run(), { ms: limitMs, clock: systemClock });
+    return [found ?? failure(name, `No result within ${limitMs / 1000} s`, "postern doctor, once more")].flat();
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
-    return [failure(name, `It could not be looked at: ${reason}`, "see the message")];
-  } finally {
-    end.abort();
+    return [failure(name, `The check failed: ${reason}`, "see the message")];
   }
 }
 
