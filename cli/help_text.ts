@@ -3,7 +3,7 @@ import { VERBS } from "./verbs.ts";
 
 const GLOBAL_FLAGS = `Flags for every command, before or after the verb:
   --config <file>       Use this configuration file
-  --data-dir <folder>   Keep records there
+  --data-dir <folder>   Keep records in this folder
   --workspace <folder>  The folder the agent works in (default: the current one)
   --json                Print data for programs
   --help, --version
@@ -18,7 +18,9 @@ export function helpText(group?: string): string {
   const list = verbs.map(([name, { summary }]) => `  ${name.padEnd(width)}  ${summary}`).join("\n");
   const usage = `Usage: postern ${group ?? "<command>"}${group === undefined ? "" : " <command>"} [flags]`;
   const intro = group === undefined ? "Postern: a small, locked side gate to your agents.\n\n" : "";
-  const start = group === undefined ? "\nStart with: postern gateway\nHelp on one: postern <command> --help\n" : "";
+  const start = group === undefined
+    ? "\nStart with: postern gateway\nHelp on a command: postern <command> --help\n"
+    : "";
   return `${intro}${usage}\n\n${list}\n\n${GLOBAL_FLAGS}${start}`;
 }
 

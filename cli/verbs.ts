@@ -28,7 +28,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/daemon.ts")).daemonStopCommand,
   ),
   "service install": verb(
-    "Have the gateway run as a service of this system",
+    "Install the gateway as a service of this system",
     async () => (await import("./commands/service.ts")).serviceInstallCommand,
   ),
   "service start": verb(
@@ -88,12 +88,12 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/approvals.ts")).approvalsRevokeCommand,
   ),
   "cron list": verb(
-    "List schedules, when they fire and how they fared",
+    "List schedules, their next firing and how the last one ended",
     async () => (await import("./commands/cron.ts")).cronListCommand,
   ),
   "cron run": verb("Fire a schedule now", async () => (await import("./commands/cron.ts")).cronRunCommand),
   "cron history": verb(
-    "Show what became of a schedule's firings",
+    "Show the past firings of a schedule and how they ended",
     async () => (await import("./commands/cron.ts")).cronHistoryCommand,
   ),
   "runs list": verb("List runs", async () => (await import("./commands/runs.ts")).runsListCommand),
@@ -108,7 +108,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
   ),
   "runs cancel": verb("Stop a run", async () => (await import("./commands/runs.ts")).runsCancelCommand),
   "runs resolve": verb(
-    "Decide about a run that was cut off in the middle of an effect",
+    "Decide about a run that was cut off during a call with an effect",
     async () => (await import("./commands/runs.ts")).runsResolveCommand,
   ),
   "deliveries list": verb(
@@ -128,11 +128,11 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/node.ts")).nodeCommand,
   ),
   "nodes list": verb(
-    "List the machines that may offer their tools, and whether they do",
+    "List the nodes that may offer their tools, and which are connected",
     async () => (await import("./commands/node.ts")).nodesListCommand,
   ),
   "nodes show": verb(
-    "Show one of them, and its tools",
+    "Show one node and its tools",
     async () => (await import("./commands/node.ts")).nodesShowCommand,
   ),
   "policy explain": verb(
@@ -144,7 +144,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/audit.ts")).auditShowCommand,
   ),
   "audit verify": verb(
-    "Check that nobody changed the audit from outside",
+    "Check that nobody changed the records of the audit",
     async () => (await import("./commands/audit.ts")).auditVerifyCommand,
   ),
   models: verb("List the models that can be used", async () => (await import("./commands/models.ts")).modelsCommand),
@@ -170,11 +170,11 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/config.ts")).configSchemaCommand,
   ),
   doctor: verb(
-    "Check everything the gateway needs, and say what mends it",
+    "Check everything the gateway needs, and say how to fix it",
     async () => (await import("./commands/doctor.ts")).doctorCommand,
   ),
   init: verb(
-    "Write a commented postern.toml, after three questions or none",
+    "Write a commented postern.toml; asks three questions, with --yes none",
     async () => (await import("./commands/init.ts")).initCommand,
   ),
   backup: verb(
@@ -182,7 +182,7 @@ export const VERBS: Readonly<Record<string, Verb>> = {
     async () => (await import("./commands/backup.ts")).backupCommand,
   ),
   restore: verb(
-    "Put a backup in the place of all records, and hold what was open in it",
+    "Replace all records by a backup; unfinished work in it waits for a person",
     async () => (await import("./commands/backup.ts")).restoreCommand,
   ),
   trust: verb("Accept the postern.toml of this folder", async () => (await import("./commands/init.ts")).trustCommand),

@@ -21,7 +21,7 @@ const ID = {
 const NOTE = {
   type: "string",
   valueHint: "text",
-  description: "Kept with the answer; the model reads that of a denial",
+  description: "Note kept with the answer; the model reads the note of a denial",
 } as const;
 
 const MAX_SHOWN = 100;
@@ -89,7 +89,7 @@ export const approvalsApproveCommand = defineCliCommand({
       type: "enum",
       options: [...REMEMBER],
       valueHint: "how long",
-      description: "once, run: in this run, always: for good (default: once)",
+      description: "How long the answer counts: once, run (for the rest of the run) or always (default: once)",
     },
     match: {
       type: "enum",

@@ -47,7 +47,7 @@ export const auditVerifyCommand = defineCliCommand({
     head: {
       type: "string",
       valueHint: "position:hash",
-      description: "A head kept from before, as the log shows one each hour: nothing up to it may have been rewritten",
+      description: "Head noted earlier; the log shows one each hour. Also checks that no record up to it was rewritten",
     },
   },
   example: "postern audit verify",

@@ -41,7 +41,7 @@ export const restoreCommand = defineCliCommand({
     file: { type: "positional", required: true, description: "File that postern backup made" },
     "keep-tokens": {
       type: "boolean",
-      description: "Keep the tokens of the backup; also those revoked since count again",
+      description: "Keep the tokens of the backup; tokens that were revoked since then work again",
     },
   },
   example: "postern restore postern-backup.db",

@@ -127,7 +127,7 @@ function isTable(value: unknown): value is Table {
 export const configSetCommand = defineCliCommand({
   args: {
     key: { type: "positional", required: true, description: "The key, as gateway.port" },
-    value: { type: "positional", required: true, description: "A TOML value; what is none is taken as text" },
+    value: { type: "positional", required: true, description: "A TOML value; anything else is taken as text" },
   },
   example: "postern config set gateway.port 8080",
   async run(context, { key, value }) {

@@ -77,7 +77,7 @@ export const cronRunCommand = defineCliCommand({
 
 async function withCron(context: CommandContext, work: (gateway: ReachedGateway) => Promise<void>): Promise<number> {
   const { config } = await context.loadConfig();
-  if (!config.cron.enabled) context.say("Nothing fires: [cron] enabled is false");
+  if (!config.cron.enabled) context.say("No schedule fires: [cron] enabled is false");
   return await withGateway(context, work);
 }
 

@@ -93,7 +93,7 @@ export const daemonStopCommand = defineCliCommand({
         : `Killed the daemon (process ${pid}): it had not ended ${waitedSeconds} s after it was told to`,
     );
     if (service !== undefined) {
-      context.say(`It runs under ${service}, which may start it again: postern service stop`);
+      context.say(`The daemon ran under ${service}, which may start it again: postern service stop`);
     }
     return EXIT.ok;
   },

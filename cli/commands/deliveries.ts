@@ -12,7 +12,7 @@ type Delivery = Omit<DeliveryRecord, "v" | "run_id"> & { readonly id: string };
 const ID = { type: "positional", required: true, description: "Id of the run, from postern deliveries list" } as const;
 const MAX_SHOWN = 100;
 
-/** `postern deliveries list` */
+/** Command `postern deliveries list` */
 export const deliveriesListCommand = defineCliCommand({
   args: {
     status: {
@@ -46,14 +46,14 @@ export const deliveriesListCommand = defineCliCommand({
     }),
 });
 
-/** `postern deliveries release <id>` */
+/** Command `postern deliveries release <id>` */
 export const deliveriesReleaseCommand = defineCliCommand({
   args: { id: ID },
   example: "postern deliveries release run_0123456789",
   run: (context, { id }) => resolve(context, id, "release"),
 });
 
-/** `postern deliveries drop <id>` */
+/** Command `postern deliveries drop <id>` */
 export const deliveriesDropCommand = defineCliCommand({
   args: { id: ID },
   example: "postern deliveries drop run_0123456789",

@@ -71,9 +71,9 @@ async function notesOn(
   const isHidden = flags.config === undefined && await readText(own) !== undefined;
   return [
     ...(key === undefined || (io.env[key] ?? "") !== "" ? [] : [
-      `It needs a key: put it into the environment as ${key}, or into a file that provider.api_key_file names`,
+      `The provider needs an API key: put it into the environment as ${key}, or into a file that provider.api_key_file names`,
     ]),
-    ...(isHidden ? [`It is not used while ${own} exists; name it with --config ${path} to use it`] : []),
+    ...(isHidden ? [`${path} is not used while ${own} exists; to use it, give --config ${path}`] : []),
   ];
 }
 
@@ -98,7 +98,7 @@ export const trustCommand = defineCliCommand({
     context.print({ trusted: path }, `Accepted ${path} as it is now`);
     const own = userConfigFile(context.io);
     if (await readText(own) !== undefined) {
-      context.say(`It is not used while ${own} exists; name it with --config to use it`);
+      context.say(`${path} is not used while ${own} exists; to use it, name it with --config`);
     }
     return EXIT.ok;
   },

@@ -26,7 +26,7 @@ export const nodeCommand = defineCliCommand({
     id: {
       type: "string",
       valueHint: "id",
-      description: "What the gateway's allowed_node_ids calls it (required)",
+      description: "Id of this node in the gateway's allowed_node_ids (required)",
     },
     "token-file": {
       type: "string",

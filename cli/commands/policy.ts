@@ -60,10 +60,10 @@ export const policyExplainCommand = defineCliCommand({
       printable([kind, reason, "", rules + changes, ...notes.flatMap((note) => ["", note])].join("\n")),
     );
     if (!matchesPatterns(name, config.agent.tools)) {
-      context.say(`The agent is not offered "${name}": [agent] tools does not name it; add it there`);
+      context.say(`The agent does not get the tool "${name}": [agent] tools does not name it; add it there`);
     }
     if (kind === "ask" && !rule.startsWith("always_ask:")) {
-      context.say("An answer that is remembered goes before asking: see postern approvals rules");
+      context.say("A remembered answer counts before anybody is asked: see postern approvals rules");
     }
     return EXIT.ok;
   },

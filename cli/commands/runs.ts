@@ -135,7 +135,7 @@ export const runsResolveCommand = defineCliCommand({
       options: [...reviewOutcomeSchema.options],
       valueHint: "outcome",
       description:
-        "What became of the call that was cut off: done; not_done makes it again; unknown does not. The model is told (default: unknown)",
+        "Outcome of the call that was cut off: done, not_done (it is made again) or unknown (it is not). The model is told (default: unknown)",
     },
     note: { type: "string", valueHint: "text", description: "Kept with the decision" },
   },
@@ -201,7 +201,7 @@ async function withAgent(context: CommandContext, work: (gateway: ReachedGateway
 async function stay(context: CommandContext, gateway: ReachedGateway, id: string): Promise<void> {
   if (gateway.running !== undefined) return;
   context.say(
-    "No gateway runs, so this command works on it to its end; Ctrl-C leaves the rest to the next gateway.",
+    "No gateway is running, so this command does the work of the run itself; Ctrl-C leaves the rest to the next gateway.",
   );
   const { signal, stop } = untilInterrupt(context);
   try {

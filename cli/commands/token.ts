@@ -22,7 +22,7 @@ export const pairCommand = defineCliCommand({
       context.print({ code, expires_in: seconds, address: gateway.running.record.address }, `Pairing code: ${code}`);
       if (!context.flags.json) {
         context.say(
-          `Good once, for ${Math.round(seconds / 60)} minutes, at ${gateway.running.record.address}`,
+          `The code works once, for ${Math.round(seconds / 60)} minutes, at ${gateway.running.record.address}`,
         );
       }
       return EXIT.ok;
@@ -67,23 +67,24 @@ export const tokenCreateCommand = defineCliCommand({
     scope: {
       type: "string",
       valueHint: "list",
-      description: `What it may do, joined by commas: ${SCOPES.join(", ")} (default: chat)`,
+      description: `Scopes of the token, joined by commas: ${SCOPES.join(", ")} (default: chat)`,
     },
     ttl: {
       type: "string",
       valueHint: "time",
-      description: "How long it lives, as 90s, 15m, 12h or 30d (default: for ever)",
+      description: "Lifetime, as 90s, 15m, 12h or 30d (default: for ever)",
     },
     "idle-ttl": {
       type: "string",
       valueHint: "time",
-      description: "End it when it was not used for so long, as 12h or 30d (default: it does not end by that)",
+      description: "Lifetime without use, as 12h or 30d (default: no limit)",
     },
     plain: {
       type: "boolean",
-      description: "Completions with it go to the model without the agent's own tools, for a client that has its own",
+      description:
+        "Completions with this token go to the model without the agent's tools, for a client with tools of its own",
     },
-    label: { type: "string", valueHint: "text", description: "What it is for" },
+    label: { type: "string", valueHint: "text", description: "Purpose of the token, shown in lists" },
   },
   example: "postern token create --scope chat,tools --ttl 30d --label my-script",
   run: (context, args) =>

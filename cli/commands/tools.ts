@@ -112,7 +112,7 @@ export const toolsCallCommand = defineCliCommand({
     approval: {
       type: "string",
       valueHint: "id",
-      description: "An approval of this very call that was given meanwhile",
+      description: "Id of an approval that was given for exactly this call",
     },
   },
   example: `postern tools call read_file --input '{"path": "README.md"}'`,

@@ -23,8 +23,8 @@ import { takeDaemonLock } from "./stop_daemon.ts";
 const LOOK_MS = 1_000;
 
 /**
- * Runs the daemon in this process until a signal ends it (docs/design/processes.md "System service"). Holds `{data_dir}/daemon.lock`, keeps the PID file,
- * writes the log, and tells systemd when it is ready.
+ * Runs the daemon in this process until a signal ends it. Holds `{data_dir}/daemon.lock`, keeps the PID file, writes the log, and
+ * tells systemd when it is ready. Source: docs/design/processes.md "System service"
  * @param keys values of the command line by configuration key
  * @throws {CommandError} another daemon runs; {ConfigError} {ListenError} it cannot start
  */
@@ -104,7 +104,10 @@ async function runLocked(context: CommandContext, { loaded, reload, service, log
   }
 }
 
-/** Loads the configuration. A service whose configuration names no workspace gets a folder in the data directory: no person chose its current folder. */
+/**
+ * Loads the configuration. A service whose configuration names no workspace gets a folder in the data directory: no person chose
+ * its current folder.
+ */
 async function loadFor(
   context: CommandContext,
   { keys, isService }: { readonly keys: Readonly<Record<string, unknown>>; readonly isService: boolean },

@@ -73,7 +73,7 @@ async function loadForMachine({ flags, loadOptions }: CommandContext): Promise<L
 
 function machineNotes(config: string, dataDir: string): readonly string[] {
   return [
-    `It runs as the user ${OPENRC_USER}, by ${config}, with its records in ${dataDir}`,
+    `The service runs as the user ${OPENRC_USER}, with the configuration ${config} and its records in ${dataDir}`,
     `A pairing code: sudo -u ${OPENRC_USER} postern pair --data-dir "${dataDir}"`,
   ];
 }
@@ -92,7 +92,7 @@ function notesOn({ io }: CommandContext, { config, file }: LoadedConfig): readon
       } of this terminal: write settings into postern.toml, and a key into a ` +
       "file that api_key_file names",
     ]),
-    ...(file?.trusted === true ? [`${file.path} is used as it is then, also after a change that nobody accepted`] : []),
+    ...(file?.trusted === true ? [`${file.path} is used by the service also after a change that nobody accepted`] : []),
   ];
 }
 

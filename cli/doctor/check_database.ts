@@ -49,7 +49,7 @@ function checkFile(dataDir: string): Finding {
     const message = `${path} is missing or empty, and its log holds records`;
     return failure(NAME, message, "put the database back beside its log, or postern restore <file>");
   }
-  if (!existsSync(path)) return fine(NAME, "None yet: the first start makes it");
+  if (!existsSync(path)) return fine(NAME, "No database yet: the first start creates it");
   const lock = takeGatewayLock(dataDir);
   if (lock === undefined) {
     const message = "Not looked at: a node runs on it, or a gateway that cannot be reached";
@@ -67,7 +67,7 @@ function checkFile(dataDir: string): Finding {
 
 function judge(path: string): Finding {
   const facts = inspectDatabase(path);
-  if (facts === undefined) return fine(NAME, "None yet: the first start makes it");
+  if (facts === undefined) return fine(NAME, "No database yet: the first start creates it");
   const { owner, version, knownVersion, damage } = facts;
   if (owner === "another") return failure(NAME, `${path} is the database of another program`, toRestore(path));
   const size = `${(facts.bytes / 1_000_000).toFixed(1)} MB`;

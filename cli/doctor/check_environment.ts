@@ -33,7 +33,7 @@ export const environmentCheck: Check = {
     return [
       set.length === 0
         ? fine(NAME, "No variable changes the configuration")
-        : fine(NAME, `It decides by ${set.join(", ")}`),
+        : fine(NAME, `Variables in use: ${set.join(", ")}`),
       ...hidden.map(({ variable, path }): Finding =>
         warning(NAME, `${variable} takes the place of ${toKeyText(path)} in ${file?.path}`, `unset ${variable}`)
       ),

@@ -59,7 +59,7 @@ function judgeReload({ status }: RunningFacts, restart: string): readonly Findin
   const { needs_restart: waiting = [], last_reload: reload = null } = status?.config ?? {};
   const problem = reload?.problem ?? null;
   return [
-    ...(waiting.length === 0 ? [] : [warning(NAME, `It goes by the old value of ${waiting.join(", ")}`, restart)]),
+    ...(waiting.length === 0 ? [] : [warning(NAME, `It still uses the old value of ${waiting.join(", ")}`, restart)]),
     ...(problem === null
       ? []
       : [warning(NAME, `It refused the last change of the configuration: ${problem}`, "postern config check")]),

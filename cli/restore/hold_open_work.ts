@@ -41,7 +41,7 @@ export interface HoldOptions {
 
 /** Days that audit records are kept: so long that none is removed. */
 const KEPT_DAYS = 36_500;
-const HELD = "It was open when the backup was made: what became of it since is unknown to this copy";
+const HELD = "It was unfinished when the backup was made: nobody knows what became of it after that";
 
 /**
  * Stops all unfinished work in the records of a backup: it may have been finished after the backup, and must not happen twice.

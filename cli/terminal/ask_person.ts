@@ -46,7 +46,7 @@ export function describeOffers(approval: Approval): string {
     `  --remember ${remember}${match === "call" ? "" : ` --match ${match}`}\n    ${exactLine(text)}`
   );
   return offers.length === 0
-    ? "It is asked about each time: no answer is remembered."
+    ? "Such calls are asked about each time: no answer can be remembered."
     : `To remember:\n${offers.join("\n")}`;
 }
 

@@ -45,14 +45,14 @@ export function createReplyView({ io, flags }: CommandContext): ReplyView {
             }`,
           );
         case "approval_needed":
-          return aside(`[approval] ${event.tool} needs your word`);
+          return aside(`[approval] ${event.tool} needs your approval`);
         case "approval_answered":
           return aside(`[approval] ${event.decision}`);
         case "review_answered":
           return aside(`[review] A person says of the call that was cut off: ${event.outcome}`);
         case "turn_restart":
           return aside(
-            "[restart] The gateway stopped in this turn: it is asked again, and its text so far does not count",
+            "[restart] The gateway stopped during this turn: the model is asked again, and the text so far does not count",
           );
         case "notice":
           return aside(`[notice] ${event.message}`);

@@ -15,11 +15,11 @@ interface Examined {
   of(name: string): string;
 }
 
-/** Once more where something could not be looked at in time, as doctor itself says then. */
+/** Once more where a check gave no result in time, as doctor itself says then. */
 async function examine(machine: CliMachine): Promise<Examined> {
   let seen = await examineOnce(machine);
   await until(async () => {
-    if (!/could not be looked at within|does not answer/.test(seen.all)) return true;
+    if (!/No result within|does not answer/.test(seen.all)) return true;
     seen = await examineOnce(machine);
     return false;
   }, () => `it has never time enough: ${seen.all}`);
@@ -49,7 +49,7 @@ test(
       const fresh = await examine(machine);
       assert.equal(fresh.code, 0);
       assert.match(fresh.of("gateway"), /^ok: None runs/);
-      assert.match(fresh.of("database"), /^ok: None yet/);
+      assert.match(fresh.of("database"), /^ok: No database yet/);
 
       assert.equal((await machine.run(["daemon", "start"])).code, 0);
       const running = await examine(machine);

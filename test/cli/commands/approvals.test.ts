@@ -97,7 +97,7 @@ for (const [name, way] of WAYS) {
     onWritingMachine(way, async ({ run, cwd }) => {
       const chat = ["chat", `/write_file ${INPUT}`];
       const denied = await run(chat, { answers: ["n"] });
-      assert.match(denied.stderr, /\[approval\] write_file needs your word\n[\s\S]*\[approval\] deny/);
+      assert.match(denied.stderr, /\[approval\] write_file needs your approval\n[\s\S]*\[approval\] deny/);
       assert.ok(!existsSync(join(cwd, "new.txt")));
       assert.match((await run(chat)).stderr, /nobody_could_answer/, "nobody is there to answer");
       const approved = await run(chat, { answers: ["y"] });

@@ -71,7 +71,7 @@ test("config set says that a running gateway may go by the old value, and doctor
       const told = /^A gateway is running: it takes the change over where it can; postern doctor says what waits/;
       assert.match(await set("enable_git", "false"), told);
       assert.match(await set("gateway.shutdown_grace_secs", "9"), told);
-      const waits = /It goes by the old value of gateway\.shutdown_grace_secs/;
+      const waits = /It still uses the old value of gateway\.shutdown_grace_secs/;
       await until(
         async () => waits.test((await run(["doctor"])).stdout),
         "doctor does not say what waits for a restart",

@@ -58,5 +58,5 @@ test("a schedule is run now in the running gateway, and its run is in the histor
 test("where [cron] is off, the list says that nothing fires", () =>
   onMachine(async ({ run }) => {
     const { code, stderr } = await run(["cron", "list"]);
-    assert.deepEqual([code, stderr], [0, "Nothing fires: [cron] enabled is false\n"]);
+    assert.deepEqual([code, stderr], [0, "No schedule fires: [cron] enabled is false\n"]);
   }));

@@ -128,5 +128,5 @@ test("--config names another place, which needs no acceptance", () =>
     const own = join(home, ".config/postern/postern.toml");
     assert.equal((await run(["init", "--yes", "--config", own])).code, 0);
     assert.equal((await run(["config", "check"])).stdout, `${own} is fine\n`);
-    assert.match((await run(["init", "--yes"])).stderr, /It is not used while .*postern\.toml exists/);
+    assert.match((await run(["init", "--yes"])).stderr, /is not used while .*postern\.toml exists/);
   }));

@@ -161,7 +161,7 @@ test("where a remembered answer may go before asking, policy explain says so", (
       (await run(["policy", "explain", "shell", "--input", "ls"], { env })).stderr;
     assert.match(
       await messages({}),
-      /^An answer that is remembered goes before asking: see postern approvals rules\n$/,
+      /^A remembered answer counts before anybody is asked: see postern approvals rules\n$/,
     );
     assert.equal(await messages({ POSTERN__AUTONOMY__ALWAYS_ASK: '["shell"]' }), "");
   }));
@@ -173,5 +173,5 @@ test("policy explain says when the agent is not offered the tool", () =>
     assert.equal(offered.stderr, "");
     const hidden = await run(["policy", "explain", "read_file", "--input", "a"], { env });
     assert.deepEqual([hidden.code, hidden.stdout.split("\n", 1)[0]], [0, "allow"]);
-    assert.match(hidden.stderr, /The agent is not offered "read_file": \[agent\] tools does not name it/);
+    assert.match(hidden.stderr, /The agent does not get the tool "read_file": \[agent\] tools does not name it/);
   }));

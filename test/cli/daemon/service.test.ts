@@ -229,7 +229,7 @@ test("as a service the daemon tells systemd of itself, prints no pairing code, w
       assert.doesNotMatch(text, /NOTIFY_SOCKET|WATCHDOG|POSTERN_SERVICE/);
       const stopped = await run(["daemon", "stop"]);
       assert.deepEqual([stopped.code, stopped.stdout], [0, `Stopped the daemon (process ${daemon.pid})\n`]);
-      assert.match(stopped.stderr, /runs under systemd, which may start it again: postern service stop/);
+      assert.match(stopped.stderr, /The daemon ran under systemd, which may start it again: postern service stop/);
       assert.equal(await daemon.ended, 0);
     } finally {
       await daemon.end("SIGKILL");

@@ -358,7 +358,7 @@ test("what the running gateway did not take from its file is a warning", { skip 
     chmodSync(path, 0o600);
     await machine.withGateway(["--config", path], async () => {
       writeFileSync(path, "[gateway]\nrequest_timeout_secs = 200\n");
-      const warning = /warning: It goes by the old value of gateway\.request_timeout_secs/;
+      const warning = /warning: It still uses the old value of gateway\.request_timeout_secs/;
       // The change is noticed in the background
       await until(async () => {
         const { of } = await examine(machine, { flags: ["--config", path], env: { POSTERN__PROVIDER__KIND: "none" } });
