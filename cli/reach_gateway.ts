@@ -1,4 +1,4 @@
-import type { StatusReply } from "../handlers/status.ts";
+import type { StatusReply } from "../handlers/routes/health.ts";
 import { systemClock } from "../lib/base/clock.ts";
 import { ConfigError } from "../lib/base/errors.ts";
 import type { LoadedConfig } from "../lib/config/load_config.ts";

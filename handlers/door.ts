@@ -1,5 +1,6 @@
 import { type Caller, hasScope, type Scope } from "../lib/base/records/caller.ts";
-import { httpError } from "./wire/error_codes.ts";
+import type { RequestContext } from "./route.ts";
+import { httpError } from "./wire/http_errors.ts";
 
 /**
  * Credentials that a way into the gateway asks for. `public`: none. `pairing_code`: the handler checks the code. `node_token`: the
@@ -26,4 +27,9 @@ export interface Door {
 export function checkScope({ access }: Door, { scopes }: Pick<Caller, "scopes">, action: string): void {
   if (access === "public" || access === "pairing_code" || access === "node_token" || hasScope(scopes, access)) return;
   throw httpError("insufficient_scope", `Cannot ${action}: the token lacks the scope "${access}"`);
+}
+
+/** Who asks for a run, in the words of the records. */
+export function callerOf(context: Pick<RequestContext, "identity">, via: Caller["via"]): Caller {
+  return { via, tokenId: context.identity?.tokenId ?? null, scopes: context.identity?.scopes ?? [] };
 }

@@ -9,7 +9,7 @@ import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
-import { eventFollowersOf } from "./event_followers.ts";
+import { eventFollowersOf } from "./routes/run_events.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 import { socketsOf } from "./websocket/sockets.ts";

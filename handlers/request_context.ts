@@ -4,9 +4,8 @@ import { HttpError } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { RequestTarget } from "./request_target.ts";
-import type { RequestContext, ResponseClass } from "./route.ts";
-import type { RunClaim } from "./run_claim.ts";
-import { httpError } from "./wire/error_codes.ts";
+import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
+import { httpError } from "./wire/http_errors.ts";
 
 /** A request's body on its way. */
 export interface PendingBody {

@@ -1,7 +1,7 @@
 import { Router } from "itty-router";
 import { isCleanPath } from "./request_target.ts";
 import type { Route } from "./route.ts";
-import { httpError } from "./wire/error_codes.ts";
+import { httpError } from "./wire/http_errors.ts";
 
 /** A route that was found. Parameters are decoded. */
 export interface RouteMatch {

@@ -2,16 +2,12 @@ import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
 import { createGatewaySettings, type GatewaySettings } from "./gateway_settings.ts";
-import { type AccessOptions, checkAccess, identify } from "./middleware/access.ts";
-import { auditRefusal } from "./middleware/audit_refusal.ts";
-import { guardBody } from "./middleware/body_guard.ts";
-import { addCorsHeaders, addPreflightHeaders } from "./middleware/cors.ts";
-import { guardHost } from "./middleware/host_guard.ts";
+import { type AccessOptions, auditRefusal, checkAccess, identify } from "./middleware/access.ts";
+import { guardBody, guardUpgrade, isHandshake } from "./middleware/message_guards.ts";
+import { addCorsHeaders, addPreflightHeaders, guardHost, guardOrigin } from "./middleware/page_guards.ts";
 import { createIdempotency } from "./middleware/idempotency.ts";
 import { createObserver } from "./middleware/observe.ts";
-import { guardOrigin } from "./middleware/origin_guard.ts";
 import { limitRefusedPage, limitRequest, type RateLimitOptions } from "./middleware/rate_limit.ts";
-import { guardUpgrade, isHandshake } from "./middleware/upgrade_guard.ts";
 import {
   type BodyReader,
   type ClientWatch,

@@ -1,37 +1,44 @@
-import { auditRoute, verifyAuditRoute } from "./audit.ts";
-import { answerApprovalRoute, approvalRoute, approvalsRoute } from "./approvals.ts";
-import { approvalRulesRoute, revokeApprovalRuleRoute } from "./approval_rules.ts";
-import { chatRoute, legacyWebhookRoute } from "./chat.ts";
-import { chatSocketRoute } from "./chat_socket.ts";
-import { completionsRoute } from "./completions.ts";
+import { auditRoute, verifyAuditRoute } from "./routes/audit.ts";
+import {
+  answerApprovalRoute,
+  approvalRoute,
+  approvalRulesRoute,
+  approvalsRoute,
+  revokeApprovalRuleRoute,
+} from "./routes/approvals.ts";
+import { chatRoute, chatSocketRoute, legacyWebhookRoute } from "./routes/chat.ts";
+import { completionsRoute } from "./routes/completions.ts";
 import {
   conversationRoute,
   conversationsRoute,
   deleteConversationRoute,
   deleteConversationsRoute,
   renameConversationRoute,
-} from "./conversations.ts";
-import { dashboardRoute } from "./dashboard_page.ts";
-import { deliveriesRoute, resolveDeliveryRoute } from "./deliveries.ts";
-import { healthRoute, liveRoute } from "./health.ts";
-import { logsRoute } from "./logs.ts";
-import { deleteMemoryRoute, memoryRoute } from "./memory.ts";
-import { metricsRoute } from "./metrics.ts";
-import { modelRoute, modelsRoute, trustModelServerRoute } from "./models.ts";
-import { nodeSocketRoute } from "./node_socket.ts";
-import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodesRoute } from "./nodes.ts";
-import { openApiRoute } from "./openapi.ts";
-import { pairingCodeRoute, pairRoute } from "./pair.ts";
-import { pingRoute } from "./ping.ts";
+} from "./routes/conversations.ts";
+import { dashboardRoute } from "./routes/dashboard_page.ts";
+import { deliveriesRoute, resolveDeliveryRoute } from "./routes/deliveries.ts";
+import { healthRoute, liveRoute, metricsRoute, pingRoute, statusRoute } from "./routes/health.ts";
+import { logsRoute } from "./routes/logs.ts";
+import { deleteMemoryRoute, memoryRoute } from "./routes/memory.ts";
+import { modelRoute, modelsRoute, trustModelServerRoute } from "./routes/models.ts";
+import { describeNodeRoute, invokeNodeRoute, nodeRoute, nodeSocketRoute, nodesRoute } from "./routes/nodes.ts";
+import { openApiRoute } from "./routes/openapi.ts";
+import {
+  createTokenRoute,
+  listTokensRoute,
+  pairingCodeRoute,
+  pairRoute,
+  revokeAllTokensRoute,
+  revokeTokenRoute,
+  tokenRoute,
+  wsTicketRoute,
+} from "./routes/tokens.ts";
 import type { Route } from "./route.ts";
-import { runEventsRoute } from "./run_events.ts";
-import { cancelRunRoute, resolveRunRoute, runRoute, runsRoute, startRunRoute } from "./runs.ts";
-import { statusRoute } from "./status.ts";
-import { createTokenRoute, listTokensRoute, revokeAllTokensRoute, revokeTokenRoute, tokenRoute } from "./tokens.ts";
-import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./schedules.ts";
-import { callToolRoute, toolRoute, toolsRoute } from "./tools.ts";
-import { webhookRoute } from "./webhook.ts";
-import { wsTicketRoute } from "./ws_ticket.ts";
+import { runEventsRoute } from "./routes/run_events.ts";
+import { cancelRunRoute, resolveRunRoute, runRoute, runsRoute, startRunRoute } from "./routes/runs.ts";
+import { runScheduleRoute, scheduleHistoryRoute, scheduleRoute, schedulesRoute } from "./routes/schedules.ts";
+import { callToolRoute, toolRoute, toolsRoute } from "./routes/tools.ts";
+import { webhookRoute } from "./routes/webhook.ts";
 
 /** Every route of the gateway (docs/design/http.md "Middleware"). */
 export const ROUTES: readonly Route[] = [

@@ -1,4 +1,4 @@
-import type { StatusReply } from "../../handlers/status.ts";
+import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { ModelEntry } from "../../lib/base/records/model.ts";
 import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";

@@ -1,4 +1,4 @@
-import type { StatusReply } from "../../handlers/status.ts";
+import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 import { printableLine } from "../terminal/terminal_text.ts";

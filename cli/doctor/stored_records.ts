@@ -49,7 +49,7 @@ import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
 import { parseMarker, PROCESSES } from "../../lib/system/process/process_marker.ts";
 import { IDEMPOTENT_REPLIES, parseReply } from "../../handlers/middleware/reply_store.ts";
 import { parseAccepted, parseDated } from "../../handlers/wire/accept_once.ts";
-import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/webhook.ts";
+import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/routes/webhook.ts";
 
 /** Parsers of the records of every collection that Postern writes, by collection. */
 export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {

@@ -1,8 +1,7 @@
 import type { Server } from "srvx";
-import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/body_guard.ts";
+import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/message_guards.ts";
 import { hasDotSegment } from "../../handlers/request_target.ts";
-import { errorBody } from "../../handlers/wire/to_http_error.ts";
-import { type ErrorCode, httpError } from "../../handlers/wire/error_codes.ts";
+import { errorBody, type ErrorCode, httpError } from "../../handlers/wire/http_errors.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";
 

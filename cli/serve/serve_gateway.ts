@@ -1,5 +1,5 @@
 import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
-import { eventFollowersOf } from "../../handlers/event_followers.ts";
+import { eventFollowersOf } from "../../handlers/routes/run_events.ts";
 import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";

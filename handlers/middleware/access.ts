@@ -1,12 +1,13 @@
 import type { Identity } from "../../lib/access/identity.ts";
-import type { HttpError } from "../../lib/base/errors.ts";
+import { HttpError } from "../../lib/base/errors.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
-import { bearerTokenOf } from "../bearer_token.ts";
+import type { Audit } from "../../lib/guard/audit/audit.ts";
+import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
 import { checkScope, type Door } from "../door.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
-import { isLoopbackAddress } from "../loopback.ts";
-import { httpError } from "../wire/error_codes.ts";
+import type { RequestContext } from "../route.ts";
+import { httpError } from "../wire/http_errors.ts";
 
 /** Who everyone is while `require_pairing = false` opens a loopback gateway. */
 const OPEN: Identity = { tokenId: null, scopes: SCOPES };
@@ -70,4 +71,31 @@ function unidentified(request: Request, ticket: string | null): HttpError {
     "auth_invalid",
     `Cannot accept this ${token === undefined ? "ticket" : "token"}: it is unknown, used up or expired`,
   );
+}
+
+/** Codes of refused credentials. */
+const REFUSALS: ReadonlySet<string> = new Set([
+  "auth_required",
+  "auth_invalid",
+  "pairing_code_required",
+  "pairing_code_invalid",
+  "pairing_locked",
+  "insufficient_scope",
+]);
+
+/** Tells the audit of an error that means refused credentials; other errors are none of its business. */
+export function auditRefusal(audit: Audit, { remoteAddress }: RequestContext, error: unknown): void {
+  if (error instanceof HttpError && REFUSALS.has(error.code)) audit.accessFailed(remoteAddress, error.code);
+}
+
+const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
+
+/** The token of an `Authorization: Bearer` header, undefined for none and for another scheme. Source: RFC 6750 section 2.1 */
+export function bearerTokenOf(authorization: string | null | undefined): string | undefined {
+  return BEARER.exec(authorization ?? "")?.[1];
+}
+
+/** Whether a peer's address is this machine's, IPv4 written as IPv6 (`::ffff:127.0.0.1`) included. */
+export function isLoopbackAddress(address: string | undefined): boolean {
+  return address !== undefined && isLoopbackName(address.replace(/^::ffff:/i, ""));
 }

@@ -2,7 +2,7 @@ import type { Identity, SlidingWindow } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
 import type { DoorAccess } from "../door.ts";
 import type { GatewaySettings, Windows } from "../gateway_settings.ts";
-import { httpError } from "../wire/error_codes.ts";
+import { httpError } from "../wire/http_errors.ts";
 
 export interface RateLimitOptions {
   readonly settings: GatewaySettings;

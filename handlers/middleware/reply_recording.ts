@@ -1,5 +1,5 @@
 import type { RequestContext } from "../route.ts";
-import { httpError } from "../wire/error_codes.ts";
+import { httpError } from "../wire/http_errors.ts";
 import { textReply } from "../wire/reply.ts";
 
 /** A reply as it is kept. `body` is null when it was longer than MAX_RECORDED_BYTES. */

@@ -1,5 +1,4 @@
-import type { Caller } from "../../lib/base/records/caller.ts";
-import { hasScope } from "../../lib/base/records/caller.ts";
+import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/is_longer.ts";
@@ -9,19 +8,22 @@ import { followRun } from "../wire/follow_run.ts";
 import { requireAgent } from "../wire/require_agent.ts";
 import { endedInSilence } from "../wire/run_failure.ts";
 import { toChatRequest } from "../wire/to_chat_request.ts";
-import { toHttpError } from "../wire/to_http_error.ts";
-import { encodeEvent, encodePlain, errorFrame, type FrameEncoder, PONG_FRAME } from "./encode_frame.ts";
-import { createOutbox, type OutboxPeer } from "./outbox.ts";
+import { toHttpError } from "../wire/http_errors.ts";
 import {
   type AnswerFrame,
+  encodeEvent,
+  encodePlain,
+  errorFrame,
   type Frame,
+  type FrameEncoder,
   FRAMES,
   type MessageFrame,
   parseFrame,
+  PONG_FRAME,
   type ResumeFrame,
-} from "./parse_frame.ts";
-import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf } from "./sockets.ts";
-import { watchPeer } from "./watch_peer.ts";
+} from "./frames.ts";
+import { createOutbox, type OutboxPeer } from "./outbox.ts";
+import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf, watchPeer } from "./sockets.ts";
 
 /** What a session needs of a crossws peer. */
 export interface ChatPeer extends OutboxPeer {

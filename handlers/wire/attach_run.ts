@@ -2,7 +2,7 @@ import { CancelError } from "../../lib/base/cancel.ts";
 import { isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
 import type { RequestContext } from "../route.ts";
-import { httpError } from "./error_codes.ts";
+import { httpError } from "./http_errors.ts";
 import { requireAgent } from "./require_agent.ts";
 
 /**

@@ -3,7 +3,7 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { Fields } from "../../lib/base/join_fields.ts";
 import { type CompletionHead, usageJson } from "./completion_object.ts";
 import type { EventEncoder } from "./event_stream.ts";
-import { errorBody } from "./to_http_error.ts";
+import { errorBody } from "./http_errors.ts";
 
 export interface CompletionChunksOptions extends CompletionHead {
   /** Model of the first chunk, where a fallback answers from the start. Default: `model` */

@@ -2,7 +2,7 @@ import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, isSameToken } from "../../lib/base/records/caller.ts";
 import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
-import { httpError } from "./error_codes.ts";
+import { httpError } from "./http_errors.ts";
 
 export interface FollowOptions {
   /** Position of the reader, and how the request called it */

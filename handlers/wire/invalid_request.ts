@@ -1,6 +1,6 @@
 import type { BaseIssue } from "valibot";
 import type { HttpError } from "../../lib/base/errors.ts";
-import { httpError } from "./error_codes.ts";
+import { httpError } from "./http_errors.ts";
 
 /**
  * The 400 for a body that its schema refused: `param` and the message name the field at fault, as

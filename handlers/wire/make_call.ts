@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { hasScope } from "../../lib/base/records/caller.ts";
 import type { RequestContext } from "../route.ts";
 import { askByReply } from "./ask_by_reply.ts";
-import { callerOf } from "./caller_of.ts";
+import { callerOf } from "../door.ts";
 import { errorReply, jsonReply } from "./reply.ts";
 
 /** Fields of a body that calls a tool. */

@@ -1,7 +1,7 @@
 import type { RequestContext } from "../route.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import type { CollectedReply } from "./collect_reply.ts";
-import { errorBody, isProviderFailure, toHttpError } from "./to_http_error.ts";
+import { errorBody, isProviderFailure, toHttpError } from "./http_errors.ts";
 
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;

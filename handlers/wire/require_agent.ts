@@ -1,7 +1,8 @@
+import type { Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext } from "../route.ts";
-import { type ErrorCode, httpError } from "./error_codes.ts";
+import { type ErrorCode, httpError } from "./http_errors.ts";
 
 /** Errors of a route that starts a run or acts on one. */
 export const RUN_ERRORS = [
@@ -41,4 +42,13 @@ export function requireAgent(services: Services): NonNullable<Services["agent"]>
 /** The runs for a route that only looks: it needs no agent. */
 export function runsToRead({ services }: RequestContext): RunArchive {
   return services.agent?.runs ?? services.runArchive;
+}
+
+/** The nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
+export function requireNodes({ nodes }: Services): Nodes {
+  if (nodes !== undefined) return nodes;
+  throw httpError(
+    "not_found",
+    "Cannot find this path: node control is off; set [gateway.node_control] enabled = true and start the gateway anew",
+  );
 }

@@ -1,7 +1,7 @@
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { HttpError, ProviderError, type ProviderErrorCode } from "../../lib/base/errors.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import { ERROR_CODES, type ErrorCode, httpError } from "./error_codes.ts";
+import { ERROR_CODES, type ErrorCode, httpError } from "./http_errors.ts";
 
 /**
  * Returns the error that a run ended with, in a form that `toHttpError` gives a status to: the status of its code where the table of codes

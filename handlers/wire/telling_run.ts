@@ -1,6 +1,6 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
-import type { RunClaim } from "../run_claim.ts";
+import type { RunClaim } from "../route.ts";
 
 /**
  * A run whose reader is told on disk, before the first text of a turn goes out, that it does: after a crash it is then known that the

@@ -6,8 +6,8 @@ import {
   type Message,
   type ToolCall,
 } from "../../lib/base/records/message.ts";
-import type { CompletionMessage } from "./completion_schema.ts";
-import { sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
+import type { CompletionMessage } from "./completion_body.ts";
+import { sortUnknownFields, type Unknown, withFunction } from "./to_completion_input.ts";
 
 /** Translates one message of a checked body. */
 export function toMessage(message: CompletionMessage, unknown: Unknown): Message {

@@ -4,11 +4,10 @@
  */
 import { performance } from "node:perf_hooks";
 import * as v from "valibot";
-import { completionsRoute } from "../../handlers/completions.ts";
+import { completionsRoute } from "../../handlers/routes/completions.ts";
 import { CompletionChunks } from "../../handlers/wire/completion_chunks.ts";
-import { completionSchema } from "../../handlers/wire/completion_schema.ts";
+import { completionSchema, isCompletionBody } from "../../handlers/wire/completion_body.ts";
 import { eventStream } from "../../handlers/wire/event_stream.ts";
-import { isCompletionBody } from "../../handlers/wire/is_completion_body.ts";
 import { toCompletionInput } from "../../handlers/wire/to_completion_input.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { HttpError } from "../../lib/base/errors.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Door } from "../../handlers/door.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { FRAMES } from "../../handlers/websocket/parse_frame.ts";
+import { FRAMES } from "../../handlers/websocket/frames.ts";
 import { ENDPOINTS, FRAME_TYPES, SECRET_ENDPOINTS } from "./endpoints.ts";
 
 const sorted = (rows: readonly (readonly (string | undefined)[])[]) => rows.map((row) => row.join(" ")).sort();

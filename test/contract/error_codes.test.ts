@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ERROR_CODES } from "../../handlers/wire/error_codes.ts";
+import { ERROR_CODES } from "../../handlers/wire/http_errors.ts";
 import { sourceFiles } from "../support/source_files.ts";
 import { ERROR_TABLE } from "./error_codes.ts";
 

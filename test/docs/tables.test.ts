@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { VERBS } from "../../cli/verbs.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { FRAMES, parseFrame } from "../../handlers/websocket/parse_frame.ts";
+import { FRAMES, parseFrame } from "../../handlers/websocket/frames.ts";
 import { agentEventSchema } from "../../lib/base/records/agent_event.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Handler, Route } from "../../handlers/route.ts";
-import { httpError } from "../../handlers/wire/error_codes.ts";
+import { httpError } from "../../handlers/wire/http_errors.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { createTestRouter, errorOf, RESPONSE_CLASSES, type SendInit } from "../support/test_router.ts";

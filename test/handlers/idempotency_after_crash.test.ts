@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_recording.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
-import { httpError } from "../../handlers/wire/error_codes.ts";
+import { httpError } from "../../handlers/wire/http_errors.ts";
 import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { eventFollowersOf } from "../../handlers/event_followers.ts";
+import { eventFollowersOf } from "../../handlers/routes/run_events.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { openChat } from "../support/chat_client.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import * as v from "valibot";
-import { errorsOf, statusOf } from "../../handlers/openapi.ts";
+import { errorsOf, statusOf } from "../../handlers/routes/openapi.ts";
 import type { Route } from "../../handlers/route.ts";
 import { createRouteTable } from "../../handlers/route_table.ts";
 

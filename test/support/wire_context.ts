@@ -1,5 +1,4 @@
-import type { RequestContext } from "../../handlers/route.ts";
-import type { RunClaim } from "../../handlers/run_claim.ts";
+import type { RequestContext, RunClaim } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";

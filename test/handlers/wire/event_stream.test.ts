@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { httpError } from "../../../handlers/wire/error_codes.ts";
+import { httpError } from "../../../handlers/wire/http_errors.ts";
 import { type EventEncoder, eventStream, KEEP_ALIVE_MS } from "../../../handlers/wire/event_stream.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { completionsRoute } from "../../../handlers/completions.ts";
+import { completionsRoute } from "../../../handlers/routes/completions.ts";
 import type { AgentEventBody } from "../../../lib/base/records/agent_event.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { jsonOf } from "../../support/json_of.ts";

@@ -1,0 +1,150 @@
+import * as v from "valibot";
+import {
+  type Approval,
+  APPROVAL_ID,
+  APPROVAL_STATUSES,
+  type ApprovalRule,
+  approvalRuleSchema,
+  approvalSchema,
+  REMEMBER,
+  RULE_ID,
+  RULE_MATCHES,
+} from "../../lib/base/records/approval.ts";
+import { runStatusSchema } from "../../lib/base/records/run.ts";
+import { unknownApproval } from "../../lib/guard/approval_refusals.ts";
+import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
+import { type RequestContext, type Route, strictRoute } from "../route.ts";
+import { callerOf } from "../door.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const answerSchema = v.strictObject({
+  decision: v.picklist(["approve", "deny"]),
+  /** `run`: in this run; `always`: for good. What is stored is the text of the approval's `offers`. Default `once` */
+  remember: v.optional(v.picklist(REMEMBER)),
+  /** With `run` or `always`: the exact call, the tool in this folder, or the command with its first argument. Default `call` */
+  match: v.optional(v.picklist(RULE_MATCHES)),
+  note: v.optional(v.pipe(v.string(), v.maxLength(APPROVAL_LIMITS.noteCharacters))),
+});
+
+const answeredSchema = v.object({
+  ...approvalSchema.entries,
+  stored_rule: v.nullable(approvalRuleSchema),
+  /** Of the run that asked; null where none is kept. One that ended, as a crash ends it, makes no call any more */
+  run_status: v.nullable(runStatusSchema),
+});
+
+/** GET /v1/approvals: questions to a person, the newest first. */
+export const approvalsRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/approvals",
+  access: "approve",
+  summary: "Questions to a person about tool calls, newest first",
+  query: {
+    status: choiceQuery("Only those in this state", APPROVAL_STATUSES),
+    limit: LIMIT_QUERY,
+    after: textQuery("Only those older than this id"),
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(approvalSchema) },
+  async handler(_request, context) {
+    const { approvals, hasMore } = await context.services.approvals.list({
+      ...pageOf(context),
+      status: choiceOf(context, "status", APPROVAL_STATUSES),
+    });
+    return listReply(context, approvals, hasMore);
+  },
+});
+
+/** GET /v1/approvals/:id */
+export const approvalRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/approvals/:id",
+  access: "approve",
+  params: { id: { type: "string", pattern: APPROVAL_ID.source } },
+  summary: "One question, with the exact input it is about",
+  reply: { status: 200, type: "application/json", schema: approvalSchema },
+  async handler(_request, context) {
+    const approval = await context.services.approvals.get(context.params["id"] ?? "");
+    if (approval === undefined) throw unknownApproval();
+    return jsonReply(context, 200, approval);
+  },
+});
+
+/** POST /v1/approvals/:id: the answer. Of two answers the first one counts. */
+export const answerApprovalRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/approvals/:id",
+  access: "approve",
+  params: { id: { type: "string", pattern: APPROVAL_ID.source } },
+  summary: "Approve or deny a call; what is remembered comes back as stored_rule",
+  body: answerSchema,
+  reply: { status: 200, type: "application/json", schema: answeredSchema },
+  idempotency: "honoured",
+  repeat: answerAgain,
+  handler: answer,
+});
+
+async function answer(request: Request, context: RequestContext): Promise<Response> {
+  const { decision, remember, match, note } = await readJson(request, context, answerSchema);
+  const { approval, rule } = await context.services.approvals.answer(context.params["id"] ?? "", {
+    decision,
+    remember,
+    match,
+    note,
+    by: callerOf(context, "http"),
+  });
+  return await answered(context, approval, rule);
+}
+
+/** An answer counts once, so the approval itself tells whether the first request's did. */
+async function answerAgain(request: Request, context: RequestContext): Promise<Response> {
+  const { decision } = await readJson(request, context, answerSchema);
+  const { approvals } = context.services;
+  const approval = await approvals.get(context.params["id"] ?? "");
+  if (approval?.status !== (decision === "approve" ? "approved" : "denied")) return await answer(request, context);
+  return await answered(context, approval, (await approvals.rules()).find((rule) => rule.approval_id === approval.id));
+}
+
+async function answered(
+  context: RequestContext,
+  approval: Approval,
+  rule: ApprovalRule | undefined,
+): Promise<Response> {
+  const run = await context.services.agent?.runs.get(approval.run_id);
+  return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
+}
+
+/** GET /v1/approval-rules: answers that are remembered, all of them. */
+export const approvalRulesRoute: Route = strictRoute({
+  method: "GET",
+  path: "/v1/approval-rules",
+  access: "approve",
+  summary: "Answers that are remembered, newest first",
+  reply: { status: 200, type: "application/json", schema: listSchema(approvalRuleSchema) },
+  async handler(_request, context) {
+    const rules = await context.services.approvals.rules();
+    return listReply(context, rules);
+  },
+});
+
+/** DELETE /v1/approval-rules/:id: such calls are asked about again from now on. */
+export const revokeApprovalRuleRoute: Route = strictRoute({
+  method: "DELETE",
+  path: "/v1/approval-rules/:id",
+  access: "approve",
+  params: { id: { type: "string", pattern: RULE_ID.source } },
+  summary: "Forget a remembered answer",
+  reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
+      throw httpError(
+        "not_found",
+        'Cannot find a rule with this id: "postern approvals rules" and GET /v1/approval-rules show those that exist',
+      );
+    }
+    return jsonReply(context, 200, { id, deleted: true });
+  },
+});

@@ -1,0 +1,134 @@
+import type { Message, Peer } from "crossws";
+import * as v from "valibot";
+import { usageSource } from "../../lib/base/records/usage.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { createSocketSession, type SocketSession } from "../websocket/socket_session.ts";
+import { attachRun } from "../wire/attach_run.ts";
+import { callerOf } from "../door.ts";
+import { collectReply, spokenText } from "../wire/collect_reply.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { textQuery } from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
+import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
+import { conversationIdSchema, toChatRequest } from "../wire/to_chat_request.ts";
+
+const chatSchema = v.object({
+  message: v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")),
+  context: v.optional(v.string()),
+  conversation_id: v.optional(conversationIdSchema),
+  model: v.optional(v.string()),
+});
+
+const chatReplySchema = v.object({
+  message: v.string(),
+  tokens_used_estimate: v.number(),
+  /** Whether that is the provider's own figure, a tokenizer's or bytes/4 */
+  usage_source: v.picklist(["provider", "tokenizer", "bytes"]),
+  run_id: v.string(),
+  conversation_id: v.nullable(v.string()),
+});
+
+/** POST /api/chat: one message, one JSON reply, always recorded under a conversation (docs/design/runs.md "Conversations"). */
+export const chatRoute: Route = {
+  method: "POST",
+  path: "/api/chat",
+  access: "chat",
+  continues: "conversation",
+  summary: "Chat with the agent, answered as JSON",
+  body: chatSchema,
+  reply: { status: 200, type: "application/json", schema: chatReplySchema, headers: CHANGE_HEADERS },
+  errors: REPLY_ERRORS,
+  idempotency: "by_run",
+  repeat: chat,
+  handler: chat,
+};
+
+/** POST /webhook: the legacy name, with the body and reply of /api/chat. */
+export const legacyWebhookRoute: Route = {
+  ...chatRoute,
+  path: "/webhook",
+  summary: "Legacy webhook: the body and reply of /api/chat",
+};
+
+/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+async function chat(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
+  const agent = requireAgent(context.services);
+  const { message, context: background, conversation_id, model } = await readJson(request, context, chatSchema);
+  const { claim } = context;
+  // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
+  const durable = claim !== undefined;
+  const handle = typeof runId === "string"
+    ? await attachRun(runId, context, { streams: false })
+    : await agent.runs.start(toChatRequest(
+      { message, context: background, conversationId: conversation_id ?? "new", model },
+      {
+        kind: "chat",
+        caller: callerOf(context, "http"),
+        durable,
+        claim: claim?.write,
+        controller: durable ? undefined : context.controller,
+        requestId: context.requestId,
+      },
+    ));
+  try {
+    const reply = await collectReply(handle);
+    nameChanges(context, reply);
+    return jsonReply(context, 200, {
+      message: spokenText(reply),
+      tokens_used_estimate: reply.usage.total_tokens,
+      usage_source: usageSource(reply.usage),
+      run_id: handle.id,
+      conversation_id: handle.conversationId,
+    });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}
+
+/**
+ * GET /ws/chat. The router has checked host, origin, token and scope before `websocket` is called; what
+ * it throws refuses the handshake.
+ * Source: docs/design/websocket.md "Frames in"
+ */
+export const chatSocketRoute: Route = {
+  method: "GET",
+  path: "/ws/chat",
+  access: "chat",
+  summary: "Chat over a WebSocket with streamed replies",
+  query: { ticket: textQuery("Single-use ticket of POST /v1/ws-ticket, in place of the Authorization header") },
+  reply: { status: 101, description: "The connection is a WebSocket" },
+  errors: ["upgrade_required", "agent_unavailable", "shutting_down"],
+  websocket(context) {
+    const { services, requestId } = context;
+    requireAgent(services);
+    if (services.state() === "draining") {
+      throw httpError("shutting_down", "Cannot open a socket: the gateway is shutting down");
+    }
+    // Deno's sockets know no ping, and crossws warns on the terminal when one is tried
+    const options = { services, caller: callerOf(context, "websocket"), requestId, canPing: !("Deno" in globalThis) };
+    let session: SocketSession | undefined;
+    const sessionOf = (peer: Peer) => (session ??= createSocketSession(peer, options));
+    return {
+      open: (peer) => void sessionOf(peer),
+      message(peer, message) {
+        const data: unknown = message.rawData;
+        if (typeof data === "string") sessionOf(peer).text(data);
+        else sessionOf(peer).binary(sizeOf(message));
+      },
+      pong: () => session?.pong(),
+      ping: () => session?.pinged(),
+      drain: () => session?.drained(),
+      close: () => session?.closed(),
+      error: () => session?.closed(),
+    };
+  },
+  handler() {
+    throw httpError("upgrade_required", "Cannot chat here over plain HTTP: open a WebSocket");
+  },
+};
+
+function sizeOf({ rawData }: Message): number {
+  if (rawData instanceof Blob) return rawData.size;
+  return rawData instanceof ArrayBuffer || ArrayBuffer.isView(rawData) ? rawData.byteLength : 0;
+}

@@ -1,0 +1,192 @@
+import * as v from "valibot";
+import { usageSchema } from "../../lib/base/records/usage.ts";
+import { isPlainModel } from "../../lib/providers/model_names.ts";
+import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { attachRun } from "../wire/attach_run.ts";
+import { callerOf } from "../door.ts";
+import { collectReply } from "../wire/collect_reply.ts";
+import { CompletionChunks } from "../wire/completion_chunks.ts";
+import { type CompletionHead, completionJson } from "../wire/completion_object.ts";
+import { completionSchema, readCompletionBody } from "../wire/completion_body.ts";
+import { httpError, toHttpError } from "../wire/http_errors.ts";
+import { eventStream, KEEP_ALIVE_MS, openEvents } from "../wire/event_stream.ts";
+import { readJsonValue } from "../wire/read_json.ts";
+import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
+import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
+import { endedInSilence, runFailure } from "../wire/run_failure.ts";
+import { tellingRun } from "../wire/telling_run.ts";
+import { toCompletionInput } from "../wire/to_completion_input.ts";
+
+const { vendor: _, ...usageEntries } = usageSchema.entries;
+
+/** Loose: in plain mode a reply has all that the model's vendor says. */
+const completionReplySchema = v.looseObject({
+  id: v.string(),
+  object: v.literal("chat.completion"),
+  created: v.number(),
+  model: v.string(),
+  choices: v.array(v.looseObject({
+    index: v.number(),
+    message: v.looseObject({
+      role: v.literal("assistant"),
+      content: v.nullable(v.string()),
+      reasoning_content: v.optional(v.string()),
+      refusal: v.nullable(v.string()),
+      tool_calls: v.optional(v.array(v.looseObject({
+        id: v.string(),
+        type: v.literal("function"),
+        function: v.looseObject({ name: v.string(), arguments: v.string() }),
+      }))),
+    }),
+    logprobs: v.nullable(v.looseObject({})),
+    finish_reason: v.picklist(["stop", "length", "tool_calls", "content_filter"]),
+  })),
+  usage: v.looseObject(usageEntries),
+});
+
+/** POST /v1/chat/completions, JSON and SSE from one stream of events (docs/design/completions.md "Replies and streams"). */
+export const completionsRoute: Route = {
+  method: "POST",
+  path: "/v1/chat/completions",
+  access: "chat",
+  summary: "Chat completion in the chat-completions format; with stream: true as server-sent events",
+  body: completionSchema,
+  headers: {
+    "x-postern-tools": {
+      description: "none: without the agent's own tools",
+      schema: { type: "string", enum: ["none"] },
+    },
+  },
+  reply: { status: 200, type: "application/json", schema: completionReplySchema },
+  otherReplies: [{ status: 200, type: "text/event-stream" }],
+  errors: REPLY_ERRORS,
+  idempotency: "by_run",
+  repeat: complete,
+  handler: complete,
+};
+
+/** @param runId of the run that was started for an earlier request under the same Idempotency-Key; undefined starts one */
+async function complete(request: Request, context: RequestContext, runId?: string | null): Promise<Response> {
+  const { runs } = requireAgent(context.services);
+  const asked = agentToolsOf(request, context);
+  const body = readCompletionBody(await readJsonValue(request, context));
+  const agentTools = isPlainModel(body.model ?? undefined) ? "none" : asked;
+  const input = toCompletionInput(body, { plain: agentTools === "none" });
+  if (input.ignored.length > 0) context.ignored.push(...input.ignored);
+  checkToolChoice(input, agentTools, context);
+  const { claim } = context;
+  // A repeat must find the work, so it outlives its client (docs/design/http.md "Idempotency")
+  const durable = claim !== undefined;
+  const handle = typeof runId === "string"
+    ? await attachRun(runId, context, { streams: input.stream })
+    : await runs.start({
+      kind: "chat",
+      messages: input.messages,
+      model: input.model,
+      caller: callerOf(context, "http"),
+      requestId: context.requestId,
+      durable,
+      claim: claim?.write,
+      controller: durable ? undefined : context.controller,
+      whole: !input.stream,
+      canApprove: false,
+      agentTools,
+      clientTools: input.clientTools,
+      toolChoice: input.toolChoice,
+      parallelToolCalls: input.parallelToolCalls,
+      parameters: input.parameters,
+    });
+  const head: CompletionHead = {
+    // The run's own: it leads to what the log and, where one is kept, the journal say of it
+    id: `chatcmpl-${handle.id.slice("run_".length)}`,
+    created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
+    model: handle.model,
+  };
+  try {
+    if (input.stream) {
+      const leaves = !durable || typeof runId === "string";
+      return await streamed(handle, context, { ...head, includeUsage: input.includeUsage, leaves });
+    }
+    const reply = await collectReply(handle);
+    context.ignored.push(...reply.ignored);
+    const { fallback } = reply;
+    if (fallback === undefined) return textReply(context, 200, completionJson(head, reply), "application/json");
+    nameFallback(context, fallback);
+    const answered = reply.fallbackAnswered ? { ...head, model: fallback } : head;
+    return textReply(context, 200, completionJson(answered, reply), "application/json");
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}
+
+/** Of a durable run: the same for each of its readers, in whichever process. Milliseconds since the epoch */
+async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number> {
+  const run = await runs.get(handle.id);
+  return Date.parse(run?.created_at ?? "");
+}
+
+interface StreamOptions extends CompletionHead {
+  readonly includeUsage: boolean;
+  /** Whether the handle is cancelled when the reader leaves */
+  readonly leaves: boolean;
+}
+
+async function streamed(handle: RunHandle, context: RequestContext, options: StreamOptions): Promise<Response> {
+  const { clock, log } = context.services;
+  const { claim } = context;
+  const leave = () => {
+    if (options.leaves) handle.cancel("client_gone");
+  };
+  const told = claim === undefined ? handle : tellingRun(handle, claim);
+  const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
+  let firstModel = options.model;
+  for (const event of opening.held.flat()) {
+    if (event.type === "error") throw runFailure(event);
+    if (event.type === "turn_start" || event.type === "turn_restart") firstModel = options.model;
+    if (event.type !== "notice") continue;
+    if (event.param !== undefined) context.ignored.push(event.param);
+    if (event.model === undefined) continue;
+    firstModel = event.model;
+    nameFallback(context, firstModel);
+  }
+  const toError = (error: unknown) => toHttpError(error, { log, requestId: context.requestId });
+  const encoder = new CompletionChunks({
+    ...options,
+    firstModel,
+    interrupts: claim === undefined ? undefined : claim.wasTold,
+    toError: (event) => toError(runFailure(event)),
+  });
+  const stream = eventStream({
+    opening,
+    encoder,
+    clock,
+    toError: (error) => toError(error ?? endedInSilence()),
+    onLeave: leave,
+  });
+  return sseReply(context, stream);
+}
+
+function agentToolsOf(request: Request, { identity }: RequestContext): RunRequest["agentTools"] {
+  const value = request.headers.get("x-postern-tools");
+  if (value === null) return identity?.plain ? "none" : "configured";
+  if (value.trim().toLowerCase() === "none") return "none";
+  throw httpError("invalid_request", `Cannot read the header "x-postern-tools": the only value is "none"`);
+}
+
+function checkToolChoice(
+  input: ReturnType<typeof toCompletionInput>,
+  agentTools: RunRequest["agentTools"],
+  context: RequestContext,
+): void {
+  const choice = input.toolChoice;
+  if (agentTools === "none" && input.clientTools.length === 0) {
+    if (typeof choice === "string") context.ignored.push("tool_choice");
+    if (input.parallelToolCalls !== undefined) context.ignored.push("parallel_tool_calls");
+  }
+  if (typeof choice !== "object" || input.clientTools.some((tool) => tool.name === choice.name)) return;
+  if (agentTools === "configured" && context.services.tools.get(choice.name)?.enabled) return;
+  throw httpError("invalid_request", `Cannot choose the tool "${choice.name}": it is not among the request's tools`, {
+    param: "tool_choice.function.name",
+  });
+}

@@ -1,0 +1,173 @@
+import * as v from "valibot";
+import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
+import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
+import { type Route, strictRoute } from "../route.ts";
+import { httpError } from "../wire/http_errors.ts";
+import {
+  LIMIT_QUERY,
+  limitOf,
+  listReply,
+  listSchema,
+  pageOf,
+  positionOf,
+  positionQuery,
+  textQuery,
+} from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const conversationSchema = v.object({
+  id: v.string(),
+  object: v.literal("conversation"),
+  /** The beginning of its first question until somebody names it; null where neither is known */
+  title: v.nullable(v.string()),
+  created_at: v.string(),
+  updated_at: v.string(),
+  message_count: v.number(),
+});
+
+const messageSchema = v.object({
+  /** Its place in the conversation, from 1 */
+  seq: v.number(),
+  run_id: v.string(),
+  role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
+  content: v.nullable(contentSchema),
+  name: v.optional(v.string()),
+  refusal: v.optional(v.nullable(v.string())),
+  tool_calls: v.optional(v.array(toolCallSchema)),
+  tool_call_id: v.optional(v.string()),
+  /** Only where the call failed */
+  is_error: v.optional(v.literal(true)),
+});
+
+/** GET /v1/conversations: those that are kept, the last one made first. */
+export const conversationsRoute: Route = {
+  method: "GET",
+  path: "/v1/conversations",
+  access: "runs",
+  summary: "Conversations, newest first",
+  query: { limit: LIMIT_QUERY, after: textQuery("Only those made before the one with this id") },
+  reply: { status: 200, type: "application/json", schema: listSchema(conversationSchema) },
+  async handler(_request, context) {
+    const { conversations, hasMore } = await context.services.conversations.list(pageOf(context));
+    return listReply(context, conversations, hasMore);
+  },
+};
+
+/** GET /v1/conversations/:id: a page of what was said, in its order. */
+export const conversationRoute: Route = {
+  method: "GET",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "One conversation with a page of its messages, in the order they were said",
+  query: { limit: LIMIT_QUERY, after: positionQuery("Only messages after this seq") },
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ ...conversationSchema.entries, messages: listSchema(messageSchema) }),
+  },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    const limit = limitOf(context);
+    const afterSeq = positionOf("after", context.query.get("after") ?? "0");
+    const { conversations } = context.services;
+    const conversation = await conversations.get(id);
+    if (conversation === undefined) throw unknownConversation();
+    const messages = await conversations.messages(id, { afterSeq, limit });
+    const last = messages.at(-1);
+    return jsonReply(context, 200, {
+      ...conversation,
+      messages: {
+        object: "list",
+        data: messages.map(toWire),
+        has_more: last !== undefined && last.seq < conversation.message_count,
+        last_id: last === undefined ? null : String(last.seq),
+      },
+    });
+  },
+};
+
+const renameSchema = v.object({
+  /** 1-200 characters that are not all space */
+  title: v.pipe(v.string(), v.maxLength(200), v.regex(/\S/)),
+});
+
+/** POST /v1/conversations/:id: names it. */
+export const renameConversationRoute: Route = {
+  method: "POST",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "Name a conversation; one that is at work is 409",
+  body: renameSchema,
+  reply: { status: 200, type: "application/json", schema: conversationSchema },
+  errors: ["conflict"],
+  idempotency: "harmless",
+  async handler(request, context) {
+    const { title } = await readJson(request, context, renameSchema);
+    const renamed = await context.services.conversations.rename(context.params["id"] ?? "", title);
+    if (renamed === "unknown") throw unknownConversation();
+    if (renamed === "at_work") throw atWork("name");
+    return jsonReply(context, 200, renamed);
+  },
+};
+
+/** DELETE /v1/conversations/:id: the model and everybody else forget it; its runs stay. */
+export const deleteConversationRoute: Route = {
+  method: "DELETE",
+  path: "/v1/conversations/:id",
+  access: "runs",
+  summary: "Forget a conversation; one that is at work is 409",
+  errors: ["conflict"],
+  reply: { status: 200, type: "application/json", schema: v.object({ id: v.string(), deleted: v.literal(true) }) },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    switch (await context.services.conversations.delete(id)) {
+      case "unknown":
+        throw unknownConversation();
+      case "at_work":
+        throw atWork("delete");
+      case "deleted":
+        return jsonReply(context, 200, { id, deleted: true });
+    }
+  },
+};
+
+/** DELETE /v1/conversations: all of them, save those at work. An id in the query or the body forgets nothing: see the route with `:id`. */
+export const deleteConversationsRoute: Route = strictRoute({
+  method: "DELETE",
+  path: "/v1/conversations",
+  access: "runs",
+  summary: "Forget every conversation that is not at work",
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ deleted: v.number(), at_work: v.number() }),
+  },
+  async handler(_request, context) {
+    const { deleted, atWork } = await context.services.conversations.deleteAll();
+    return jsonReply(context, 200, { deleted, at_work: atWork });
+  },
+});
+
+/** The vendor's own parts of a turn and of its calls are between the model and its provider. */
+function toWire({ seq, runId, message }: SaidMessage) {
+  const { opaque: _, extra: _extra, ...said } = { opaque: undefined, ...message };
+  if ("tool_calls" in said && said.tool_calls !== undefined) {
+    said.tool_calls = said.tool_calls.map(({ extra: _, ...call }) => call);
+  }
+  return { seq, run_id: runId, ...said };
+}
+
+function atWork(what: string) {
+  return httpError(
+    "conflict",
+    `Cannot ${what} this conversation: a run of it is at work; wait for its end, or cancel it first`,
+  );
+}
+
+function unknownConversation() {
+  return httpError(
+    "not_found",
+    'Cannot find this conversation: "/resume" in "postern chat" and GET /v1/conversations show those that are kept',
+  );
+}

@@ -1,0 +1,75 @@
+import * as v from "valibot";
+import {
+  DELIVERY_ACTIONS,
+  DELIVERY_STATUSES,
+  type DeliveryRecord,
+} from "../../lib/automation/channels/delivery_record.ts";
+import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
+import type { Route } from "../route.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const deliverySchema = v.object({
+  /** That of the run */
+  id: v.string(),
+  object: v.literal("delivery"),
+  channel: v.string(),
+  sender: v.nullable(v.string()),
+  message_id: v.nullable(v.string()),
+  status: v.picklist(DELIVERY_STATUSES),
+  accepted_at: v.string(),
+  ended_at: v.nullable(v.string()),
+  attempts: v.number(),
+  next_attempt_at: v.nullable(v.string()),
+  last_error: v.nullable(v.string()),
+  released_at: v.nullable(v.string()),
+});
+
+/** GET /v1/deliveries: replies of channels on their way to a `reply_url`, and what became of them. */
+export const deliveriesRoute: Route = {
+  method: "GET",
+  path: "/v1/deliveries",
+  access: "runs",
+  summary: "Replies of channels on their way to their reply_url, newest first",
+  query: {
+    status: choiceQuery("Only those in this state", DELIVERY_STATUSES),
+    limit: LIMIT_QUERY,
+    after: textQuery("Only those accepted before the one with this id"),
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(deliverySchema) },
+  async handler(_request, context) {
+    const { deliveries, hasMore } = await context.services.deliveries.page({
+      ...pageOf(context),
+      status: choiceOf(context, "status", DELIVERY_STATUSES),
+    });
+    return listReply(context, deliveries.map(toDelivery), hasMore);
+  },
+};
+
+const resolveSchema = v.object({
+  /** `release` sends a held or failed one, with all its attempts; `drop` gives up a held one */
+  action: v.picklist(DELIVERY_ACTIONS),
+});
+
+/** POST /v1/deliveries/:id/resolve: what a person decides about a delivery that a restore held, or that failed. */
+export const resolveDeliveryRoute: Route = {
+  method: "POST",
+  path: "/v1/deliveries/:id/resolve",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: ["not_found", "conflict", "overloaded"],
+  summary: "Send a delivery that is held or failed, or drop one that is held; any other is 409",
+  body: resolveSchema,
+  reply: { status: 200, type: "application/json", schema: deliverySchema },
+  idempotency: "honoured",
+  async handler(request, context) {
+    const { action } = await readJson(request, context, resolveSchema);
+    const { deliveries } = context.services;
+    return jsonReply(context, 200, toDelivery(await deliveries.resolve(context.params["id"] ?? "", action)));
+  },
+};
+
+function toDelivery({ v: _, run_id, released_at, ...rest }: DeliveryRecord) {
+  return { id: run_id, object: "delivery", ...rest, released_at: released_at ?? null };
+}

@@ -1,0 +1,138 @@
+import * as v from "valibot";
+import { containmentSchema } from "../../lib/base/records/approval.ts";
+import type { GatewayState } from "../../lib/gateway.ts";
+import type { Route } from "../route.ts";
+import { readJsonValue } from "../wire/read_json.ts";
+import { jsonReply, textReply } from "../wire/reply.ts";
+
+const healthSchema = v.object({
+  status: v.picklist(["ok", "degraded", "draining"]),
+  version: v.string(),
+  uptime_seconds: v.number(),
+});
+
+const STATUS: Record<GatewayState, number> = { ok: 200, degraded: 200, draining: 503 };
+
+/** GET /health: whether the gateway works; a provider's state never changes it. Written by hand: probes come by the thousand. */
+export const healthRoute: Route = {
+  method: "GET",
+  path: "/health",
+  access: "public",
+  summary:
+    "Whether the gateway works: ok, degraded (storage or log cannot be written, or records are damaged) or draining (503)",
+  reply: { status: 200, type: "application/json", schema: healthSchema },
+  otherReplies: [{ status: 503, type: "application/json", schema: healthSchema, description: "It is shutting down" }],
+  handler(_request, context) {
+    const { version, startedAt, clock } = context.services;
+    const state = context.services.state();
+    const uptimeSeconds = Math.max(0, Math.floor((clock.now() - startedAt) / 1000));
+    const body = `{"status":"${state}","version":"${version}","uptime_seconds":${uptimeSeconds}}`;
+    return textReply(context, STATUS[state], body, "application/json");
+  },
+};
+
+/** GET /health/live: the process answers. */
+export const liveRoute: Route = {
+  method: "GET",
+  path: "/health/live",
+  access: "public",
+  summary: "Whether the process answers",
+  reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true) }) },
+  handler: (_request, context) => textReply(context, 200, '{"ok":true}', "application/json"),
+};
+
+/** Any JSON: `message` is echoed where there is one, else the whole body. */
+const bodySchema = v.union([
+  v.array(v.unknown()),
+  v.looseObject({ message: v.optional(v.unknown()) }),
+  v.string(),
+  v.number(),
+  v.boolean(),
+  v.null(),
+]);
+
+/** POST /v1/ping: whether a token works, and what the gateway read. */
+export const pingRoute: Route = {
+  method: "POST",
+  path: "/v1/ping",
+  access: "chat",
+  summary: "Echo: message, else the JSON body itself, or null without one",
+  body: bodySchema,
+  bodyOptional: true,
+  reply: { status: 200, type: "application/json", schema: v.object({ ok: v.literal(true), echo: v.unknown() }) },
+  idempotency: "harmless",
+  async handler(request, context) {
+    // Any JSON fits the schema, and the echo is to show it as it was sent
+    const body = await readJsonValue(request, context, { optional: true });
+    return jsonReply(context, 200, { ok: true, echo: echoOf(body) });
+  },
+};
+
+function echoOf(body: unknown): unknown {
+  if (body === undefined) return null;
+  const message = body !== null && typeof body === "object" && "message" in body ? body.message : undefined;
+  return message ?? body;
+}
+
+/** What an administrator asks of a running gateway: what answers, and by which configuration. Times are ISO 8601. */
+const statusSchema = v.object({
+  status: v.picklist(["ok", "degraded", "draining"]),
+  version: v.string(),
+  started_at: v.string(),
+  uptime_seconds: v.number(),
+  workspace: v.string(),
+  /** The one for new runs, and why it is that one; null: there is no agent */
+  provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
+  /** How commands of tools are contained */
+  containment: containmentSchema,
+  /** Damaged records that were set aside since the start, at most 1,000; "postern doctor --repair" removes them */
+  unreadable_records: v.array(v.object({ collection: v.string(), key: v.string(), reason: v.string() })),
+  config: v.object({
+    loaded_at: v.string(),
+    /** Keys whose changed value waits for the next start */
+    needs_restart: v.array(v.string()),
+    last_reload: v.nullable(v.object({
+      at: v.string(),
+      outcome: v.picklist(["applied", "unchanged", "refused"]),
+      problem: v.nullable(v.string()),
+    })),
+  }),
+});
+
+/** What `GET /v1/status` answers. */
+export type StatusReply = v.InferOutput<typeof statusSchema>;
+
+/** GET /v1/status */
+export const statusRoute: Route = {
+  method: "GET",
+  path: "/v1/status",
+  access: "admin",
+  summary: "Which provider is in use and why, containment, changes of the configuration, and damaged records",
+  reply: { status: 200, type: "application/json", schema: statusSchema },
+  async handler(_request, context) {
+    const { services } = context;
+    const { version, startedAt, clock, workspaceRoot, agent } = services;
+    return jsonReply(context, 200, {
+      status: services.state(),
+      version,
+      started_at: new Date(startedAt).toISOString(),
+      uptime_seconds: Math.max(0, Math.floor((clock.now() - startedAt) / 1000)),
+      workspace: workspaceRoot,
+      provider: agent?.providers.inUse ?? null,
+      containment: await services.containment(),
+      unreadable_records: services.store.unreadable.list(),
+      config: services.configStatus(),
+    });
+  },
+};
+
+/** GET /metrics: Prometheus text 0.0.4 (docs/design/observability.md "Metrics"). */
+export const metricsRoute: Route = {
+  method: "GET",
+  path: "/metrics",
+  access: "public",
+  summary: "Metrics as Prometheus text",
+  reply: { status: 200, type: "text/plain" },
+  handler: (_request, context) =>
+    textReply(context, 200, context.services.metrics.render(), "text/plain; version=0.0.4; charset=utf-8"),
+};

@@ -1,0 +1,90 @@
+import * as v from "valibot";
+import { isPlainModel, plainModelOf } from "../../lib/providers/model_names.ts";
+import { type RequestContext, type Route, strictRoute } from "../route.ts";
+import { callerOf } from "../door.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const modelSchema = v.object({
+  id: v.string(),
+  object: v.literal("model"),
+  created: v.number(),
+  owned_by: v.string(),
+  /** Tokens of input and output together. Absent when the provider does not say */
+  context_length: v.optional(v.number()),
+});
+
+/** GET /v1/models: what the configured providers really serve; an empty list without an agent. */
+export const modelsRoute: Route = {
+  method: "GET",
+  path: "/v1/models",
+  access: "chat",
+  summary: "Models of the configured providers",
+  reply: {
+    status: 200,
+    type: "application/json",
+    schema: v.object({ object: v.literal("list"), data: v.array(modelSchema) }),
+  },
+  async handler(_request, context) {
+    return jsonReply(context, 200, { object: "list", data: await listModels(context) });
+  },
+};
+
+/**
+ * GET /v1/models/:id; ids may hold slashes, encoded or not. `plain/<id>` is the model `<id>` under the name it was asked by: clients
+ * look a model up under the name that they ask it by.
+ */
+export const modelRoute: Route = {
+  method: "GET",
+  path: "/v1/models/:id+",
+  access: "chat",
+  summary: "One model",
+  reply: { status: 200, type: "application/json", schema: modelSchema },
+  errors: ["model_not_found"],
+  async handler(_request, context) {
+    const { id = "" } = context.params;
+    const listed = isPlainModel(id) ? plainModelOf(id) : id;
+    const model = (await listModels(context)).find((entry) => entry.id === listed);
+    if (model === undefined) {
+      throw httpError(
+        "model_not_found",
+        'Cannot find this model: "postern models" and GET /v1/models show those that exist',
+        {
+          param: "id",
+        },
+      );
+    }
+    return jsonReply(context, 200, { ...model, id });
+  },
+};
+
+const trustSchema = v.strictObject({
+  /** Address of a model server on this machine, as `127.0.0.1:11434` */
+  address: v.pipe(v.string(), v.minLength(1), v.maxLength(256)),
+});
+
+const trustedSchema = v.object({
+  origin: v.string(),
+  /** User whose server it is: another user's at this address is not trusted. null where owners cannot be seen */
+  uid: v.nullable(v.number()),
+});
+
+/** POST /v1/model-servers: for `postern models trust`. */
+export const trustModelServerRoute: Route = strictRoute({
+  method: "POST",
+  path: "/v1/model-servers",
+  access: "admin",
+  summary: "Trust a model server of this machine that another user runs",
+  body: trustSchema,
+  idempotency: "honoured",
+  reply: { status: 200, type: "application/json", schema: trustedSchema },
+  async handler(request, context) {
+    const { address } = await readJson(request, context, trustSchema);
+    return jsonReply(context, 200, await context.services.trustModelServer(address, callerOf(context, "http")));
+  },
+});
+
+async function listModels({ services, signal }: RequestContext) {
+  return services.agent === undefined ? [] : await services.agent.providers.listModels(signal);
+}

@@ -1,0 +1,229 @@
+import type { Peer } from "crossws";
+import * as v from "valibot";
+import { ToolError } from "../../lib/base/errors.ts";
+import type { NodeAdmission, NodeInfo, NodeLink, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import { bearerTokenOf } from "../middleware/access.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { createOutbox } from "../websocket/outbox.ts";
+import { type ErrorCode, httpError } from "../wire/http_errors.ts";
+import { listReply, listSchema, textQuery } from "../wire/lists.ts";
+import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+import { requireNodes } from "../wire/require_agent.ts";
+
+const nodeFields = {
+  id: v.string(),
+  object: v.literal("node"),
+  connected: v.boolean(),
+  connected_at: v.nullable(v.string()),
+  disconnected_at: v.nullable(v.string()),
+  address: v.nullable(v.string()),
+  version: v.nullable(v.string()),
+  platform: v.nullable(v.string()),
+  calls_in_flight: v.number(),
+  tool_count: v.number(),
+} as const;
+
+const nodeToolSchema = v.object({
+  name: v.string(),
+  registered_as: v.string(),
+  description: v.string(),
+  node_access: v.picklist(["read", "state", "write", "network"]),
+  input_schema: v.optional(v.record(v.string(), v.unknown())),
+});
+const nodeSchema = v.object(nodeFields);
+const describedSchema = v.object({ ...nodeFields, tools: v.array(nodeToolSchema) });
+
+const invokeSchema = v.object({
+  /** As the node calls it */
+  tool: v.pipe(v.string(), v.minLength(1), v.maxLength(64)),
+  ...callFields,
+});
+
+/** GET /v1/nodes: the nodes of `allowed_node_ids`, connected or not. */
+export const nodesRoute: Route = {
+  method: "GET",
+  path: "/v1/nodes",
+  access: "tools",
+  errors: ["not_found"],
+  summary: "Nodes that may connect, and whether they are",
+  reply: { status: 200, type: "application/json", schema: listSchema(nodeSchema) },
+  handler(_request, context) {
+    const nodes = requireNodes(context.services).list();
+    return listReply(context, nodes);
+  },
+};
+
+/** GET /v1/nodes/:id: one node with the tools that it told last, also while it is away. */
+export const nodeRoute: Route = {
+  method: "GET",
+  path: "/v1/nodes/:id",
+  access: "tools",
+  summary: "One node and the tools it told last",
+  reply: { status: 200, type: "application/json", schema: describedSchema },
+  handler(_request, context) {
+    const { id } = findNode(context);
+    return jsonReply(context, 200, described(context, id));
+  },
+};
+
+/** POST /v1/nodes/:id/describe: asks the node for its tools now. */
+export const describeNodeRoute: Route = {
+  method: "POST",
+  path: "/v1/nodes/:id/describe",
+  access: "tools",
+  errors: ["overloaded", "shutting_down", "provider_timeout"],
+  summary: "Ask a node for its tools anew",
+  reply: { status: 200, type: "application/json", schema: describedSchema },
+  idempotency: "harmless",
+  async handler(_request, context) {
+    const { id } = findNode(context);
+    try {
+      await requireNodes(context.services).describe(id, context.signal);
+    } catch (error) {
+      throw toRefusal(error);
+    }
+    return jsonReply(context, 200, described(context, id));
+  },
+};
+
+/** POST /v1/nodes/:id/invoke: one call of a node's tool, through the gateway's executor and then the node's own. */
+export const invokeNodeRoute: Route = {
+  method: "POST",
+  path: "/v1/nodes/:id/invoke",
+  access: "tools",
+  summary: "Call a tool of a node; a bad, disabled or denied call is a result with is_error",
+  body: invokeSchema,
+  reply: { status: 200, type: "application/json", schema: callReplySchema },
+  errors: ["shutting_down", "provider_timeout"],
+  idempotency: "honoured",
+  async handler(request, context) {
+    const node = findNode(context);
+    const { tool, input, approved, approval_id } = await readJson(request, context, invokeSchema);
+    const known = requireNodes(context.services).toolsOf(node.id).find(({ name }) => name === tool);
+    if (known === undefined) throw noSuchTool(node);
+    return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
+  },
+};
+
+function findNode({ services, params }: RequestContext): NodeInfo {
+  const node = requireNodes(services).get(params["id"] ?? "");
+  if (node !== undefined) return node;
+  throw httpError("not_found", "Cannot find this node: [gateway.node_control] allowed_node_ids does not name it", {
+    param: "id",
+  });
+}
+
+function described({ services }: RequestContext, id: string) {
+  const nodes = requireNodes(services);
+  return { ...nodes.get(id), tools: nodes.toolsOf(id) };
+}
+
+function noSuchTool({ id, connected_at }: NodeInfo) {
+  const reason = connected_at === null
+    ? `node "${id}" has not connected since the gateway started`
+    : `node "${id}" does not offer it; see /v1/nodes/${id} for those it does`;
+  return httpError("not_found", `Cannot find this tool: ${reason}`, { param: "tool" });
+}
+
+const CODES: Readonly<Record<string, ErrorCode>> = {
+  node_lost: "overloaded",
+  node_overloaded: "overloaded",
+  node_timeout: "provider_timeout",
+};
+
+/** A node that is away may come back: 503 with Retry-After; one that does not answer is 504. */
+function toRefusal(error: unknown): unknown {
+  const code = error instanceof ToolError ? CODES[error.code] : undefined;
+  return code === undefined ? error : httpError(code, (error as ToolError).message, { cause: error });
+}
+
+/** A node that takes nothing for so long is given up. Milliseconds */
+const PATIENCE_MS = 30_000;
+
+/**
+ * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It has a token of its own: what pairing hands
+ * out does not open it. Everything that refuses it is said before the upgrade.
+ */
+export const nodeSocketRoute: Route = {
+  method: "GET",
+  path: "/ws/node",
+  access: "node_token",
+  summary: "The link of a node, with the token of [gateway.node_control]",
+  query: { id: textQuery("Id of the node, one of allowed_node_ids") },
+  reply: { status: 101, description: "The connection is a WebSocket" },
+  errors: [
+    "invalid_request",
+    "auth_required",
+    "auth_invalid",
+    "not_found",
+    "upgrade_required",
+    "rate_limited",
+    "shutting_down",
+  ],
+  websocket(context) {
+    const { services, remoteAddress } = context;
+    const nodes = requireNodes(services);
+    const token = bearerTokenOf(context.authorization);
+    const id = context.query.get("id") ?? undefined;
+    const admission = nodes.admit({ token, id, address: remoteAddress });
+    if (!admission.ok) throw refusalOf(admission);
+    if (services.state() === "draining") {
+      throw httpError("shutting_down", "Cannot connect the node: the gateway is shutting down");
+    }
+    let link: NodeLink | undefined;
+    const linkOf = (peer: Peer) => (link ??= openLink(nodes, peer, { context, id: admission.id }));
+    return {
+      open: (peer) => void linkOf(peer),
+      message(peer, { rawData }) {
+        if (typeof rawData === "string") linkOf(peer).text(rawData);
+        else linkOf(peer).binary();
+      },
+      close: () => link?.closed(),
+      error: () => link?.closed(),
+    };
+  },
+  handler() {
+    throw httpError("upgrade_required", "Cannot connect a node over plain HTTP: open a WebSocket");
+  },
+};
+
+/** It is no socket of the others': a shutdown ends it last, for the work that has its grace may need it. */
+function openLink(
+  nodes: Nodes,
+  peer: Peer,
+  { context, id }: { readonly context: RequestContext; readonly id: string },
+): NodeLink {
+  const { services, remoteAddress } = context;
+  const outbox = createOutbox({ peer, clock: services.clock, patienceMs: PATIENCE_MS });
+  const link = nodes.open(id, {
+    send: (text) => outbox.send(text),
+    close(code, reason) {
+      outbox.close();
+      try {
+        peer.close(code, reason);
+      } catch {
+        // It was closed by the other side at this moment
+      }
+    },
+    terminate() {
+      outbox.close();
+      peer.terminate();
+    },
+  }, remoteAddress);
+  return {
+    ...link,
+    closed() {
+      outbox.close();
+      link.closed();
+    },
+  };
+}
+
+function refusalOf({ code, message, retryAfterSeconds }: Extract<NodeAdmission, { ok: false }>) {
+  return httpError(code, message, {
+    param: code === "invalid_request" ? "id" : null,
+    ...(retryAfterSeconds === undefined ? {} : { headers: { "retry-after": String(retryAfterSeconds) } }),
+  });
+}

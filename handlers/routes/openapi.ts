@@ -1,0 +1,293 @@
+import { toJsonSchema } from "@valibot/to-json-schema";
+import type { GenericSchema } from "valibot";
+import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { DoorAccess } from "../door.ts";
+import type { Route, RouteParameter, RouteReply } from "../route.ts";
+import { ERROR_CODES, type ErrorCode } from "../wire/http_errors.ts";
+import { textReply } from "../wire/reply.ts";
+
+const PATH = "/openapi.json";
+
+/**
+ * GET /openapi.json: OpenAPI 3.1 from the schemas the handlers validate with. Made on the first request.
+ * @param routes all routes of the gateway, this one among them
+ */
+export function openApiRoute(routes: () => readonly Route[]): Route {
+  let text: string | undefined;
+  return {
+    method: "GET",
+    path: PATH,
+    access: "public",
+    summary: "This description",
+    reply: { status: 200, type: "application/json" },
+    handler(request, context) {
+      text ??= JSON.stringify(describeRoutes(routes(), context.services.version)).slice(1);
+      // Where the client reached the gateway, under the path that it is mounted at
+      const url = request.url.split(/[?#]/, 1)[0]?.slice(0, -PATH.length);
+      return textReply(context, 200, `{"servers":${JSON.stringify([{ url }])},${text}`, "application/json");
+    },
+  };
+}
+
+/**
+ * Returns the codes of the errors that a route may answer with: those of its kind and those of its own handler.
+ *
+ * A number is a status that a model's provider gave and that is passed on.
+ */
+export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
+  const errors = new Set<ErrorCode | number>(["invalid_request", "host_forbidden", "rate_limited", "internal_error"]);
+  const add = (...codes: readonly ErrorCode[]) => codes.forEach((code) => errors.add(code));
+  const { access, idempotency } = route;
+  // Headers that describe a body are judged on every route, also on one that reads no body
+  add("unsupported_media_type", "expectation_failed", "not_implemented");
+  if (route.method !== "GET" || route.websocket !== undefined) add("origin_forbidden");
+  if (route.method !== "GET") add("payload_too_large");
+  if (route.path.includes(":")) add("not_found");
+  if (route.body !== undefined) add("request_timeout");
+  if (access === "pairing_code") add("pairing_code_required", "pairing_code_invalid", "pairing_locked");
+  else if (access !== "public" && access !== "node_token") add("auth_required", "auth_invalid", "insufficient_scope");
+  if (takesKey(route)) add("request_timeout", "idempotency_conflict");
+  if (idempotency === "honoured" || idempotency === "by_run") add("conflict");
+  for (const error of route.errors ?? []) errors.add(error);
+  return errors;
+}
+
+function takesKey({ idempotency }: Route): boolean {
+  return idempotency !== undefined && idempotency !== "refused";
+}
+
+/** Returns the status of one of the errors of `errorsOf`. */
+export function statusOf(error: ErrorCode | number): number {
+  return typeof error === "number" ? error : ERROR_CODES[error][0];
+}
+
+function describeRoutes(routes: readonly Route[], version: string) {
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const route of routes) (paths[templateOf(route.path)] ??= {})[route.method.toLowerCase()] = operationOf(route);
+  const statuses = new Set(routes.flatMap((route) => [...errorsOf(route)].map(statusOf)));
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Postern",
+      version,
+      summary: "A local HTTP and WebSocket gateway to an agent runtime",
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    paths,
+    components: {
+      securitySchemes: {
+        bearer: { type: "http", scheme: "bearer", description: "A token of POST /pair or POST /v1/tokens" },
+        pairing_code: { type: "apiKey", in: "header", name: "X-Pairing-Code" },
+        node_token: { type: "http", scheme: "bearer", description: "The token of [gateway.node_control]" },
+      },
+      headers: REPLY_HEADERS,
+      schemas: { Error: ERROR_SCHEMA },
+      responses: Object.fromEntries([...statuses].sort().map((status) => [errorName(status), errorReplyOf(status)])),
+    },
+  };
+}
+
+const ERROR_SCHEMA: JsonSchema = {
+  type: "object",
+  properties: {
+    error: {
+      type: "object",
+      properties: {
+        message: { type: "string" },
+        type: { type: "string" },
+        code: { type: ["string", "null"], examples: Object.keys(ERROR_CODES) },
+        param: { type: ["string", "null"] },
+      },
+      required: ["message", "type", "code", "param"],
+    },
+  },
+  required: ["error"],
+};
+
+/** Headers of replies, by the name of their description. */
+const REPLY_HEADERS = {
+  RequestId: {
+    description: "The request's id in the log: the client's own where it sent a valid one",
+    schema: { type: "string", pattern: "^[A-Za-z0-9_.:-]{1,128}$" },
+  },
+  RetryAfter: { description: "Seconds until the request may succeed", schema: { type: "integer", minimum: 1 } },
+  ShouldRetry: {
+    description: "false: the same request would fail, or take effect, again",
+    schema: { enum: ["false"] },
+  },
+  Authenticate: { description: "The scheme that is asked for", schema: { type: "string" } },
+  Ignored: {
+    description: "Names of body fields that were not honoured, with commas between them",
+    schema: { type: "string" },
+  },
+  Fallback: {
+    description: "The provider/model that answered in place of the default model; absent: no other did",
+    schema: { type: "string" },
+  },
+  Replayed: { description: "true: the stored reply of an earlier request", schema: { enum: ["true"] } },
+} as const;
+
+function headerOf(name: keyof typeof REPLY_HEADERS) {
+  return { $ref: `#/components/headers/${name}` };
+}
+
+function errorName(status: number): string {
+  return `Error${status}`;
+}
+
+function errorReplyOf(status: number) {
+  const codes = Object.entries(ERROR_CODES).filter(([, [known]]) => known === status).map(([code]) => code);
+  return {
+    description: codes.length === 0 ? "A refusal of the model's provider, with its own code" : codes.join(", "),
+    headers: {
+      "x-request-id": headerOf("RequestId"),
+      "x-should-retry": headerOf("ShouldRetry"),
+      ...(status === 401 ? { "www-authenticate": headerOf("Authenticate") } : {}),
+      ...(status === 429 || status === 503 ? { "retry-after": headerOf("RetryAfter") } : {}),
+    },
+    content: { "application/json": { schema: { $ref: "#/components/schemas/Error" } } },
+  };
+}
+
+function templateOf(path: string): string {
+  return path.replace(/:(\w+)\+?/g, "{$1}");
+}
+
+function operationOf(route: Route) {
+  const { body } = route;
+  return {
+    operationId: `${route.method} ${route.path}`.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/_$/, ""),
+    summary: route.summary,
+    parameters: parametersOf(route),
+    security: securityOf(route.access),
+    ...(body === undefined ? {} : {
+      requestBody: {
+        required: route.bodyOptional !== true,
+        content: { "application/json": { schema: withNulls(schemaOf(body, "input")) } },
+      },
+    }),
+    responses: { ...successesOf(route), ...refusalsOf(route) },
+  };
+}
+
+interface Described {
+  readonly description: string;
+  readonly headers: Record<string, unknown>;
+  content?: Record<string, unknown>;
+}
+
+/** Replies of one status are one description, with the content of each media type. */
+function successesOf(route: Route): Record<number, Described> {
+  const described: Record<number, Described> = {};
+  for (const reply of [route.reply, ...route.otherReplies ?? []]) {
+    const { status, type, description = "Success" } = reply;
+    const at = described[status] ??= { description, headers: headersOf(route, reply) };
+    if (type !== undefined) (at.content ??= {})[type] = contentOf(reply);
+  }
+  return described;
+}
+
+function headersOf(route: Route, { status, headers }: RouteReply): Record<string, unknown> {
+  if (status === 101) return {};
+  return {
+    "x-request-id": headerOf("RequestId"),
+    ...(route.body === undefined ? {} : { "x-postern-ignored": headerOf("Ignored") }),
+    ...(status === 200 && answersByModel(route) ? { "x-postern-fallback": headerOf("Fallback") } : {}),
+    ...(takesKey(route) ? { "idempotency-replayed": headerOf("Replayed") } : {}),
+    ...headers,
+  };
+}
+
+/** Tells whether a route replies with what a model said. */
+function answersByModel({ method, errors = [] }: Route): boolean {
+  return method === "POST" && errors.includes("model_not_found");
+}
+
+function contentOf({ type, schema }: RouteReply) {
+  if (schema !== undefined) return { schema: schemaOf(schema, "output") };
+  return type === "application/json" ? { schema: { type: "object" } } : { schema: { type: "string" } };
+}
+
+function refusalsOf(route: Route): Record<string, unknown> {
+  const statuses = new Set([...errorsOf(route)].map(statusOf));
+  for (const { status } of [route.reply, ...route.otherReplies ?? []]) statuses.delete(status);
+  return Object.fromEntries(
+    [...statuses].sort().map((status) => [status, { $ref: `#/components/responses/${errorName(status)}` }]),
+  );
+}
+
+function securityOf(access: DoorAccess) {
+  if (access === "public") return [];
+  return access === "pairing_code" || access === "node_token" ? [{ [access]: [] }] : [{ bearer: [access] }];
+}
+
+function parametersOf(route: Route) {
+  const { path, params = {}, query = {}, headers = {} } = route;
+  const inPath = [...path.matchAll(/:(\w+)/g)].map(([, name = ""]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: params[name] ?? ANY_TEXT,
+  }));
+  const keyed = takesKey(route) ? { ...headers, ...IDEMPOTENCY_KEY } : headers;
+  return [...inPath, ...parameters("query", query), ...parameters("header", keyed)];
+}
+
+/** A path parameter without a form of its own: control characters are refused. */
+const ANY_TEXT: JsonSchema = { type: "string", pattern: "^[^\\u0000-\\u001f\\u007f]+$" };
+
+function parameters(place: "query" | "header", named: Readonly<Record<string, RouteParameter>>) {
+  return Object.entries(named).map(([name, { description, schema }]) => ({ name, in: place, description, schema }));
+}
+
+const IDEMPOTENCY_KEY: Readonly<Record<string, RouteParameter>> = {
+  "Idempotency-Key": {
+    description: "A repeat with the same key and body within 24 hours gets the first reply, and takes no effect",
+    schema: { type: "string", pattern: "^[\\x21-\\x7e]{1,255}$" },
+  },
+};
+
+/** Checks that JSON Schema cannot say (a custom one, a transformation) are left out: the description is then wider, never wrong. */
+function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSchema {
+  // `$schema` is said once by OpenAPI itself
+  const { $schema: _, ...rest } = toJsonSchema(schema, {
+    target: "draft-2020-12",
+    errorMode: "ignore",
+    typeMode,
+    overrideSchema: ({ jsonSchema }) => withoutPrefix(jsonSchema),
+  });
+  return rest as JsonSchema;
+}
+
+/** Lets every optional property be null, which equals its absence (see check_body.ts). */
+function withNulls(schema: JsonSchema): JsonSchema {
+  const changed: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(schema)) {
+    if (Array.isArray(value)) changed[name] = value.map((item) => (isSchema(item) ? withNulls(item) : item));
+    else if (name !== "properties") changed[name] = isSchema(value) ? withNulls(value) : value;
+    else changed[name] = optionalWithNulls(value as Readonly<Record<string, JsonSchema>>, schema["required"]);
+  }
+  return changed;
+}
+
+function optionalWithNulls(properties: Readonly<Record<string, JsonSchema>>, required: unknown) {
+  const isRequired = (name: string) => Array.isArray(required) && required.includes(name);
+  return Object.fromEntries(
+    Object.entries(properties).map(([name, property]) => {
+      const schema = withNulls(property);
+      return [name, isRequired(name) ? schema : { anyOf: [schema, { type: "null" }] }];
+    }),
+  );
+}
+
+function isSchema(value: unknown): value is JsonSchema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Says a tuple by `items` and its length, since programs that read descriptions know `prefixItems` badly. */
+function withoutPrefix<T extends { prefixItems?: unknown }>(schema: T): T | undefined {
+  const { prefixItems, ...rest } = schema;
+  if (!Array.isArray(prefixItems)) return undefined;
+  const items = { anyOf: prefixItems };
+  return { ...rest, items, minItems: prefixItems.length, maxItems: prefixItems.length } as unknown as T;
+}

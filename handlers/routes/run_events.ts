@@ -1,0 +1,178 @@
+import { CancelError } from "../../lib/base/cancel.ts";
+import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
+import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
+import type { Services } from "../../lib/gateway.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { callerOf } from "../door.ts";
+import { httpError, toHttpError } from "../wire/http_errors.ts";
+import { type EventEncoder, eventStream } from "../wire/event_stream.ts";
+import { followRun } from "../wire/follow_run.ts";
+import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
+import { sseReply, textReply } from "../wire/reply.ts";
+import { runsToRead } from "../wire/require_agent.ts";
+
+const FOLLOW = ["0", "1"] as const;
+
+/**
+ * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event.
+ *
+ * Each event has its seq as `id:`, so that a browser's EventSource, and any client that sends `Last-Event-ID` or `?after=`, goes on
+ * where its connection broke. 204 tells an EventSource to stay away for good, so only a reader that has every event of a run which
+ * does not go on gets it; a reader of a queued run waits. A reader goes at its own pace and costs nothing but its place.
+ * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
+ * Source: docs/design/http.md "Runs over HTTP"
+ */
+export const runEventsRoute: Route = {
+  method: "GET",
+  path: "/v1/runs/:id/events",
+  access: "runs",
+  summary:
+    "Events of a run as server-sent events, live to the terminal one; 204 when the run is over and nothing comes after the position",
+  query: {
+    after: positionQuery("Only events after this seq; the header Last-Event-ID wins. Default: from the first"),
+    follow: choiceQuery("0: only what is recorded by now, without waiting for more. Default 1", FOLLOW),
+  },
+  headers: { "Last-Event-ID": positionQuery("Only events after this seq") },
+  params: { id: RUN_ID_SCHEMA },
+  reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
+  otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
+  async handler(request, context) {
+    const { services, identity } = context;
+    const id = context.params["id"] ?? "";
+    const after = afterOf(request, context);
+    const follows = followsOf(context);
+    const reading = new AbortController();
+    const leave = () => reading.abort(new CancelError("client_gone"));
+    const caller = callerOf(context, "http");
+    const { events, recorded, eventsFollow } = await followRun(runsToRead(context), id, {
+      after,
+      signal: reading.signal,
+      caller,
+    });
+    if (!eventsFollow && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
+    const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
+    const shown = follows ? events : upTo(recorded, { after: after.seq, events });
+    return sseReply(
+      context,
+      eventStream({
+        opening: { iterator: endsWith(shown, remove), held: [], pending: undefined },
+        encoder: createEventLines({ follows }),
+        clock: services.clock,
+        toError: (error) =>
+          error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
+        // A reader gone before its first read never started the iteration, which has then no end that takes the follower out
+        onLeave() {
+          leave();
+          remove();
+        },
+      }),
+    );
+  },
+};
+
+function afterOf(request: Request, { query }: RequestContext): { readonly name: string; readonly seq: number } {
+  const header = request.headers.get("last-event-id");
+  if (header !== null) return { name: "Last-Event-ID", seq: positionOf("Last-Event-ID", header) };
+  return { name: "after", seq: positionOf("after", query.get("after") ?? "0") };
+}
+
+function followsOf(context: RequestContext): boolean {
+  return choiceOf(context, "follow", FOLLOW) !== "0";
+}
+
+async function* upTo(last: number, { after, events }: { after: number; events: AsyncIterable<readonly AgentEvent[]> }) {
+  if (after >= last) return;
+  for await (const batch of events) {
+    const some = batch.filter(({ seq }) => seq <= last);
+    if (some.length > 0) yield some;
+    if ((batch.at(-1)?.seq ?? 0) >= last) return;
+  }
+}
+
+async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () => void) {
+  try {
+    yield* events;
+  } finally {
+    end();
+  }
+}
+
+const CUT_SHORT = "shutting_down";
+
+/** Ends a stream whose run is neither over nor broken: a shutdown stops the run, or the reader asked for no more. */
+function cutShort() {
+  return httpError(CUT_SHORT, "Cannot tell more of the run now");
+}
+
+/** How soon a reader should come back, in milliseconds. */
+const RETRY_MS = 1000;
+
+/** Events as they are in JSON, a piece of text for each array. */
+function createEventLines({ follows }: { readonly follows: boolean }): EventEncoder {
+  let ended = false;
+  return {
+    start: () => `retry: ${RETRY_MS}\n\n`,
+    encode(events) {
+      let text = "";
+      for (const event of events) {
+        if (ended) break;
+        text += `id: ${event.seq}\ndata: ${JSON.stringify(event)}\n\n`;
+        ended = isTerminal(event);
+      }
+      return text;
+    },
+    // The run goes on, so no end is told: the reader comes back with its position
+    fail: ({ code }) =>
+      follows || code !== CUT_SHORT
+        ? `: no more now (${code}), come back with Last-Event-ID\n\n`
+        : ": these are the events recorded by now, come back with Last-Event-ID for more\n\n",
+    get ended() {
+      return ended;
+    },
+  };
+}
+
+/** Someone who reads the events of runs over HTTP. */
+export interface EventFollower {
+  /** Of the token it came with; null while pairing is off */
+  readonly tokenId: string | null;
+  /** Ends its stream; the run goes on */
+  close(): void;
+}
+
+/** The open event streams of one gateway. */
+export interface EventFollowers {
+  /** @returns what takes it out again. @throws {HttpError} 503 `overloaded` above 4,096 */
+  add(follower: EventFollower): () => void;
+  count(): number;
+  /** For the start of a shutdown: they come back with their position */
+  closeAll(): void;
+}
+
+const MAX_FOLLOWERS = 4096;
+const gateways = new WeakMap<Services, EventFollowers>();
+
+/** The registry that belongs to these services, made when first asked for. A revoked token ends its streams. */
+export function eventFollowersOf(services: Services): EventFollowers {
+  const known = gateways.get(services);
+  if (known !== undefined) return known;
+  const open = new Set<EventFollower>();
+  const made: EventFollowers = {
+    add(follower) {
+      if (open.size >= MAX_FOLLOWERS) {
+        throw httpError("overloaded", `Cannot follow the run: ${MAX_FOLLOWERS} streams of events are open already`);
+      }
+      open.add(follower);
+      return () => void open.delete(follower);
+    },
+    count: () => open.size,
+    closeAll() {
+      for (const follower of [...open]) follower.close();
+    },
+  };
+  services.tokens.onRevoke((tokenId) => {
+    for (const follower of [...open]) if (follower.tokenId === tokenId) follower.close();
+  });
+  gateways.set(services, made);
+  return made;
+}

@@ -1,0 +1,202 @@
+import * as v from "valibot";
+import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
+import type { Message } from "../../lib/base/records/message.ts";
+import { isEnded, type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
+import { createRunState } from "../../lib/runs/journal/apply_event.ts";
+import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { callerOf } from "../door.ts";
+import { completionSchema } from "../wire/completion_body.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+import { requireAgent, RUN_ERRORS, runsToRead } from "../wire/require_agent.ts";
+import { conversationIdSchema } from "../wire/to_chat_request.ts";
+import { toCompletionInput } from "../wire/to_completion_input.ts";
+
+const startSchema = v.object({
+  /** One message of the user; or `messages` */
+  message: v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty"))),
+  messages: v.optional(completionSchema.entries.messages),
+  model: v.optional(v.string()),
+  /** Recorded under it, with its history before the messages; `new` makes one. Default: under none */
+  conversation_id: v.optional(conversationIdSchema),
+  /** A name of `[agents.<name>]` */
+  agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
+});
+
+const resolveSchema = v.object({
+  /** `resume`: it goes on; `close`: it ends here */
+  action: v.picklist(["resume", "close"]),
+  /** What became of the call that was cut off: `not_done` makes it again; the model is told. Default `unknown` */
+  outcome: v.optional(reviewOutcomeSchema),
+  note: v.optional(v.pipe(v.string(), v.maxLength(1000))),
+});
+
+/** How long a cancel waits for the run's end before it tells how things stand. */
+const CANCEL_WAIT_MS = 5_000;
+
+/**
+ * POST /v1/runs: work that outlives its client and the process, on disk before the reply.
+ * Source: docs/design/http.md "Runs over HTTP"
+ */
+export const startRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs",
+  access: "runs",
+  summary: "Start a run; it is on disk before the reply, and goes on after a restart",
+  body: startSchema,
+  reply: { status: 202, type: "application/json", schema: runSchema },
+  errors: [...RUN_ERRORS, "model_not_found", "provider_error"],
+  idempotency: "by_run",
+  repeat: async (request, context, runId) =>
+    accepted(request, context, await findRun(requireAgent(context.services).runs, runId ?? "")),
+  async handler(request, context) {
+    const { runs } = requireAgent(context.services);
+    const { model, conversation_id: conversationId, agent, ...said } = await readJson(request, context, startSchema);
+    const handle = await runs.start({
+      kind: "chat",
+      messages: messagesOf(said),
+      model,
+      conversationId,
+      agent,
+      caller: callerOf(context, "http"),
+      requestId: context.requestId,
+      durable: true,
+      claim: context.claim?.write,
+      canApprove: false,
+      agentTools: "configured",
+      clientTools: [],
+      parameters: {},
+    });
+    return accepted(request, context, await findRun(runs, handle.id));
+  },
+};
+
+/** The run as it was accepted, whatever became of it since: a repeat is told the same. */
+function accepted(request: Request, context: RequestContext, run: Run): Response {
+  const location = `${new URL(request.url).pathname}/${run.id}`;
+  return jsonReply(context, 202, createRunState(run).run, { location });
+}
+
+/** GET /v1/runs: the last one accepted comes first. */
+export const runsRoute: Route = {
+  method: "GET",
+  path: "/v1/runs",
+  access: "runs",
+  summary: "Runs that are recorded, newest first",
+  query: {
+    status: choiceQuery("Only those in this state", runStatusSchema.options),
+    limit: LIMIT_QUERY,
+    after: textQuery("Only those older than this id"),
+  },
+  reply: { status: 200, type: "application/json", schema: listSchema(runSchema) },
+  async handler(_request, context) {
+    const { runs, hasMore } = await runsToRead(context).list({
+      ...pageOf(context),
+      status: choiceOf(context, "status", runStatusSchema.options),
+    });
+    return listReply(context, runs, hasMore);
+  },
+};
+
+/** GET /v1/runs/:id */
+export const runRoute: Route = {
+  method: "GET",
+  path: "/v1/runs/:id",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  summary: "One run",
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  async handler(_request, context) {
+    return jsonReply(context, 200, await findRun(runsToRead(context), context.params["id"] ?? ""));
+  },
+};
+
+/** POST /v1/runs/:id/cancel: stops the model's stream, the tools and their processes. */
+export const cancelRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs/:id/cancel",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: RUN_ERRORS,
+  summary: "Stop a run; one that has ended is 409",
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  idempotency: "honoured",
+  // A run is cancelled once, so its status tells whether the first request did it
+  async repeat(request, context) {
+    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
+    return run.status === "cancelled" ? jsonReply(context, 200, run) : await cancelRunRoute.handler(request, context);
+  },
+  async handler(_request, context) {
+    const id = context.params["id"] ?? "";
+    const { runs } = requireAgent(context.services);
+    if (!await runs.cancel(id, "cancelled")) throw notToCancel(await findRun(runs, id));
+    const timeout = context.services.clock.timeoutSignal(CANCEL_WAIT_MS);
+    // A tool that is slow to stop keeps nobody waiting: the reply then says that it is still at work
+    const ended = await runs.ended(id, timeout.signal).catch(() => undefined);
+    timeout.clear();
+    return jsonReply(context, 200, ended ?? await findRun(runs, id));
+  },
+};
+
+/** POST /v1/runs/:id/resolve: what a person decides about a run that a crash left in the middle of an effect. */
+export const resolveRunRoute: Route = {
+  method: "POST",
+  path: "/v1/runs/:id/resolve",
+  access: "runs",
+  params: { id: RUN_ID_SCHEMA },
+  errors: RUN_ERRORS,
+  summary: "Let a run that needs review go on, or end it; any other is 409",
+  body: resolveSchema,
+  reply: { status: 200, type: "application/json", schema: runSchema },
+  idempotency: "honoured",
+  // A run is resolved once, so its status tells whether the first request did it
+  async repeat(request, context) {
+    const run = await findRun(requireAgent(context.services).runs, context.params["id"] ?? "");
+    return run.status === "needs_review"
+      ? await resolveRunRoute.handler(request, context)
+      : jsonReply(context, 200, run);
+  },
+  async handler(request, context) {
+    const { runs } = requireAgent(context.services);
+    const review = await readJson(request, context, resolveSchema);
+    const run = await runs.resolve(context.params["id"] ?? "", { ...review, by: callerOf(context, "http") });
+    return jsonReply(context, 200, run);
+  },
+};
+
+/** The run of this id. @throws {HttpError} 404 not_found */
+async function findRun(runs: RunArchive, id: string): Promise<Run> {
+  const run = await runs.get(id);
+  if (run !== undefined) return run;
+  throw httpError(
+    "not_found",
+    'Cannot find this run: "postern runs list" and GET /v1/runs show those that are recorded',
+  );
+}
+
+function notToCancel(run: Run) {
+  const reason = isEnded(run.status)
+    ? `it is ${run.status} already`
+    : run.status === "needs_review"
+    ? `it waits for a person; close it with "postern runs resolve ${run.id} close" or POST /v1/runs/${run.id}/resolve`
+    : "it is being stopped already";
+  return httpError("conflict", `Cannot cancel this run: ${reason}`);
+}
+
+type Said = Pick<v.InferOutput<typeof startSchema>, "message" | "messages">;
+
+function messagesOf({ message, messages }: Said): readonly Message[] {
+  if (message !== undefined && messages !== undefined) {
+    throw httpError("invalid_request", 'Cannot take both "message" and "messages": send one of them', {
+      param: "messages",
+    });
+  }
+  if (messages !== undefined) return toCompletionInput({ messages }).messages;
+  if (message !== undefined) return [{ role: "user", content: message }];
+  throw httpError("invalid_request", 'Cannot start a run without a message: send "message" or "messages"', {
+    param: "message",
+  });
+}

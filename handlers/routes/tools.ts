@@ -1,0 +1,99 @@
+import * as v from "valibot";
+import type { RequestContext, Route } from "../route.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { listSchema, placedListReply } from "../wire/lists.ts";
+import { callFields, callReplySchema, makeCall, toInputText } from "../wire/make_call.ts";
+import { readJson } from "../wire/read_json.ts";
+import { jsonReply } from "../wire/reply.ts";
+
+const toolSchema = v.object({
+  name: v.string(),
+  description: v.string(),
+  access: v.picklist(["read", "state", "write", "network"]),
+  enabled: v.boolean(),
+  reason: v.nullable(v.string()),
+  source: v.picklist(["builtin", "wasm", "process", "ffi", "mcp", "node"]),
+  input_schema: v.optional(v.record(v.string(), v.unknown())),
+});
+
+const callSchema = v.object(callFields);
+
+/** GET /v1/tools: all known tools, with the reason why one is off. */
+export const toolsRoute: Route = {
+  method: "GET",
+  path: "/v1/tools",
+  access: "tools",
+  summary: "Tools, enabled or not",
+  reply: { status: 200, type: "application/json", schema: listSchema(toolSchema) },
+  handler(_request, context) {
+    const tools = context.services.tools.list();
+    return placedListReply(context, tools, { hasMore: false, lastId: tools.at(-1)?.name ?? null });
+  },
+};
+
+/** GET /v1/tools/:name */
+export const toolRoute: Route = {
+  method: "GET",
+  path: "/v1/tools/:name",
+  access: "tools",
+  summary: "One tool",
+  reply: { status: 200, type: "application/json", schema: toolSchema },
+  handler: (_request, context) => jsonReply(context, 200, findTool(context)),
+};
+
+/** POST /v1/tools/:name/call: one call through the same executor and policy as the agent's own. */
+export const callToolRoute: Route = {
+  method: "POST",
+  path: "/v1/tools/:name/call",
+  access: "tools",
+  summary: "Call a tool; a bad, disabled or denied call is a result with is_error",
+  body: callSchema,
+  bodyOptional: true,
+  reply: { status: 200, type: "application/json", schema: callReplySchema },
+  errors: ["shutting_down", "provider_timeout"],
+  idempotency: "honoured",
+  repeat: callAgain,
+  handler: call,
+};
+
+async function call(request: Request, context: RequestContext): Promise<Response> {
+  const { name, input_schema: schema } = findTool(context);
+  const body = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+  const stray = context.ignored.find((field) => Object.hasOwn(schema?.properties ?? {}, field));
+  if (body.input === undefined && stray !== undefined) throw misplaced(stray);
+  return await makeCall(context, { name, input: body.input, approved: body.approved, approval_id: body.approval_id });
+}
+
+/** What only reads, or cannot be called at all, is called once more; whether anything else took effect, nobody knows. */
+async function callAgain(request: Request, context: RequestContext): Promise<Response> {
+  const { name } = findTool(context);
+  const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
+  const access = context.services.tools.accessOf(name, toInputText(input));
+  if (access === undefined || access === "read") return await call(request, context);
+  throw httpError(
+    "conflict",
+    `Cannot repeat this call: the gateway stopped during the first one, and whether "${name}" took effect is unknown; ` +
+      "look before you call it again under another Idempotency-Key",
+  );
+}
+
+/** The tool's fields beside `input` instead of in it. */
+function misplaced(field: string) {
+  return httpError(
+    "invalid_request",
+    `Cannot accept "${field}": the tool's input goes into "input", as {"input": {...}}`,
+    { param: field },
+  );
+}
+
+function findTool({ services, params }: RequestContext) {
+  const tool = services.tools.get(params["name"] ?? "");
+  if (tool === undefined) {
+    throw httpError(
+      "not_found",
+      'Cannot find this tool: "postern tools list" and GET /v1/tools show those that exist',
+      { param: "name" },
+    );
+  }
+  return tool;
+}

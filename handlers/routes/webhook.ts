@@ -1,0 +1,274 @@
+import { createHash, timingSafeEqual } from "node:crypto";
+import * as v from "valibot";
+import { bodyHmac } from "../../lib/base/body_hmac.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
+import { hasScope, isSameToken } from "../../lib/base/records/caller.ts";
+import type { Run } from "../../lib/base/records/run.ts";
+import type { Config } from "../../lib/config/config.ts";
+import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
+import { callerOf } from "../door.ts";
+import { collectReply, spokenText } from "../wire/collect_reply.ts";
+import { httpError } from "../wire/http_errors.ts";
+import { choiceOf, choiceQuery } from "../wire/lists.ts";
+import { readJson } from "../wire/read_json.ts";
+import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
+import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
+import { runFailure } from "../wire/run_failure.ts";
+import { toChatRequest } from "../wire/to_chat_request.ts";
+
+const spoken = v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")));
+const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));
+
+const webhookSchema = v.object({
+  message: spoken,
+  /** Other names of `message`, as various senders have it */
+  text: spoken,
+  content: spoken,
+  sender: named,
+  message_id: named,
+  context: v.optional(v.string()),
+});
+
+const webhookReplySchema = v.object({
+  accepted: v.literal(true),
+  channel: v.string(),
+  run_id: v.string(),
+  reply: v.optional(v.string()),
+});
+
+const CHANNEL_NAME = /^[a-z0-9_-]{1,64}$/;
+
+/**
+ * POST /v1/webhook/:channel: a message from a channel, accepted durably and answered by a run.
+ * Source: docs/design/automation.md "Channels"
+ */
+export const webhookRoute: Route = {
+  method: "POST",
+  path: "/v1/webhook/:channel",
+  access: "chat",
+  summary: "Dispatch a message of a channel; with wait=1 the reply is waited for",
+  body: webhookSchema,
+  query: { wait: choiceQuery("1: answer 200 with the reply instead of 202 at once", ["0", "1"]) },
+  params: { channel: { type: "string", pattern: CHANNEL_NAME.source } },
+  headers: {
+    "X-Postern-Signature": {
+      description: "t=<unix seconds>,sha256=<hex>, for a channel with a secret",
+      schema: { type: "string" },
+    },
+  },
+  reply: { status: 202, type: "application/json", schema: webhookReplySchema },
+  otherReplies: [{
+    status: 200,
+    type: "application/json",
+    schema: webhookReplySchema,
+    description: "The reply, with wait=1",
+    headers: CHANGE_HEADERS,
+  }],
+  errors: REPLY_ERRORS,
+  idempotency: "by_run",
+  repeat: (_request, context, runId) => repeat(context, channelOf(context).name, runId ?? ""),
+  handler: dispatch,
+};
+
+/** By channel and message id: messages that were taken. */
+export const WEBHOOK_MESSAGES = "webhook_messages";
+/** By channel and signature: requests that were taken. */
+export const WEBHOOK_SIGNATURES = "webhook_signatures";
+/** How long a `message_id` is remembered. */
+const MESSAGE_MS = 24 * 3600 * 1000;
+
+async function dispatch(request: Request, context: RequestContext): Promise<Response> {
+  const agent = requireAgent(context.services);
+  const { name, channel } = channelOf(context);
+  if (channel !== undefined && channel.secret_env !== "") {
+    await checkSigned(request, context, { name, secretEnv: channel.secret_env });
+  }
+  const body = await readJson(request, context, webhookSchema);
+  const message = body.message ?? body.text ?? body.content;
+  if (message === undefined) {
+    throw httpError("invalid_request", 'Cannot dispatch without a message: send "message", "text" or "content"', {
+      param: "message",
+    });
+  }
+  const { store, clock, deliveries } = context.services;
+  const start = async (first?: RunRequest["claim"]) => {
+    const promise = await deliveries.promise({ channel: name, sender: body.sender, messageId: body.message_id });
+    const claims = [first, context.claim?.write, promise].filter((claim) => claim !== undefined);
+    const claim = claims.length === 0 ? undefined : (runId: string) => claims.flatMap((each) => each(runId));
+    const run = await agent.runs.start(toChatRequest(
+      {
+        message,
+        context: body.context,
+        conversationId: conversationOf(name, channel?.conversation ?? "sender", body.sender),
+      },
+      { kind: "channel", caller: callerOf(context, "channel"), durable: true, requestId: context.requestId, claim },
+    ));
+    if (promise !== undefined) await deliveries.watch(run.id);
+    return run;
+  };
+  if (body.message_id === undefined) return answer(context, name, await start());
+  const key = `${name}:${digest(body.message_id)}`;
+  const accepted = await acceptOnce({ store, now: clock.now(), collection: WEBHOOK_MESSAGES, key, start });
+  await forgetBefore(store, WEBHOOK_MESSAGES, clock.now() - MESSAGE_MS);
+  return accepted.first ? answer(context, name, accepted.run) : await repeat(context, name, accepted.runId);
+}
+
+type Channel = Config["channels"][string];
+
+function channelOf(context: RequestContext): { readonly name: string; readonly channel: Channel | undefined } {
+  const name = context.params.channel ?? "";
+  const { channels } = context.services.config();
+  const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
+  if (CHANNEL_NAME.test(name) && (channel !== undefined || name === "default")) return { name, channel };
+  throw httpError("not_found", `Cannot find this channel: configure it as [channels.<name>], or use "default"`);
+}
+
+async function checkSigned(
+  request: Request,
+  context: RequestContext,
+  options: { readonly name: string; readonly secretEnv: string },
+) {
+  const { store, clock, environment } = context.services;
+  const secret = environment(options.secretEnv);
+  // Fail closed: a channel that demands a signature never goes without one
+  if (!secret) {
+    const { name, secretEnv } = options;
+    context.services.log.error("The secret of a channel is not set", { channel: name, secret_env: secretEnv });
+    throw httpError(
+      "internal_error",
+      `Cannot check the signature: the gateway was started without the variable that [channels.${name}] secret_env names`,
+    );
+  }
+  const header = request.headers.get("x-postern-signature");
+  const signature = checkWebhookSignature({ header, body: await context.body(), secret, now: clock.now() });
+  if (!await store.insertOnce(WEBHOOK_SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
+    throw refused("it was used before");
+  }
+  // A time may lie ahead by the whole window, and is then acceptable for twice as long
+  await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
+}
+
+/** `channel:sender`; a sender that cannot be a conversation's id stands there as its digest. */
+function conversationOf(name: string, kind: Channel["conversation"], sender: string | undefined): string {
+  switch (kind) {
+    case "channel":
+      return name;
+    case "message":
+      return "new";
+    case "sender":
+      if (sender === undefined) return "new";
+      // No sender's own name has a colon, so none can name itself like the digest of another
+      return `${name}:${/^[A-Za-z0-9._-]{1,63}$/.test(sender) ? sender : `sha256:${digest(sender)}`}`;
+  }
+}
+
+function digest(text: string): string {
+  return createHash("sha256").update(text).digest("hex").slice(0, 48);
+}
+
+async function answer(context: RequestContext, channel: string, handle: RunHandle): Promise<Response> {
+  const accepted = { accepted: true, channel, run_id: handle.id };
+  if (!isWaiting(context)) return jsonReply(context, 202, accepted);
+  try {
+    const reply = await waitFor(collectReply(handle), context.signal);
+    if (reply !== undefined) nameChanges(context, reply);
+    return reply === undefined
+      ? jsonReply(context, 202, accepted)
+      : jsonReply(context, 200, { ...accepted, reply: spokenText(reply) });
+  } catch (error) {
+    return errorReply(context, error, { hadEffect: handle.hadEffect() });
+  }
+}
+
+/** A repeated delivery: the first one's run, with its reply when it is there. */
+async function repeat(context: RequestContext, channel: string, runId: string): Promise<Response> {
+  const accepted = { accepted: true, channel, run_id: runId };
+  if (isWaiting(context)) await checkDelivered(context, runId);
+  const run = isWaiting(context) ? await endedRun(context, runId) : undefined;
+  if (run?.status === "completed") return jsonReply(context, 200, { ...accepted, reply: run.result ?? "" });
+  if (run?.error) throw runFailure(run.error);
+  return jsonReply(context, 202, accepted);
+}
+
+/** A message_id is no secret: the reply is for the token that delivered the message. @throws {HttpError} 403 insufficient_scope */
+async function checkDelivered(context: RequestContext, runId: string): Promise<void> {
+  const caller = callerOf(context, "channel");
+  if (hasScope(caller.scopes, "runs")) return;
+  const starter = await context.services.agent?.runs.startedBy(runId);
+  if (starter !== undefined && isSameToken(starter, caller)) return;
+  throw httpError(
+    "insufficient_scope",
+    'Cannot show the reply: another token delivered the message of this message_id, and yours lacks the scope "runs"',
+    { param: "message_id" },
+  );
+}
+
+/** undefined when the wait ends first. */
+async function endedRun(context: RequestContext, runId: string): Promise<Run | undefined> {
+  try {
+    return await context.services.agent?.runs.ended(runId, context.signal);
+  } catch (error) {
+    if (error instanceof CancelError) return undefined;
+    throw error;
+  }
+}
+
+function isWaiting(context: RequestContext): boolean {
+  return choiceOf(context, "wait", ["0", "1"]) === "1";
+}
+
+/** The work's result, or undefined when the wait ends first: durable work goes on without it. */
+async function waitFor<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  if (signal.aborted) return undefined;
+  const ended = Promise.withResolvers<undefined>();
+  const end = () => ended.resolve(undefined);
+  signal.addEventListener("abort", end, { once: true });
+  try {
+    return await Promise.race([work, ended.promise]);
+  } finally {
+    signal.removeEventListener("abort", end);
+  }
+}
+
+/** How far the signature's time may be from ours, both ways. */
+export const SIGNATURE_WINDOW_SECONDS = 300;
+
+const SIGNATURE = /^t=(\d{1,12}), ?sha256=([0-9a-fA-F]{64})$/;
+
+export interface SignedBody {
+  /** Header X-Postern-Signature: `t=<unix seconds>,sha256=<hex>` of `<t>.<body>` */
+  readonly header: string | null;
+  readonly body: Uint8Array;
+  readonly secret: string;
+  /** Milliseconds since the epoch */
+  readonly now: number;
+}
+
+/**
+ * Checks the HMAC of a webhook's raw body, in constant time.
+ * @returns what to remember for as long as the signature's time is acceptable, so that it is not used twice
+ * @throws {HttpError} 401 auth_invalid
+ * Source: docs/design/automation.md "Channels"
+ */
+export function checkWebhookSignature(signed: SignedBody): string {
+  if (signed.header === null) throw refused("this channel demands the header X-Postern-Signature");
+  const [, time, hex] = SIGNATURE.exec(signed.header) ?? [];
+  if (time === undefined || hex === undefined) {
+    throw refused("expected t=<unix seconds>,sha256=<64 hexadecimal digits>");
+  }
+  const expected = bodyHmac(signed.secret, time, signed.body);
+  if (!timingSafeEqual(expected, Buffer.from(hex, "hex"))) {
+    throw refused("it is not that of this body under the channel's secret");
+  }
+  if (Math.abs(signed.now / 1000 - Number(time)) > SIGNATURE_WINDOW_SECONDS) {
+    throw refused(`its time is more than ${SIGNATURE_WINDOW_SECONDS} s away: check the sender's clock`);
+  }
+  return `${time}:${hex.toLowerCase()}`;
+}
+
+/** The refusal of a signature. */
+export function refused(reason: string) {
+  return httpError("auth_invalid", `Cannot accept the signature: ${reason}`);
+}

@@ -1,0 +1,238 @@
+import * as v from "valibot";
+import { OTHER_PART_TYPE } from "../../lib/base/records/message.ts";
+import { checkBody } from "./check_body.ts";
+
+/**
+ * The body of POST /v1/chat/completions: the contract and the source of its OpenAPI schema.
+ *
+ * It keeps to plain validations, which convert to JSON Schema. Every optional field may be `null`, which equals absent. Unknown
+ * fields are allowed and named in `x-postern-ignored`. `is_completion_body.ts` is the same check written by hand for the hot
+ * path, and a property test holds the two together.
+ * Source: the chat-completions format
+ * Source: docs/design/completions.md "Requests"
+ */
+
+/** Schemes a model may be given for an image; `file:` would make a local model server read its own disk. */
+export const IMAGE_URL = /^([hH][tT][tT][pP][sS]?:\/\/|[dD][aA][tT][aA]:)/;
+/** Names of the client's tools, as the vendors accept them. */
+export const CLIENT_TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+/** Upper bound of token counts and other whole numbers. */
+export const MAX_WHOLE = Number.MAX_SAFE_INTEGER;
+
+const whole = (min: number) => v.nullish(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(MAX_WHOLE)));
+const between = (min: number, max: number) => v.nullish(v.pipe(v.number(), v.minValue(min), v.maxValue(max)));
+
+const partSchema = v.variant("type", [
+  v.object({ type: v.literal("text"), text: v.string() }),
+  v.object({
+    type: v.literal("image_url"),
+    image_url: v.object({
+      url: v.pipe(v.string(), v.regex(IMAGE_URL, "Expected an http, https or data URL")),
+      detail: v.nullish(v.string()),
+    }),
+  }),
+  v.looseObject({ type: OTHER_PART_TYPE }),
+]);
+const contentSchema = v.union([v.string(), v.array(partSchema)]);
+
+const toolCallSchema = v.object({
+  id: v.string(),
+  type: v.literal("function"),
+  function: v.object({ name: v.string(), arguments: v.string() }),
+});
+
+const messageSchema = v.variant("role", [
+  v.object({ role: v.literal("system"), content: contentSchema, name: v.nullish(v.string()) }),
+  v.object({ role: v.literal("developer"), content: contentSchema, name: v.nullish(v.string()) }),
+  v.object({ role: v.literal("user"), content: contentSchema, name: v.nullish(v.string()) }),
+  v.object({
+    role: v.literal("assistant"),
+    content: v.nullish(contentSchema),
+    refusal: v.nullish(v.string()),
+    tool_calls: v.nullish(v.array(toolCallSchema)),
+    name: v.nullish(v.string()),
+  }),
+  v.object({ role: v.literal("tool"), content: contentSchema, tool_call_id: v.string() }),
+]);
+
+const toolSchema = v.object({
+  type: v.literal("function"),
+  function: v.object({
+    name: v.pipe(v.string(), v.regex(CLIENT_TOOL_NAME, "Expected 1 to 64 letters, digits, _ or -")),
+    description: v.nullish(v.string()),
+    parameters: v.nullish(v.looseObject({})),
+    strict: v.nullish(v.boolean()),
+  }),
+});
+
+const toolChoiceSchema = v.union([
+  v.picklist(["auto", "none", "required"]),
+  v.object({ type: v.literal("function"), function: v.object({ name: v.string() }) }),
+]);
+
+export const completionSchema = v.looseObject({
+  model: v.nullish(v.string()),
+  messages: v.pipe(v.array(messageSchema), v.minLength(1, "Expected at least one message")),
+  stream: v.nullish(v.boolean()),
+  stream_options: v.nullish(v.object({ include_usage: v.nullish(v.boolean()) })),
+  temperature: between(0, 2),
+  top_p: between(0, 1),
+  max_tokens: whole(1),
+  max_completion_tokens: whole(1),
+  stop: v.nullish(v.union([v.string(), v.array(v.string())])),
+  seed: whole(-MAX_WHOLE),
+  presence_penalty: between(-2, 2),
+  frequency_penalty: between(-2, 2),
+  response_format: v.nullish(v.looseObject({ type: v.string() })),
+  tools: v.nullish(v.array(toolSchema)),
+  tool_choice: v.nullish(toolChoiceSchema),
+  parallel_tool_calls: v.nullish(v.boolean()),
+  user: v.nullish(v.string()),
+  metadata: v.nullish(v.record(v.string(), v.string())),
+  reasoning_effort: v.nullish(v.string()),
+  n: whole(1),
+  logprobs: v.nullish(v.boolean()),
+});
+
+export type CompletionBody = v.InferOutput<typeof completionSchema>;
+export type CompletionMessage = CompletionBody["messages"][number];
+export type CompletionTool = NonNullable<CompletionBody["tools"]>[number];
+
+/**
+ * Checks a parsed completions body and returns it as it is. The check by hand decides; the schema is asked only to say what is
+ * wrong, so that a good request never pays for it.
+ * @throws {HttpError} 400 `invalid_request` naming the field at fault
+ */
+export function readCompletionBody(body: unknown): CompletionBody {
+  return isCompletionBody(body) ? body : checkBody(completionSchema, body, []);
+}
+
+/**
+ * Whether a parsed body satisfies `completionSchema`: the same check by hand, about twenty times faster. A refusal carries no
+ * reason; the schema is then asked for it.
+ */
+export function isCompletionBody(body: unknown): body is CompletionBody {
+  return isObject(body) && isMessages(body.messages) && areParameters(body) && areToolFields(body);
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isMessages(value: unknown): boolean {
+  if (!Array.isArray(value) || value.length === 0) return false;
+  for (let i = 0; i < value.length; i++) if (!isMessage(value[i])) return false;
+  return true;
+}
+
+function isMessage(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  switch (value.role) {
+    case "user":
+    case "system":
+    case "developer":
+      return isContent(value.content) && isText(value.name);
+    case "assistant":
+      return (value.content === null || value.content === undefined || isContent(value.content)) &&
+        isText(value.refusal) && isText(value.name) && isListOf(value.tool_calls, isToolCall);
+    case "tool":
+      return isContent(value.content) && typeof value.tool_call_id === "string";
+    default:
+      return false;
+  }
+}
+
+function isContent(value: unknown): boolean {
+  return typeof value === "string" || (Array.isArray(value) && value.every(isPart));
+}
+
+function isPart(value: unknown): boolean {
+  if (!isObject(value)) return false;
+  switch (value.type) {
+    case "text":
+      return typeof value.text === "string";
+    case "image_url":
+      return isImage(value.image_url);
+    default:
+      return typeof value.type === "string";
+  }
+}
+
+function isImage(value: unknown): boolean {
+  if (!isObject(value) || typeof value.url !== "string" || !IMAGE_URL.test(value.url)) return false;
+  return isText(value.detail);
+}
+
+function isToolCall(value: unknown): boolean {
+  return isObject(value) && typeof value.id === "string" && value.type === "function" && isObject(value.function) &&
+    typeof value.function.name === "string" && typeof value.function.arguments === "string";
+}
+
+function areParameters(body: Fields): boolean {
+  return isText(body.model) && isFlag(body.stream) && isStreamOptions(body.stream_options) &&
+    isNumber(body.temperature, 0, 2) && isNumber(body.top_p, 0, 1) &&
+    isWhole(body.max_tokens, 1) && isWhole(body.max_completion_tokens, 1) && isStop(body.stop) &&
+    isWhole(body.seed, -MAX_WHOLE) && isNumber(body.presence_penalty, -2, 2) &&
+    isNumber(body.frequency_penalty, -2, 2) &&
+    isResponseFormat(body.response_format) && isText(body.user) && isMetadata(body.metadata) &&
+    isText(body.reasoning_effort) && isWhole(body.n, 1) && isFlag(body.logprobs);
+}
+
+function areToolFields(body: Fields): boolean {
+  return isListOf(body.tools, isTool) && isToolChoice(body.tool_choice) && isFlag(body.parallel_tool_calls);
+}
+
+function isTool(value: unknown): boolean {
+  if (!isObject(value) || value.type !== "function" || !isObject(value.function)) return false;
+  const { name, description, parameters, strict } = value.function;
+  return typeof name === "string" && CLIENT_TOOL_NAME.test(name) && isText(description) && isFlag(strict) &&
+    (parameters === undefined || parameters === null || isObject(parameters));
+}
+
+function isToolChoice(value: unknown): boolean {
+  if (value === undefined || value === null || value === "auto" || value === "none" || value === "required") {
+    return true;
+  }
+  return isObject(value) && value.type === "function" && isObject(value.function) &&
+    typeof value.function.name === "string";
+}
+
+function isStreamOptions(value: unknown): boolean {
+  return value === undefined || value === null || (isObject(value) && isFlag(value.include_usage));
+}
+
+function isStop(value: unknown): boolean {
+  return isText(value) || (Array.isArray(value) && value.every((item) => typeof item === "string"));
+}
+
+function isResponseFormat(value: unknown): boolean {
+  return value === undefined || value === null || (isObject(value) && typeof value.type === "string");
+}
+
+function isMetadata(value: unknown): boolean {
+  if (value === undefined || value === null) return true;
+  return isObject(value) && Object.values(value).every((item) => typeof item === "string");
+}
+
+function isListOf(value: unknown, isItem: (item: unknown) => boolean): boolean {
+  return value === undefined || value === null || (Array.isArray(value) && value.every(isItem));
+}
+
+function isText(value: unknown): boolean {
+  return value === undefined || value === null || typeof value === "string";
+}
+
+function isFlag(value: unknown): boolean {
+  return value === undefined || value === null || typeof value === "boolean";
+}
+
+function isNumber(value: unknown, min: number, max: number): boolean {
+  return value === undefined || value === null || (typeof value === "number" && value >= min && value <= max);
+}
+
+function isWhole(value: unknown, min: number): boolean {
+  return value === undefined || value === null ||
+    (typeof value === "number" && Number.isInteger(value) && value >= min && value <= MAX_WHOLE);
+}

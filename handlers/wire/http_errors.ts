@@ -1,0 +1,155 @@
+import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
+import { type ErrorType, HttpError, ProviderError, ToolError } from "../../lib/base/errors.ts";
+import type { Logger } from "../../lib/base/telemetry/log.ts";
+
+/** Every code of the one error shape with its status and type. Source: docs/design/errors.md "The one shape". */
+export const ERROR_CODES = {
+  invalid_request: [400, "invalid_request_error"],
+  unsupported_parameter: [400, "invalid_request_error"],
+  auth_required: [401, "authentication_error"],
+  auth_invalid: [401, "authentication_error"],
+  pairing_code_required: [401, "authentication_error"],
+  pairing_code_invalid: [403, "permission_error"],
+  insufficient_scope: [403, "permission_error"],
+  origin_forbidden: [403, "permission_error"],
+  host_forbidden: [403, "permission_error"],
+  not_found: [404, "invalid_request_error"],
+  model_not_found: [404, "invalid_request_error"],
+  method_not_allowed: [405, "invalid_request_error"],
+  request_timeout: [408, "invalid_request_error"],
+  idempotency_conflict: [409, "invalid_request_error"],
+  conflict: [409, "invalid_request_error"],
+  needs_review: [409, "invalid_request_error"],
+  payload_too_large: [413, "invalid_request_error"],
+  unsupported_media_type: [415, "invalid_request_error"],
+  expectation_failed: [417, "invalid_request_error"],
+  upgrade_required: [426, "invalid_request_error"],
+  rate_limited: [429, "rate_limit_error"],
+  pairing_locked: [429, "rate_limit_error"],
+  headers_too_large: [431, "invalid_request_error"],
+  internal_error: [500, "api_error"],
+  loop_detected: [500, "api_error"],
+  record_unreadable: [500, "api_error"],
+  run_interrupted: [500, "api_error"],
+  not_implemented: [501, "invalid_request_error"],
+  provider_error: [502, "api_error"],
+  agent_unavailable: [503, "api_error"],
+  shutting_down: [503, "api_error"],
+  storage_unavailable: [503, "api_error"],
+  overloaded: [503, "api_error"],
+  provider_timeout: [504, "api_error"],
+} as const satisfies Record<string, readonly [number, ErrorType]>;
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+export interface RefusalOptions {
+  /** Path of the request field at fault */
+  readonly param?: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly cause?: unknown;
+}
+
+/** The error of `code`, with the status and type that belong to it. */
+export function httpError(code: ErrorCode, message: string, options: RefusalOptions = {}): HttpError {
+  const [status, type] = ERROR_CODES[code];
+  return new HttpError(code, message, { status, type, ...options });
+}
+
+export interface ErrorMapping {
+  readonly log: Logger;
+  readonly requestId: string;
+  /** A tool with an effect ran before the failure: the client must not repeat the request by itself. Default false */
+  readonly hadEffect?: boolean;
+}
+
+/**
+ * What the client is told of anything thrown (docs/design/errors.md "The one shape").
+ *
+ * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
+ * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, 501, `loop_detected` or a
+ * used-up budget, those of a provider, which the gateway has asked as often as it is told to, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
+ */
+export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
+  const mapped = mapError(error, mapping);
+  const added: Record<string, string> = {};
+  if (mapped.status === 409 || isInVain(error, mapped) || mapping.hadEffect) added["x-should-retry"] = "false";
+  if (mapped.status === 401) added["www-authenticate"] = "Bearer";
+  if (mapped.status === 503) added["retry-after"] = RETRY_AFTER_SECONDS[mapped.code] ?? "5";
+  if (Object.keys(added).length === 0) return mapped;
+  const { code, message, status, type, param, cause } = mapped;
+  for (const [name, value] of Object.entries(mapped.headers)) added[name.toLowerCase()] = value;
+  return new HttpError(code, message, { status, type, param, cause, headers: added });
+}
+
+/** The body of an error reply, also of an error event of a stream. */
+export function errorBody(error: HttpError) {
+  return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
+}
+
+/** Returns whether an error is a provider's: the gateway has spent its own retries on it. */
+export function isProviderFailure(error: unknown): boolean {
+  if (error instanceof ProviderError) return true;
+  return error instanceof HttpError && (error.code === "provider_error" || error.code === "provider_timeout");
+}
+
+/** The same request would loop again, meet the same budget or the same provider, or come in the same unknown form. */
+function isInVain(error: unknown, mapped: HttpError): boolean {
+  return isProviderFailure(error) || mapped.code === "loop_detected" || mapped.status === 501 ||
+    (error instanceof CancelError && error.reason === "budget");
+}
+
+const RETRY_AFTER_SECONDS: Record<string, string> = { overloaded: "1", shutting_down: "5", agent_unavailable: "60" };
+
+function mapError(error: unknown, mapping: ErrorMapping): HttpError {
+  if (error instanceof HttpError) return error;
+  if (error instanceof ProviderError) return fromProvider(error);
+  if (error instanceof ToolError) return httpError("invalid_request", error.message, { cause: error });
+  if (error instanceof CancelError) return httpError(CANCEL_CODES[error.reason], error.message, { cause: error });
+  mapping.log.error("Request failed", { request_id: mapping.requestId, error });
+  return httpError("internal_error", INTERNAL_SENTENCE, { cause: error });
+}
+
+const INTERNAL_SENTENCE =
+  "Cannot answer the request: the gateway failed inside; its log has the cause under the request id";
+
+/** A client that has gone is told nothing; its code is for the log. */
+const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
+  client_gone: "request_timeout",
+  timeout: "provider_timeout",
+  cancelled: "conflict",
+  shutdown: "shutting_down",
+  budget: "rate_limited",
+};
+
+function fromProvider(error: ProviderError): HttpError {
+  const { message, retryAfterSeconds } = error;
+  const param = error.param ?? null;
+  switch (error.code) {
+    case "provider_rejected": {
+      const kept = REJECTED[error.status ?? 0];
+      if (kept === undefined) return httpError("provider_error", message, { cause: error });
+      return new HttpError(error.upstreamCode ?? kept, message, {
+        status: error.status ?? 400,
+        type: "invalid_request_error",
+        param,
+        cause: error,
+      });
+    }
+    case "model_not_found":
+      return httpError("model_not_found", message, { param: error.param ?? "model", cause: error });
+    case "provider_rate_limited": {
+      const headers = { "retry-after": String(retryAfterSeconds ?? 1) };
+      return httpError("rate_limited", message, { headers, cause: error });
+    }
+    case "provider_timeout":
+    case "provider_error":
+      return httpError(error.code, message, { cause: error });
+  }
+}
+
+/** Statuses of an upstream that are the client's own doing, with the code where the upstream gives none. */
+const REJECTED: Record<number, ErrorCode> = {
+  400: "invalid_request",
+  404: "not_found",
+  413: "payload_too_large",
+  422: "invalid_request",
+};
