@@ -7,7 +7,7 @@ import {
   watchSignal,
 } from "../../handlers/request_context.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { inTurns } from "../../lib/base/in_turns.ts";
+import { batchPerTick } from "../../lib/base/tick.ts";
 
 /** Members of Node's request stream that this file uses. */
 interface BodyStream {
@@ -61,7 +61,7 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
   });
   stream.on("end", () => {
     if (reading === undefined) return;
-    giveInTurn(reading);
+    giveLater(reading);
     reading = undefined;
   });
   // Without a listener for errors Node reports one as the end of the connection
@@ -79,8 +79,8 @@ interface Reading {
   size: number;
 }
 
-/** Hands over finished bodies in turns of 16: most of them start a request to a model, which is much work at once. */
-const giveInTurn = inTurns<Reading>(16, ({ resolve, chunks }) => {
+/** Hands over finished bodies, 16 in each tick: most of them start a request to a model, which is much work at once. */
+const giveLater = batchPerTick<Reading>(16, ({ resolve, chunks }) => {
   resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
 });
 

@@ -2,7 +2,7 @@ import type { Dispatcher } from "undici";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
-import { inTurns } from "../../base/in_turns.ts";
+import { batchPerTick } from "../../base/tick.ts";
 import { describeNetworkError, ForeignServerError } from "./network_error.ts";
 import type { ProviderHttpRequest } from "./provider_client.ts";
 
@@ -41,8 +41,8 @@ const DRAIN_MS = 1_000;
 const MAX_DRAINED_BYTES = 65_536;
 
 /** Each is about 50 us of work. A head comes once a reply; pieces come all the time, and are what would keep new clients waiting. */
-const giveInTurn = inTurns<Exchange>(16, (exchange) => exchange.give());
-const deliverInTurn = inTurns<Exchange>(4, (exchange) => exchange.deliver());
+const giveLater = batchPerTick<Exchange>(16, (exchange) => exchange.give());
+const deliverLater = batchPerTick<Exchange>(4, (exchange) => exchange.deliver());
 
 /** Sends one request; resolves and throws as `ProviderClient.send`. */
 export function startExchange(
@@ -185,7 +185,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     }
     this.#maxWhole = -1;
     this.#waitingSince = undefined;
-    giveInTurn(this);
+    giveLater(this);
   }
 
   /** Hands itself on to who sent the request, unless it has failed meanwhile or was given before */
@@ -217,7 +217,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     this.#queuedBytes += chunk.length;
     if (reader !== undefined && !this.#isDue) {
       this.#isDue = true;
-      deliverInTurn(this);
+      deliverLater(this);
     }
     if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
   }
@@ -238,7 +238,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     this.#ended = true;
     this.#settle();
     if (this.#isDue) return;
-    if (this.#head !== undefined && this.#maxWhole >= 0) giveInTurn(this);
+    if (this.#head !== undefined && this.#maxWhole >= 0) giveLater(this);
     this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;
   }

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inTurns } from "../../lib/base/in_turns.ts";
+import { batchPerTick } from "../../lib/base/tick.ts";
 
-const turn = () => new Promise((resolve) => setImmediate(resolve));
+const tick = () => new Promise((resolve) => setImmediate(resolve));
 
-test("a turn of the event loop takes a part of what has come, in order, and the next turns the rest", async () => {
+test("a tick takes a part of what has come, in order, and the next ticks the rest", async () => {
   const taken: number[] = [];
-  const give = inTurns<number>(4, (item) => void taken.push(item));
+  const give = batchPerTick<number>(4, (item) => void taken.push(item));
   for (let i = 0; i < 10; i++) give(i);
   const counts = [taken.length];
   while (taken.length < 10) {
-    await turn();
+    await tick();
     if (taken.length !== counts.at(-1)) counts.push(taken.length);
   }
   assert.deepEqual(taken, taken.toSorted((a, b) => a - b));
@@ -19,7 +19,7 @@ test("a turn of the event loop takes a part of what has come, in order, and the 
 
 test("what comes while others wait does not overtake them, and nothing is left behind", async () => {
   const taken: string[] = [];
-  const give = inTurns<string>(4, (item) => {
+  const give = batchPerTick<string>(4, (item) => {
     taken.push(item);
     if (item === "first 5") give("last");
   });
@@ -27,14 +27,14 @@ test("what comes while others wait does not overtake them, and nothing is left b
   setImmediate(() => {
     for (let i = 0; i < 4; i++) give(`second ${i}`);
   });
-  for (let i = 0; i < 10; i++) await turn();
+  for (let i = 0; i < 10; i++) await tick();
   const series = (name: string, length: number) => Array.from({ length }, (_, i) => `${name} ${i}`);
   assert.deepEqual(taken, [...series("first", 6), ...series("second", 4), "last"]);
 });
 
-test("what comes in one turn goes on side by side: each does its step before one does the next", async () => {
+test("what comes in one tick goes on side by side: each does its step before one does the next", async () => {
   const steps: string[] = [];
-  const give = inTurns<() => void>(32, (resolve) => resolve());
+  const give = batchPerTick<() => void>(32, (resolve) => resolve());
   const work = async (name: string) => {
     await new Promise<void>((resolve) => give(resolve));
     for (let step = 0; step < 3; step++) {
