@@ -78,6 +78,7 @@ const RULES: readonly Rule[] = [
     globals:
       /\bDate\.now\b|\bnew Date\(\s*\)|(?<![.\w])set(Timeout|Interval)\s*\(|\bAbortSignal\.timeout\b|\bperformance\.now\b/,
   },
+  { name: "ticks of the event loop", allowed: ["lib/base/tick.ts"], globals: /\bsetImmediate\b|\bprocess\.nextTick\b/ },
   {
     name: "randomness",
     allowed: ["lib/base/random.ts"],

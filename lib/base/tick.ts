@@ -1,3 +1,6 @@
+import { cancelError } from "./cancel.ts";
+import type { Clock } from "./clock.ts";
+
 /**
  * Returns a function that queues an item for `take`. Each tick of the event loop takes at most `perTick` items, in their order: libuv
  * accepts one new connection a tick, so a thousand replies worked on in one tick would keep new clients waiting for seconds.
@@ -16,5 +19,33 @@ export function batchPerTick<T>(perTick: number, take: (item: T) => void): (item
   };
   return (item) => {
     if (waiting.push(item) === 1) setImmediate(takeBatch);
+  };
+}
+
+/** Resolves in the next tick of the event loop, once the callbacks that are ready now have run. */
+export function nextTick(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Cuts long work into pieces: between two pieces the event loop goes on, and a cancellation is noticed. */
+export interface Yielder {
+  /** Returns true when the piece has run for 10 ms: time to call `yield`. */
+  isDue(): boolean;
+  /** Waits for the next tick, where the next piece starts. @throws {CancelError} when the signal aborted */
+  yield(): Promise<void>;
+}
+
+const PIECE_MS = 10;
+
+/** Creates a yielder, with the first piece starting now. */
+export function createYielder({ clock, signal }: { readonly clock: Clock; readonly signal: AbortSignal }): Yielder {
+  let started = clock.monotonic();
+  return {
+    isDue: () => clock.monotonic() - started > PIECE_MS,
+    async yield() {
+      await nextTick();
+      if (signal.aborted) throw cancelError(signal);
+      started = clock.monotonic();
+    },
   };
 }

@@ -58,7 +58,6 @@ const TO_COME: readonly string[] = [
   "KeyedSemaphore",
   "KeyedMutex",
   "KeyedNotifier",
-  "createYielder",
   "withTimeout",
   "deny_rules",
   "createApprover",

@@ -1,3 +1,4 @@
+import { nextTick } from "../../base/tick.ts";
 import type { WhereField } from "../../storage/indexed_fields.ts";
 import { readable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
@@ -13,7 +14,7 @@ const PAGE = 250;
 
 /**
  * Returns the records after a key, a page at a time; an empty page is the end. A record that cannot be read is set aside, and stays
- * in its page. Each page waits for a turn of the event loop, so that a long audit holds up nobody.
+ * in its page. Each page waits for a tick of the event loop, so that a long audit holds up nobody.
  */
 export async function readAuditPage(
   store: Store,
@@ -24,7 +25,7 @@ export async function readAuditPage(
     readonly where?: WhereField | undefined;
   },
 ): Promise<readonly AuditEntry[]> {
-  await new Promise((resolve) => setImmediate(resolve));
+  await nextTick();
   const page = await store.scan(AUDIT_RECORDS, {
     order: "key",
     reverse,

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import { HttpError } from "../../base/errors.ts";
+import { nextTick } from "../../base/tick.ts";
 import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 
 /** Returned by a write whose precondition did not hold: what it did so far is taken back. */
@@ -178,7 +179,7 @@ export function createGroupCommit(
       if (queue.length >= MAX_GROUP) void flush();
       else if (!scheduled) {
         scheduled = true;
-        setImmediate(() => void flush());
+        void nextTick().then(flush);
       }
     });
   }

@@ -1,10 +1,9 @@
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { createSlices, type Slices } from "../../base/slices.ts";
-import type { WalkedFile, WalkEnd, WalkOptions } from "./files.ts";
+import { createYielder, type Yielder } from "../../base/tick.ts";
+import type { OpenFile, WalkedFile, WalkEnd, WalkOptions } from "./files.ts";
 import { type IgnoreRules, parseGitignore } from "./gitignore.ts";
-import type { OpenFile } from "./files.ts";
 import type { PathRules } from "./path_rules.ts";
 import type { Folder } from "./reach.ts";
 
@@ -37,7 +36,7 @@ export async function* walkFolder(
   },
 ): AsyncGenerator<readonly WalkedFile[], WalkEnd> {
   const levels: Level[] = [];
-  const slices = createSlices(options);
+  const yielder = createYielder(options);
   let left = options.maxEntries;
   let truncated = false;
   let current: Folder | undefined = start;
@@ -56,7 +55,7 @@ export async function* walkFolder(
           limit: left,
           ignores: above,
           depth: start.names.length,
-          slices,
+          yielder,
         });
         left -= visited.seen;
         truncated ||= visited.truncated;
@@ -92,14 +91,14 @@ interface Visited {
 
 async function visit(
   folder: Folder,
-  { rules, ignores, limit, respectGitignore, depth, slices }: {
+  { rules, ignores, limit, respectGitignore, depth, yielder }: {
     readonly rules: PathRules;
     readonly ignores: readonly FolderIgnores[];
     readonly limit: number;
     readonly respectGitignore: boolean;
     /** Of the folder the walk started at */
     readonly depth: number;
-    readonly slices: Slices;
+    readonly yielder: Yielder;
   },
 ): Promise<Visited> {
   const listed = await folder.list(limit).catch(unreadable);
@@ -118,7 +117,7 @@ async function visit(
     const kept: string[] = [];
     for (const name of names) {
       if (isShown(name, isFolder)) kept.push(name);
-      if (slices.isOver()) await slices.next();
+      if (yielder.isDue()) await yielder.yield();
     }
     return kept.sort();
   };

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { createSlices } from "../../base/slices.ts";
+import { createYielder } from "../../base/tick.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./limit_field.ts";
 import { readScope } from "./read_scope.ts";
@@ -31,7 +31,7 @@ export const globSearch = defineTool({
   effects: ({ path = "." }) => ({ root: "read_file", paths: [path] }),
   async run({ pattern, path = ".", limit = DEFAULT_LIMIT }, context) {
     const matches = searchPattern(pattern, { anywhere: false });
-    const slices = createSlices(context);
+    const yielder = createYielder(context);
     const walk = context.services.files.walk(path, readScope(context), {
       respectGitignore: true,
       maxEntries: MAX_ENTRIES,
@@ -40,7 +40,7 @@ export const globSearch = defineTool({
     const found: string[] = [];
     let step = await walk.next();
     for (; !step.done; step = await walk.next()) {
-      for (const file of await matching(step.value, matches, slices)) found.push(file.path);
+      for (const file of await matching(step.value, matches, yielder)) found.push(file.path);
     }
     found.sort();
     const paths = found.slice(0, limit);

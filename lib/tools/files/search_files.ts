@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { createSlices } from "../../base/slices.ts";
+import { createYielder } from "../../base/tick.ts";
 import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
 import { compileLinePattern } from "./line_pattern.ts";
 import { SEARCH_LIMITS, type SearchLimits } from "./search_limits.ts";
@@ -60,7 +60,7 @@ export async function searchFiles(files: Files, search: FileSearch, options: {
   const { scope, signal, check, limits = SEARCH_LIMITS } = options;
   const pattern = compileLinePattern(search.pattern, search);
   const matchesGlob = search.glob === undefined ? undefined : searchPattern(search.glob, { anywhere: true });
-  const slices = createSlices(options);
+  const yielder = createYielder(options);
   const read = { buffers: Array.from({ length: READ_AHEAD }, createBuffer), maxBytes: limits.fileBytes };
   const matches: FileMatch[] = [];
   let bytes = 0;
@@ -87,7 +87,7 @@ export async function searchFiles(files: Files, search: FileSearch, options: {
         truncated = step.value.truncated;
         break;
       }
-      const folder = matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, slices);
+      const folder = matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, yielder);
       for (let i = 0; i < folder.length && !isOver(); i += READ_AHEAD) {
         check();
         for (const text of await readTexts(folder.slice(i, i + READ_AHEAD), read)) if (!isFull()) look(text);

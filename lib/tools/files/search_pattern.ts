@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import type { Slices } from "../../base/slices.ts";
+import type { Yielder } from "../../base/tick.ts";
 import type { WalkedFile } from "../../system/files/files.ts";
 import { compileGlob, type PathMatcher } from "../../system/files/glob.ts";
 import { shown } from "../../system/files/parse_path.ts";
@@ -23,12 +23,12 @@ export function searchPattern(glob: string, options: { readonly anywhere: boolea
 export async function matching(
   files: readonly WalkedFile[],
   matches: PathMatcher,
-  slices: Slices,
+  yielder: Yielder,
 ): Promise<readonly WalkedFile[]> {
   const found: WalkedFile[] = [];
   for (const file of files) {
     if (matches(file.below)) found.push(file);
-    if (slices.isOver()) await slices.next();
+    if (yielder.isDue()) await yielder.yield();
   }
   return found;
 }
