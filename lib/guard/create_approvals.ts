@@ -4,7 +4,7 @@ import type { Random } from "../base/random.ts";
 import { type Approval, APPROVAL_ID } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
-import { createWaiters } from "../base/waiters.ts";
+import { createKeyedNotifier } from "../base/keyed_queues.ts";
 import { parseMark, readable, readRecord, unlessUnreadable } from "../storage/read_records.ts";
 import { scanAll, type ScanAllOptions } from "../storage/scan_all.ts";
 import type { Store, Write } from "../storage/store.ts";
@@ -49,7 +49,7 @@ const MAX_TIMER_MS = DAY_MS;
 /** The approvals over a store. */
 export function createApprovals(options: CreateApprovalsOptions): Approvals {
   const { store, clock, random, log, audit } = options;
-  const waiters = createWaiters();
+  const notifier = createKeyedNotifier();
   const rules = createApprovalRules({ store, log, audit });
   const counted = options.metrics.counter("postern_approvals_total", "Questions to a person that were settled", [
     "decision",
@@ -85,7 +85,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     counted.with(next.status).add();
     const { id, run_id, call_id, tool, status, answered_by } = next;
     log.info("Approval was settled", { approval_id: id, run_id, call_id, tool, status, answered_by });
-    waiters.wake(id);
+    notifier.wake(id);
     return true;
   };
 
@@ -177,7 +177,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
       for (;;) {
         if (signal.aborted) throw cancelError(signal);
         // Heard before it is looked at, so that no answer falls between
-        const news = waiters.listen(id, signal);
+        const news = notifier.listen(id, signal);
         try {
           const found = await look(id);
           if (found === undefined) throw unknownApproval();

@@ -57,7 +57,6 @@ const TO_COME: readonly string[] = [
   "withClaimMarks",
   "KeyedSemaphore",
   "KeyedMutex",
-  "KeyedNotifier",
   "withTimeout",
   "deny_rules",
   "createApprover",

@@ -1,6 +1,6 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
-import { createWaiters } from "../../base/waiters.ts";
+import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
 import { type CarryOnOptions, createCarryOn } from "./carry_on.ts";
 import { type Execution, type ExecutionPlan, hasEnded } from "./execution_record.ts";
@@ -46,7 +46,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
   const closing = new AbortController();
   const turns = new Map<string, AbortController>();
   const drives = new Map<string, Promise<void>>();
-  const waiters = createWaiters();
+  const notifier = createKeyedNotifier();
   let pruning: Timer | undefined;
 
   const drive = async (id: string): Promise<void> => {
@@ -57,7 +57,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
       const signal = AbortSignal.any([closing.signal, turn.signal]);
       try {
         const found = await store.find(id);
-        waiters.wake(id);
+        notifier.wake(id);
         if (found === undefined || hasEnded(found.execution)) return;
         plan ??= await store.plan(id);
         await carryOn({ found, plan, signal });
@@ -108,7 +108,7 @@ export function createExecutor(options: ExecutorOptions): Executor {
     async asked(id, signal) {
       for (;;) {
         // Heard before it is looked at, so that no news falls between
-        const news = waiters.listen(id, signal);
+        const news = notifier.listen(id, signal);
         try {
           const found = await store.find(id);
           if (found === undefined || !isAboutToAsk(found.execution)) return found;

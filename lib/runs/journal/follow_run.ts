@@ -1,5 +1,5 @@
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
-import type { Waiters } from "../../base/waiters.ts";
+import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
 import type { JournalPlace, RunStore } from "./run_store.ts";
 
@@ -9,7 +9,7 @@ export interface FollowRunOptions {
   readonly signal: AbortSignal;
   readonly runs: RunStore;
   /** Woken with a run's id when it has new events, and at its end */
-  readonly news: Waiters;
+  readonly news: KeyedNotifier;
   /** The run while it is at work */
   readonly find: (id: string) => ActiveRun | undefined;
 }

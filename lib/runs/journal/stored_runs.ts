@@ -1,5 +1,5 @@
 import { isAtWork, isEnded } from "../../base/records/run.ts";
-import { createWaiters } from "../../base/waiters.ts";
+import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import { followRun } from "./follow_run.ts";
@@ -14,7 +14,7 @@ export type RunArchive = Pick<RunSupervisor, "get" | "startedBy" | "list" | "fol
 /** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
 export function createRunArchive({ store }: { readonly store: Store }): RunArchive {
   const runs = createRunStore(store);
-  const news = createWaiters();
+  const news = createKeyedNotifier();
   return {
     get: runs.get,
     startedBy: runs.startedBy,

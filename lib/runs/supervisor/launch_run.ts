@@ -8,7 +8,7 @@ import type { Random } from "../../base/random.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Waiters } from "../../base/waiters.ts";
+import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { createContextWindows } from "../../providers/context_windows.ts";
 import type { Providers } from "../../providers/provider.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
@@ -39,7 +39,7 @@ export interface LaunchParts {
   readonly active: ActiveRuns<ActiveRun>;
   readonly day: DayBudget;
   /** Woken with a run's id when it has new events */
-  readonly news: Waiters;
+  readonly news: KeyedNotifier;
   readonly providers: Providers;
   readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;

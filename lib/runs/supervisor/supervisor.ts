@@ -12,7 +12,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import { withTimeout } from "../../base/with_timeout.ts";
-import { createWaiters } from "../../base/waiters.ts";
+import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { isPlainModel, plainModelOf } from "../../providers/model_names.ts";
 import type { Providers } from "../../providers/provider.ts";
@@ -82,8 +82,8 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   const active = createActiveRuns<ActiveRun>();
   const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
   /** Of a run's events, and of its end */
-  const news = createWaiters();
-  const ends = createWaiters();
+  const news = createKeyedNotifier();
+  const ends = createKeyedNotifier();
   const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
   metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", active.size);
   let draining = false;

@@ -1,0 +1,49 @@
+import { cancelError } from "./cancel.ts";
+
+/** A wait for the news of one key. */
+export interface Listening {
+  /** Resolves at the next `wake`. @throws {CancelError} when the signal aborts first */
+  readonly heard: Promise<void>;
+  /** Resolves `heard`, as if there were news. */
+  wake(): void;
+  /** Ends the wait. Every wait must be stopped; stopping twice does nothing. */
+  stop(): void;
+}
+
+/** Wakes whoever waits for news of a key. */
+export interface KeyedNotifier {
+  /** Starts to wait for the news of a key. */
+  listen(key: string, signal: AbortSignal): Listening;
+  /** Wakes everybody who waits for this key now. */
+  wake(key: string): void;
+}
+
+/** Creates a notifier that nobody waits at. */
+export function createKeyedNotifier(): KeyedNotifier {
+  const waiting = new Map<string, Set<() => void>>();
+  return {
+    listen(key, signal) {
+      const news = Promise.withResolvers<void>();
+      // A listener that stops without having waited leaves nothing unhandled
+      news.promise.catch(() => {});
+      const abort = () => news.reject(cancelError(signal));
+      if (signal.aborted) abort();
+      signal.addEventListener("abort", abort, { once: true });
+      const listeners = waiting.get(key) ?? new Set();
+      waiting.set(key, listeners.add(news.resolve));
+      return {
+        heard: news.promise,
+        wake: news.resolve,
+        stop() {
+          signal.removeEventListener("abort", abort);
+          if (listeners.delete(news.resolve) && listeners.size === 0) waiting.delete(key);
+        },
+      };
+    },
+    wake(key) {
+      // Most of the time nobody waits at all, and an empty map is cheaper to see than a missing key
+      const listeners = waiting.size === 0 ? undefined : waiting.get(key);
+      if (listeners !== undefined) { for (const wake of [...listeners]) wake(); }
+    },
+  };
+}
