@@ -47,3 +47,22 @@ export function createKeyedNotifier(): KeyedNotifier {
     },
   };
 }
+
+/** Does one piece of work after the other for each key, in the order of the calls. Other keys go on meanwhile. */
+export type KeyedMutex = <T>(key: string, work: () => Promise<T>) => Promise<T>;
+
+/** Creates a mutex where no key is held. */
+export function createKeyedMutex(): KeyedMutex {
+  const tails = new Map<string, Promise<unknown>>();
+  return async (key, work) => {
+    const before = tails.get(key);
+    const mine = before === undefined ? work() : before.then(work, work);
+    const tail = mine.catch(() => {});
+    tails.set(key, tail);
+    try {
+      return await mine;
+    } finally {
+      if (tails.get(key) === tail) tails.delete(key);
+    }
+  };
+}

@@ -56,8 +56,6 @@ const TO_COME: readonly string[] = [
   "advance_execution",
   "withClaimMarks",
   "KeyedSemaphore",
-  "KeyedMutex",
-  "withTimeout",
   "deny_rules",
   "createApprover",
   "CommandRequest",

@@ -11,7 +11,7 @@ import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
 import type { Cron } from "./cron.ts";
 import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
 import { firingTimes, toTiming } from "./firing_times.ts";
-import { createKeyedTurns } from "./keyed_turns.ts";
+import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import { parseSchedule } from "./parse_schedule.ts";
 import { createScheduleReader, type FoundSchedule, isScheduleId } from "./read_schedules.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
@@ -41,13 +41,13 @@ export interface CronOptions {
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
 }
 
-/** Turns of what counts all schedules; no id is empty */
+/** Key of work that counts all schedules. No id is empty. */
 const ALL = "";
 
 /** The schedules over a store. One gateway owns a store's schedules. */
 export function createCronService(options: CronOptions): Cron {
   const { store, clock, random, log } = options;
-  const turns = createKeyedTurns();
+  const mutex = createKeyedMutex();
   const view: ViewOptions = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };
   const reader = createScheduleReader(store, view);
   const { find } = reader;
@@ -55,10 +55,10 @@ export function createCronService(options: CronOptions): Cron {
   const scheduler = createScheduler({
     clock,
     log,
-    fire: (id, isLast) => turns(id, () => fireSchedule(id, { ...firing, isLast })),
+    fire: (id, isLast) => mutex(id, () => fireSchedule(id, { ...firing, isLast })),
     tidy: () => forgetOldDone(store),
     async realign(ids) {
-      for (const id of ids) await turns(id, async () => await realignOne(await unlessUnreadable(find(id))));
+      for (const id of ids) await mutex(id, async () => await realignOne(await unlessUnreadable(find(id))));
     },
   });
 
@@ -83,7 +83,7 @@ export function createCronService(options: CronOptions): Cron {
 
   /** Changes one schedule in its turn. @throws {ToolError} `not_found` */
   const change = (id: string, what: string, to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined) =>
-    turns(id, async () => {
+    mutex(id, async () => {
       const found = await find(id);
       if (found === undefined) throw await unknown(id, what);
       const changes = to(found.record);
@@ -115,8 +115,8 @@ export function createCronService(options: CronOptions): Cron {
 
   return {
     add: ({ id = random.id("task_"), schedule, timezone, ...work }, by) =>
-      turns(ALL, () =>
-        turns(id, async () => {
+      mutex(ALL, () =>
+        mutex(id, async () => {
           if (!isScheduleId(id)) {
             throw new ToolError(
               "invalid_input",
@@ -186,7 +186,7 @@ export function createCronService(options: CronOptions): Cron {
       }),
 
     remove: (id) =>
-      turns(id, async () => {
+      mutex(id, async () => {
         if (!await reader.isThere(id) && !await reader.isDone(id)) throw await unknown(id, "remove");
         await store.batch([
           { op: "delete", collection: SCHEDULES, key: id },
@@ -220,7 +220,7 @@ export function createCronService(options: CronOptions): Cron {
     history: reader.history,
 
     run: (id, by, claim) =>
-      turns(id, async () => {
+      mutex(id, async () => {
         const found = await find(id);
         if (found === undefined) throw await toHttp(unknown(id, "run"));
         if (!options.settings().enabled) throw refused(id, "schedules are off; set [cron] enabled = true");
@@ -252,7 +252,7 @@ export function createCronService(options: CronOptions): Cron {
       for await (const { id, next_at, seen_at } of reader.records()) {
         if (next_at === null) continue;
         scheduler.set(id, next_at);
-        if (seen_at > now) await turns(id, async () => await realignOne(await unlessUnreadable(find(id))));
+        if (seen_at > now) await mutex(id, async () => await realignOne(await unlessUnreadable(find(id))));
       }
       scheduler.start();
     },
