@@ -66,3 +66,51 @@ export function createKeyedMutex(): KeyedMutex {
     }
   };
 }
+
+/**
+ * Lets a few pieces of work at a time pass for each key. The others wait for a slot, in their order. Keys are kept for good: use it
+ * where there are few.
+ */
+export interface KeyedSemaphore {
+  /** Does the work once there is a slot. @throws {CancelError} when the signal aborts while it waits; the error of the work */
+  pass<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+}
+
+/** Creates a semaphore with all slots free. @param max slots of each key */
+export function createKeyedSemaphore(max: number): KeyedSemaphore {
+  const queues = new Map<string, { taken: number; readonly waiting: Set<() => void> }>();
+  return {
+    async pass(key, signal, work) {
+      const queue = queues.get(key) ?? { taken: 0, waiting: new Set() };
+      queues.set(key, queue);
+      if (queue.taken >= max) await waitForSlot(queue.waiting, signal);
+      else queue.taken++;
+      try {
+        if (signal.aborted) throw cancelError(signal);
+        return await work();
+      } finally {
+        // The slot stays taken and goes to the longest waiting: a call that comes before it has woken cannot get the same slot
+        const [next] = queue.waiting;
+        if (next === undefined) queue.taken--;
+        else next();
+      }
+    },
+  };
+}
+
+function waitForSlot(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return Promise.reject(cancelError(signal));
+  return new Promise((resolve, reject) => {
+    const pass = () => {
+      signal.removeEventListener("abort", abort);
+      waiting.delete(pass);
+      resolve();
+    };
+    const abort = () => {
+      waiting.delete(pass);
+      reject(cancelError(signal));
+    };
+    waiting.add(pass);
+    signal.addEventListener("abort", abort, { once: true });
+  });
+}

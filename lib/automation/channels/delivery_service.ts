@@ -22,7 +22,7 @@ import {
   promiseOf,
 } from "./delivery_record.ts";
 import { type ReplyTarget, type SendOutcome, sendReply } from "./send_reply.ts";
-import { createTurnstile } from "./turnstile.ts";
+import { createKeyedSemaphore } from "../../base/keyed_queues.ts";
 
 export interface DeliveryOptions {
   readonly store: Store;
@@ -63,7 +63,7 @@ const SWEEP = 20;
 /** See `Deliveries`. Metric: postern_deliveries_total{status}. */
 export function createDeliveryService(options: DeliveryOptions): Deliveries {
   const { store, clock, random, log, metrics } = options;
-  const turnstile = createTurnstile(MAX_AT_ONCE);
+  const semaphore = createKeyedSemaphore(MAX_AT_ONCE);
   const ended = metrics.counter("postern_deliveries_total", "Replies to channels, by how their delivery ended", [
     "status",
   ]);
@@ -92,7 +92,7 @@ export function createDeliveryService(options: DeliveryOptions): Deliveries {
       return void await end(record, "failed", `[channels.${record.channel}] has no reply_url any more`);
     }
     const fetch = await options.fetch();
-    const outcome = await turnstile.pass(record.channel, stopping.signal, () => {
+    const outcome = await semaphore.pass(record.channel, stopping.signal, () => {
       // The gateway was down, or others went first: a receiver may have forgotten by now which replies it has had
       if (ageOf(record, run, clock.now()) > MAX_AGE_MS) return Promise.resolve(undefined);
       return sendReply(record, run, target, { ...options, fetch, rules: options.rules(), signal: breaking.signal });

@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTurnstile } from "../../../lib/automation/channels/turnstile.ts";
-import { CancelError } from "../../../lib/base/cancel.ts";
+import { createKeyedSemaphore } from "../../lib/base/keyed_queues.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
 
 /** Work that is under way until the test ends it, and who came in, in order. */
 function setUp(max: number) {
-  const turnstile = createTurnstile(max);
+  const semaphore = createKeyedSemaphore(max);
   const entered: string[] = [];
   const ends = new Map<string, () => void>();
   let inside = 0;
   let most = 0;
   const pass = (who: string, signal = new AbortController().signal) =>
-    turnstile.pass("lane", signal, async () => {
+    semaphore.pass("lane", signal, async () => {
       entered.push(who);
       most = Math.max(most, ++inside);
       await new Promise<void>((resolve) => ends.set(who, resolve));
