@@ -57,7 +57,6 @@ const TO_COME: readonly string[] = [
   "withClaimMarks",
   "deny_rules",
   "createApprover",
-  "CommandRequest",
   "openRunEvents",
 ];
 

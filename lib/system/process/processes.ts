@@ -25,7 +25,7 @@ export interface Processes {
    * @throws {ToolError} as `screen`, and `command_not_started`, `command_not_noted`, `quarantine_full`
    * @throws {CancelError} when the signal aborts or the gateway closes; nothing of the command is left running
    */
-  run(request: RunRequest): Promise<ProcessResult>;
+  run(request: CommandRequest): Promise<ProcessResult>;
   /**
    * Starts a process that runs on until it ends, is killed, or the gateway closes.
    * @throws {ToolError} as `run`, and `too_many_processes`
@@ -67,7 +67,7 @@ export interface ProcessRequest {
   readonly signal: AbortSignal;
 }
 
-export interface RunRequest extends ProcessRequest {
+export interface CommandRequest extends ProcessRequest {
   readonly timeoutMs: number;
   /** Default: the words are the model's, and are screened */
   readonly composed?: ComposedCommand;
