@@ -1,6 +1,5 @@
-import { systemClock } from "../../lib/base/clock.ts";
+import { systemClock, withTimeout } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
-import { withTimeout } from "../../lib/base/with_timeout.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";

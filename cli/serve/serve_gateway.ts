@@ -4,7 +4,7 @@ import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
 import { socketsOf } from "../../handlers/websocket/sockets.ts";
-import { withTimeout } from "../../lib/base/with_timeout.ts";
+import { withTimeout } from "../../lib/base/clock.ts";
 import type { GatewayServices } from "../../lib/gateway.ts";
 import { readNodeBody, watchNodeClient } from "./node_body.ts";
 import { watchNodeConnections } from "./node_connections.ts";

@@ -1,7 +1,6 @@
 import { Worker } from "node:worker_threads";
 import { cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
-import { withTimeout } from "../../base/with_timeout.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import { type Survey, type Surveys, UNFINISHED } from "./survey.ts";
 import { workerModule } from "./worker_module.ts";
 

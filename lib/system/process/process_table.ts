@@ -1,7 +1,6 @@
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { withTimeout } from "../../base/with_timeout.ts";
 import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
 import type { Aftermath } from "./prepare_command.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";

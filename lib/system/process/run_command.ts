@@ -1,8 +1,7 @@
 import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { withTimeout } from "../../base/with_timeout.ts";
 import { type Capture, type Captured, captureOutput } from "./capture_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 

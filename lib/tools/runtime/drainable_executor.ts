@@ -1,7 +1,6 @@
 import { CancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
-import { withTimeout } from "../../base/with_timeout.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
 
 /** A tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
