@@ -3,16 +3,16 @@ import { createPairing } from "./access/create_pairing.ts";
 import { createTickets } from "./access/create_tickets.ts";
 import { createTokens } from "./access/create_tokens.ts";
 import type { Pairing, RecordAccess, Tickets, Tokens } from "./access/identity.ts";
-import { createDeliveries } from "./automation/channels/create_deliveries.ts";
-import type { Deliveries } from "./automation/channels/deliveries.ts";
+import type { Deliveries } from "./automation/channels/delivery_service.ts";
+import { OPEN_DELIVERIES } from "./automation/channels/delivery_record.ts";
 import type { ReplyTarget } from "./automation/channels/send_reply.ts";
-import { createCron } from "./automation/cron/create_cron.ts";
-import type { Cron } from "./automation/cron/cron.ts";
-import { createSops } from "./automation/sops/create_sops.ts";
+import { SCHEDULES } from "./automation/cron/schedule_record.ts";
+import type { Cron } from "./automation/cron/cron_service.ts";
+import { OPEN_SOPS } from "./automation/sops/collections.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { ConfigError } from "./base/errors.ts";
-import { lazily } from "./base/lazily.ts";
+import { lazily, lazyService, lazyStartedService } from "./base/lazily.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
 import type { Caller } from "./base/records/caller.ts";
 import { createRedactor } from "./base/redact.ts";
@@ -48,7 +48,6 @@ import {
   createConversationArchive,
   keepConversations,
 } from "./runs/conversations/stored_conversations.ts";
-import { createSubAgents } from "./runs/sub_agents/create_sub_agents.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor/supervisor.ts";
 import { createMemoryStore } from "./storage/create_memory_store.ts";
@@ -288,72 +287,107 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         log.error("Runs of a token that was revoked could not be cancelled", { token_id: tokenId, error });
       }
     });
-    const cron = createCron({
-      store,
-      clock,
-      random,
-      log,
-      settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
-      runs: () => supervisor,
-      isLive: tokens.isLive,
-      tools: () => tools,
+    const cron = lazyStartedService(async () => {
+      const { createCron } = await import("./automation/cron/cron_service.ts");
+      return createCron({
+        store,
+        clock,
+        random,
+        log,
+        settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }),
+        runs: () => supervisor,
+        isLive: tokens.isLive,
+        tools: () => tools,
+      });
+    }, {
+      methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
+      isNeeded: async () => config().cron.enabled && await store.count(SCHEDULES) > 0,
     });
     const files = createFiles({ clock, home, ownPaths });
-    const sops = createSops({
-      store,
-      clock,
-      random,
-      log,
-      approvals,
-      files,
-      isLive: tokens.isLive,
-      runs: () => supervisor,
-      tools: () => tools,
-      workspaceRoot,
-      dataDir,
-      settings: () => ({
-        dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
-        approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
-        forbiddenPaths: config().autonomy.forbidden_paths,
-        retentionDays: config().runs.retention_days,
-      }),
+    const hasOpenSops = async () => await store.count(OPEN_SOPS) > 0;
+    const sops = lazyStartedService(async () => {
+      const { createSops } = await import("./automation/sops/sop_service.ts");
+      return createSops({
+        store,
+        clock,
+        random,
+        log,
+        approvals,
+        files,
+        isLive: tokens.isLive,
+        runs: () => supervisor,
+        tools: () => tools,
+        workspaceRoot,
+        dataDir,
+        settings: () => ({
+          dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
+          approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
+          forbiddenPaths: config().autonomy.forbidden_paths,
+          retentionDays: config().runs.retention_days,
+        }),
+      });
+    }, {
+      methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
+      isNeeded: hasOpenSops,
     });
-    const git = lazily(async () => {
+    const git = lazyService(async () => {
       const { createGit } = await import("./system/git/create_git.ts");
       return createGit({ processes, home, ownPaths });
-    });
-    const mailbox = lazily(async () => {
+    }, ["open"]);
+    const mailbox = lazyService(async () => {
       const [{ createMailbox }, { createRecordCipher }] = await Promise.all([
         import("./memory/mailbox.ts"),
         import("./storage/record_cipher.ts"),
       ]);
       const cipher = async () => createRecordCipher(await mailboxKey({ ...options, random }), random);
       return createMailbox({ store, clock, random, cipher });
-    });
-    const boards = lazily(async () => {
+    }, ["send", "receive", "list", "clear"]);
+    const boards = lazyService(async () => {
       const { createBoards } = await import("./hardware/boards.ts");
       return createBoards({ config, clock });
-    });
+    }, ["attach", "host"]);
+    const subAgents = lazyService(async () => {
+      const { createSubAgents } = await import("./runs/sub_agents/sub_agent_service.ts");
+      return createSubAgents({
+        store,
+        clock,
+        agents: () => config().agents,
+        tools: () => tools,
+        runs: () => supervisor,
+      });
+    }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
     const urls = createUrlPolicy();
     let ownPort = 0;
-    const deliveries = createDeliveries({
-      store,
-      clock,
-      random,
-      log,
-      metrics,
-      runs: () => supervisor,
-      fetch: lazily(async () => {
-        const { createGuardedFetch } = await import("./system/net/guarded_fetch.ts");
-        const own = () => (ownPort === 0 ? undefined : { port: ownPort, publicPaths: PUBLIC_PATHS });
-        const proxy = () => config().proxy;
-        return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}`, proxy });
-      }),
-      targetOf: (name) => replyTarget(config().channels, name),
-      rules: () => config().url_access,
-      environment: (name) => environment[name],
-      retentionDays: () => config().runs.retention_days,
+    const deliveryService = lazyStartedService(async () => {
+      const { createDeliveries } = await import("./automation/channels/delivery_service.ts");
+      return createDeliveries({
+        store,
+        clock,
+        random,
+        log,
+        metrics,
+        runs: () => supervisor,
+        fetch: lazily(async () => {
+          const { createGuardedFetch } = await import("./system/net/guarded_fetch.ts");
+          const own = () => (ownPort === 0 ? undefined : { port: ownPort, publicPaths: PUBLIC_PATHS });
+          const proxy = () => config().proxy;
+          return createGuardedFetch({ policy: urls, clock, own, userAgent: `postern/${version}`, proxy });
+        }),
+        targetOf: (name) => replyTarget(config().channels, name),
+        rules: () => config().url_access,
+        environment: (name) => environment[name],
+        retentionDays: () => config().runs.retention_days,
+      });
+    }, {
+      methods: ["promise", "watch", "page", "resolve"],
+      isNeeded: async () => await store.count(OPEN_DELIVERIES) > 0,
     });
+    const deliveries: Deliveries = {
+      ...deliveryService,
+      // A channel without a reply_url loads nothing
+      promise: async (reply) =>
+        replyTarget(config().channels, reply.channel) === undefined ? undefined : await deliveryService.promise(reply),
+    };
     const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
     closing.push(() => nodes?.close());
     const memory = createMemory({ store, clock });
@@ -364,30 +398,16 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         files,
         memory,
         plans: createPlans({ store, clock }),
-        mailbox: {
-          send: async (message) => await (await mailbox()).send(message),
-          receive: async (to) => await (await mailbox()).receive(to),
-          list: async (filter) => await (await mailbox()).list(filter),
-          clear: async (filter) => await (await mailbox()).clear(filter),
-        },
+        mailbox,
         commands,
         processes,
         workers,
-        git: { open: async (opened) => await (await git()).open(opened) },
+        git,
         urls,
         schedules: cron,
         sops,
-        subAgents: createSubAgents({
-          store,
-          clock,
-          agents: () => config().agents,
-          tools: () => tools,
-          runs: () => supervisor,
-        }),
-        boards: {
-          attach: async (board, signal, work) => await (await boards()).attach(board, signal, work),
-          host: async () => await (await boards()).host(),
-        },
+        subAgents,
+        boards,
       },
       config,
       workspaceRoot,
@@ -423,10 +443,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       addSecret: redactor.add,
     });
     if (agent !== undefined) {
-      closing.push(() => agent.close(), () => deliveries.stop(), () => cron.stop(), () => sops.close());
+      closing.push(() => agent.close(), () => deliveries.stop(), () => cron.stop(), () => sops.stop());
       // The tools of a run that goes on work with it too
       supervisor = agent.runs;
-      await sops.stopCancelled();
+      if (await hasOpenSops()) await sops.stopCancelled();
       await agent.runs.recover();
       cron.start().catch((error) => log.error("Schedules could not be started", { error }));
       deliveries.start().catch((error) => log.error("Replies could not be gone on with", { error }));
@@ -522,7 +542,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       async drain(graceMs) {
         draining = true;
         await cron.stop();
-        await sops.close();
+        await sops.stop();
         await Promise.all([agent?.runs.drain(graceMs), calls.drain(graceMs)]);
         await deliveries.stop();
         nodes?.close();

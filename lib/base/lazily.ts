@@ -1,17 +1,16 @@
-/** What was made, or makes it. */
+/** Function that makes a value at its first call and returns that value from then on. */
 export interface Lazy<T> {
   (): T;
-  /** Without making it: undefined before the first use, and after one that failed */
+  /** Returns the value without making it: undefined before the first use, and after one that failed. */
   made(): T | undefined;
 }
 
 /**
- * Something made at its first use and kept from then on: a heavy module, or a table that few requests need.
+ * Makes a value at its first use and keeps it: a heavy module, or a table that few requests need.
  *
- * A start is as fast as what it loads, so what the gateway can answer /health without is made this way:
- * `const adapter = lazily(() => import("./adapter.ts"))`, then `(await adapter()).open()` where it is used. Where a whole service
- * can wait, its factory goes in: `const git = lazily(async () => (await import("./git.ts")).createGit(options))`.
- * What throws or rejects is not kept: whoever asked gets the error, and the next use tries again.
+ * A start is as fast as what it loads, so the gateway makes everything this way that it can answer /health without:
+ * `const adapter = lazily(() => import("./adapter.ts"))`, then `(await adapter()).open()` where it is used. A whole service is left for
+ * later by `lazyService`. A value that throws or rejects is not kept: whoever asked gets the error, and the next use tries again.
  */
 export function lazily<T>(make: () => T): Lazy<T> {
   let made: { readonly value: T } | undefined;
@@ -23,4 +22,65 @@ export function lazily<T>(make: () => T): Lazy<T> {
     return made.value;
   };
   return Object.assign(use, { made: () => made?.value });
+}
+
+/** Names of the methods of `T` that return a promise. */
+type AsyncMethod<T> = {
+  [K in keyof T & string]: T[K] extends (...given: never[]) => Promise<unknown> ? K : never;
+}[keyof T & string];
+
+/**
+ * Returns a service that is loaded at the first call of one of its methods.
+ *
+ * Each method waits for the service and then calls the method of the same name. A load that fails is tried again at the next call.
+ * @param load imports the service's module and makes the service
+ * @param methods names of all the methods that callers use
+ */
+export function lazyService<T, K extends AsyncMethod<T>>(load: () => Promise<T>, methods: readonly K[]): Pick<T, K> {
+  const loaded = lazily(load);
+  const call = (name: K) => async (...given: unknown[]): Promise<unknown> => {
+    const service = await loaded();
+    // AsyncMethod gives the names of such methods alone
+    const method = service[name] as (...given: unknown[]) => Promise<unknown>;
+    return await method.apply(service, given);
+  };
+  // Each name has its method
+  return Object.fromEntries(methods.map((name) => [name, call(name)])) as unknown as Pick<T, K>;
+}
+
+/** Service that works by itself from `start()` until `stop()`. */
+interface StartedService {
+  start(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * Returns a service that is loaded at the first call of one of its methods, or by `start()` when there is work for it.
+ *
+ * A service that is loaded after `start()` is started before its first call. `stop()` stops a loaded service and loads nothing.
+ * @param options.isNeeded tells at `start()` whether the service has work to go on with
+ */
+export function lazyStartedService<T extends StartedService, K extends AsyncMethod<T>>(
+  load: () => Promise<T>,
+  { methods, isNeeded }: { readonly methods: readonly K[]; readonly isNeeded: () => Promise<boolean> },
+): Pick<T, K> & StartedService {
+  let started = false;
+  const loaded = lazily(async () => {
+    const service = await load();
+    if (started) await service.start();
+    return service;
+  });
+  return {
+    ...lazyService(loaded, methods),
+    async start() {
+      started = true;
+      const known = loaded.made();
+      if (known !== undefined) await (await known).start();
+      else if (await isNeeded()) await loaded();
+    },
+    async stop() {
+      started = false;
+      await (await loaded.made())?.stop();
+    },
+  };
 }

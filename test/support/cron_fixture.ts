@@ -1,7 +1,7 @@
-import type { Cron } from "../../lib/automation/cron/cron.ts";
-import { createCron } from "../../lib/automation/cron/create_cron.ts";
-import type { CronSettings } from "../../lib/automation/cron/cron_service.ts";
+import { createCron, type Cron, type CronSettings } from "../../lib/automation/cron/cron_service.ts";
+import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
+import { lazyStartedService } from "../../lib/base/lazily.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -53,20 +53,26 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
     ...(options.refuse === undefined ? {} : { refuse: options.refuse }),
   });
   const { door } = createToolBench({ root: "/workspace", clock });
-  const cron = createCron({
-    store,
-    clock: jumping,
-    random: createSeededRandom(options.seed ?? 1),
-    log: createLogger({
-      level: "debug",
-      now: jumping.now,
-      sink: (record) => void logged.push(record),
-      redact: (text) => text,
-    }),
-    settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100, ...options.settings }),
-    runs: () => ({ ...runs, start: async (request) => played(await runs.start(request)) }),
-    isLive: options.isLive ?? (() => true),
-    tools: () => door,
+  const makeCron = () =>
+    createCron({
+      store,
+      clock: jumping,
+      random: createSeededRandom(options.seed ?? 1),
+      log: createLogger({
+        level: "debug",
+        now: jumping.now,
+        sink: (record) => void logged.push(record),
+        redact: (text) => text,
+      }),
+      settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100, ...options.settings }),
+      runs: () => ({ ...runs, start: async (request) => played(await runs.start(request)) }),
+      isLive: options.isLive ?? (() => true),
+      tools: () => door,
+    });
+  // Loaded at its first use, as in a gateway
+  const cron = lazyStartedService(() => Promise.resolve(makeCron()), {
+    methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
+    isNeeded: async () => await store.count(SCHEDULES) > 0,
   });
   return {
     cron,

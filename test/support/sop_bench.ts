@@ -1,5 +1,5 @@
 import type { Script } from "../../fixtures/scripted_provider.ts";
-import { createSops } from "../../lib/automation/sops/create_sops.ts";
+import { createSops } from "../../lib/automation/sops/sop_service.ts";
 import type { SopService } from "../../lib/automation/sops/sop_service.ts";
 import type { Caller } from "../../lib/base/records/caller.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";

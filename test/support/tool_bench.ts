@@ -6,12 +6,12 @@ import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/l
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
 import { type Config, defaultConfig } from "../../lib/config/config.ts";
 import { createMailbox } from "../../lib/memory/mailbox.ts";
-import { createCron } from "../../lib/automation/cron/create_cron.ts";
-import { createSops } from "../../lib/automation/sops/create_sops.ts";
+import { createCron } from "../../lib/automation/cron/cron_service.ts";
+import { createSops } from "../../lib/automation/sops/sop_service.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
-import { createSubAgents } from "../../lib/runs/sub_agents/create_sub_agents.ts";
+import { createSubAgents } from "../../lib/runs/sub_agents/sub_agent_service.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { createRecordCipher } from "../../lib/storage/record_cipher.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";

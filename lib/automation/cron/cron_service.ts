@@ -1,24 +1,39 @@
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { Firing } from "../../base/records/schedule.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { isTimezone } from "../../base/zoned_time.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import type { ScheduleMaker } from "../../tools/schedule/schedules.ts";
-import type { Cron } from "./cron.ts";
+import type { ScheduleMaker, Schedules } from "../../tools/schedule/schedules.ts";
 import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
 import { firingTimes, toTiming } from "./firing_times.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import { parseSchedule } from "./parse_schedule.ts";
-import { createScheduleReader, type FoundSchedule, isScheduleId } from "./read_schedules.ts";
+import { createScheduleReader, type FoundSchedule, isScheduleId, type ScheduleReader } from "./read_schedules.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
 import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 import { checkWork } from "./scheduled_work.ts";
 import { createScheduler } from "./scheduler.ts";
 import { startRun } from "./start_run.ts";
+
+/** The schedules, their history, and what fires them (docs/design/automation.md "Schedules"). */
+export interface Cron extends Schedules, Pick<ScheduleReader, "get" | "page" | "history"> {
+  /**
+   * Fires a schedule now, whatever its times and also a paused one, with no more rights than both its maker and `by` have.
+   * @param claim a record made in the one transaction that accepts the run, see RunRequest
+   * @throws {HttpError} 404 `not_found`; 409 `conflict` while the run before is at work, or where `[cron]` is off; 503 as RunSupervisor.start
+   */
+  run(id: string, by: Caller, claim?: (runId: string) => Write): Promise<Firing>;
+  /** Begins to fire, where `[cron] enabled` says so; what a downtime missed is caught up. Resolves when all are known */
+  start(): Promise<void>;
+  /** Fires nothing more. Resolves when what is being fired is dealt with */
+  stop(): Promise<void>;
+}
 
 /** What `[cron]` says. */
 export interface CronSettings {
@@ -45,7 +60,7 @@ export interface CronOptions {
 const ALL = "";
 
 /** The schedules over a store. One gateway owns a store's schedules. */
-export function createCronService(options: CronOptions): Cron {
+export function createCron(options: CronOptions): Cron {
   const { store, clock, random, log } = options;
   const mutex = createKeyedMutex();
   const view: ViewOptions = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };

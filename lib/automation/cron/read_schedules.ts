@@ -1,6 +1,7 @@
+import type { Firing, Schedule } from "../../base/records/schedule.ts";
 import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import type { Cron } from "./cron.ts";
+import type { Schedules } from "../../tools/schedule/schedules.ts";
 import {
   DONE_SCHEDULES,
   FIRINGS,
@@ -21,8 +22,27 @@ export interface FoundSchedule {
   readonly version: number;
 }
 
+/** Selection of the schedules that one page shows. */
+export interface ScheduleQuery {
+  /** Default: those that are active or paused */
+  readonly state?: Schedule["state"] | undefined;
+  /** 1-1000 */
+  readonly limit: number;
+  /** Only those made before this one */
+  readonly after?: string | undefined;
+}
+
 /** Schedules and their firings, as they are shown and as they lie in the store. */
-export interface ScheduleReader extends Pick<Cron, "list" | "get" | "page" | "history"> {
+export interface ScheduleReader extends Pick<Schedules, "list"> {
+  /** undefined for an unknown id */
+  get(id: string): Promise<Schedule | undefined>;
+  /** Newest first; one-time tasks that fired only when `state` asks for them */
+  page(query: ScheduleQuery): Promise<{ readonly schedules: readonly Schedule[]; readonly hasMore: boolean }>;
+  /** The newest first. @param options.after older than this firing. @returns undefined for an unknown id */
+  history(
+    id: string,
+    options: { readonly limit: number; readonly after?: string | undefined },
+  ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined>;
   /** One that is active or paused */
   find(id: string): Promise<FoundSchedule | undefined>;
   /** Whether it is a one-time task that fired */
@@ -46,7 +66,7 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
     for await (const { value } of readRecords(store, SCHEDULES, parseScheduleRecord)) yield value;
   }
 
-  const get: Cron["get"] = async (id) => {
+  const get: ScheduleReader["get"] = async (id) => {
     const stored = await getFrom(SCHEDULES, id) ?? await getFrom(DONE_SCHEDULES, id);
     return stored === undefined ? undefined : await toSchedule(stored.value, view);
   };

@@ -51,14 +51,18 @@ export interface SopsOptions {
   readonly settings: () => SopSettings;
 }
 
-/** The procedures, and what carries their executions on. */
+/**
+ * The procedures, and the executor that carries their executions on.
+ *
+ * Call `stopCancelled()` before runs are recovered, `start()` after it, and `stop()` before they are drained.
+ */
 export interface SopService extends Sops {
   /** Cancels the runs of what was being cancelled when it stopped: once, before runs go on */
   stopCancelled(): Promise<void>;
   /** Goes on with what a stop left open; once, when runs can be started */
   start(): Promise<void>;
   /** Stops; what is open goes on at the next start */
-  close(): Promise<void>;
+  stop(): Promise<void>;
 }
 
 /** Executions that may be open at once */
@@ -71,7 +75,7 @@ const MAX_DEPTH = 32;
 const ASKING_MS = 5_000;
 
 /** Procedures over a store. One gateway owns a store's executions. */
-export function createSopService(options: SopsOptions): SopService {
+export function createSops(options: SopsOptions): SopService {
   const { clock, random, approvals } = options;
   const store = createExecutionStore(options.store);
   const executor = createExecutor({
@@ -178,7 +182,7 @@ export function createSopService(options: SopsOptions): SopService {
   return {
     stopCancelled: executor.stopCancelled,
     start: executor.start,
-    close: executor.close,
+    stop: executor.close,
 
     async list() {
       const { sops, invalid } = await load();

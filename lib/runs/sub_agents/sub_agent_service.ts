@@ -37,7 +37,7 @@ export interface SubAgentsOptions {
 const SHOWN_TASK = 200;
 
 /** The sub-agents as runs of kind `subagent`. Which of them are at work is read from the store once, and known from then on. */
-export function createSubAgentService({ store, clock, agents, tools, runs }: SubAgentsOptions): SubAgents {
+export function createSubAgents({ store, clock, agents, tools, runs }: SubAgentsOptions): SubAgents {
   const supervisor = (): RunSupervisor => {
     const found = runs();
     if (found !== undefined) return found;

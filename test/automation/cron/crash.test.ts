@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createCron } from "../../../lib/automation/cron/create_cron.ts";
+import { createCron } from "../../../lib/automation/cron/cron_service.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { Run } from "../../../lib/base/records/run.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";

@@ -138,7 +138,7 @@ for (const when of ["before", "after"] as const) {
       const { approvals } = await second.approvals.list({ limit: 100 });
       const aboutStep = approvals.filter(({ tool }) => tool === "sop_advance");
       assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} questions about the step`);
-      await second.sops.close();
+      await second.sops.stop();
       reviews += world.reviews;
       return true;
     });
@@ -151,7 +151,7 @@ for (const when of ["before", "after"] as const) {
 async function atWork({ sops, execute, until }: SopBench): Promise<string> {
   const id = await execute("w");
   await until(id, ({ steps }) => steps[0]?.status === "running");
-  await sops.close();
+  await sops.stop();
   return id;
 }
 
@@ -186,7 +186,7 @@ for (const when of ["before", "after"] as const) {
       const { status } = await second.until(id, ended);
       // What was not written down was not accepted
       if (cancelled || status === "cancelled") assert.deepEqual([status, world.effects], ["cancelled", []], `${at}`);
-      for (const { sops } of [first, second]) await sops.close();
+      for (const { sops } of [first, second]) await sops.stop();
       return wasKilled;
     });
     assert.ok(at > 2, `only ${at} writes`);
@@ -197,7 +197,7 @@ for (const when of ["before", "after"] as const) {
       const early = start(world, world.store);
       const id = await early.execute("p");
       await early.until(id, ({ approval }) => approval !== null);
-      await early.sops.close();
+      await early.sops.stop();
       const crashing = createCrashingStore(world.store, { crashAt: at, when });
       const first = start(world, crashing);
       const working = async () => {
@@ -206,7 +206,7 @@ for (const when of ["before", "after"] as const) {
         await first.until(id, "cancelled");
       };
       await Promise.race([crashing.crashed, working().catch(whenKilled)]);
-      await first.sops.close();
+      await first.sops.stop();
       const wasKilled = !crashing.healthy();
 
       const second = start(world, world.store);
@@ -220,7 +220,7 @@ for (const when of ["before", "after"] as const) {
       assert.deepEqual(world.effects, []);
       const { approvals } = await second.approvals.list({ limit: 100 });
       assert.deepEqual(approvals.map(({ status }) => status), ["cancelled"], `write ${at}`);
-      await second.sops.close();
+      await second.sops.stop();
       return wasKilled;
     });
     assert.ok(at > 3, `only ${at} writes`);

@@ -68,7 +68,7 @@ async function withSops(
     try {
       await use(bench, calls);
     } finally {
-      await bench.sops.close();
+      await bench.sops.stop();
     }
     assert.equal(bench.clock.pending(), 0, "timers were left");
   });
@@ -143,7 +143,7 @@ describe("an execution", () => {
       await bench.approvals.answer(approval?.id ?? "", { decision: "approve", by: BY_PERSON.caller });
       await bench.until(id, "completed");
       assert.equal(pushes.length, 1);
-      await bench.sops.close();
+      await bench.sops.stop();
     }));
 
   test("fails with the reason of a step that fails, and later steps do not run", () =>
@@ -258,16 +258,16 @@ describe("what an execution is given", () => {
       const first = createSopBench({ workspace, tools: [{ name: "look" }] });
       const id = await first.execute("a");
       await first.until(id, ({ steps }) => steps[0]?.status === "waiting");
-      await first.sops.close();
+      await first.sops.stop();
       const without = createSopBench({ workspace, store: first.store, hasAgent: false, seed: 2 });
       const refused = without.sops.execute({ ...BY_AGENT, sop: "a", inputs: {} });
       await assert.rejects(refused, { code: "agent_unavailable", message: /postern gateway/ });
       assert.equal((await without.sops.advance(id, BY_PERSON)).steps[0]?.status, "completed");
-      await without.sops.close();
+      await without.sops.stop();
       const again = createSopBench({ workspace, store: first.store, seed: 3, tools: [{ name: "look" }] });
       await again.sops.start();
       await again.until(id, "completed");
-      await again.sops.close();
+      await again.sops.stop();
     }));
 
   test("a step of a procedure starts none, and there is no end of open ones", () =>
@@ -489,6 +489,6 @@ describe("a definition that was found in the workspace", () => {
       await bench.until(await bench.execute("tidy"), "completed");
       workspace.write(".postern/sops/tidy.toml", '[[steps]]\nid = "b"\ntool = "push"\n');
       await bench.until(await bench.execute("tidy"), "waiting_for_approval");
-      await bench.sops.close();
+      await bench.sops.stop();
     }));
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import type { Write } from "../../../lib/storage/store.ts";
-import { createSubAgents } from "../../../lib/runs/sub_agents/create_sub_agents.ts";
+import { createSubAgents } from "../../../lib/runs/sub_agents/sub_agent_service.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../../lib/tools/agents/sub_agents.ts";
 import { supervised } from "../../support/supervised.ts";
 
