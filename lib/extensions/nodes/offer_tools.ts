@@ -1,7 +1,6 @@
 import type { Random } from "../../base/random.ts";
-import type { Tool } from "../../tools/runtime/tool.ts";
+import type { ServiceName, Tool } from "../../tools/runtime/tool.ts";
 import { type Approver, nobodyCouldAnswer, type ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import type { ServiceName } from "../../tools/runtime/tool_services.ts";
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 

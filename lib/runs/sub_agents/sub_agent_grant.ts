@@ -3,7 +3,7 @@ import type { Config } from "../../config/config.ts";
 import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../tools/agents/sub_agents.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import { toolsPassedOn } from "../../tools/runtime/tools_passed_on.ts";
+import { toolsPassedOn } from "../../tools/runtime/tool.ts";
 import type { SubAgentRecord } from "./sub_agent_records.ts";
 
 /** Where a sub-agent stands, pinned when it is started. */

@@ -3,7 +3,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { MailboxMessage } from "../../memory/mailbox.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 
 const nameField = (description: string) =>

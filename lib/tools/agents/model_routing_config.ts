@@ -3,7 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import { classifyQuery, hasRoutes, routeOf } from "../../providers/routing.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 
 const NEEDED = { resolve_hint: ["hint"], classify_query: ["query"], route_query: ["query"] };

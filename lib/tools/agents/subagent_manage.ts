@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { describeSubAgent } from "./sub_agent_output.ts";
 

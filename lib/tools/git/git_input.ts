@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { Access } from "../runtime/tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 import { parseRevision } from "./revision.ts";
 
 const text = (maxLength: number, description: string) =>

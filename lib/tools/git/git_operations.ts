@@ -1,6 +1,5 @@
 import { defineTool } from "../runtime/define_tool.ts";
-import type { ToolContext } from "../runtime/tool.ts";
-import type { ToolServices } from "../runtime/tool_services.ts";
+import type { ToolContext, ToolServices } from "../runtime/tool.ts";
 import type { GitCall } from "./git_call.ts";
 import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
 import { parseRevision } from "./revision.ts";

@@ -2,7 +2,7 @@ import process from "node:process";
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 

@@ -1,6 +1,5 @@
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
-import type { BoundParts, ToolContext } from "../runtime/tool.ts";
-import type { ToolServices } from "../runtime/tool_services.ts";
+import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";
 
 /** What the arguments of a command may name, under the newest configuration: a command may read and write what it names. */
 export function commandScope(

@@ -3,7 +3,7 @@ import type { Config } from "../../config/config.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
-import { requireOpFields } from "../runtime/op_fields.ts";
+import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
 import { allowedWords } from "./allowed_words.ts";

@@ -5,13 +5,12 @@ import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Config } from "../../config/config.ts";
-import type { CommandContainment } from "../../system/process/containment.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
+import type { CommandContainment } from "../../system/process/containment.ts";
+import type { Processes } from "../../system/process/processes.ts";
 import { writeScope } from "../files/write_scope.ts";
-import { callContainment } from "./call_containment.ts";
-import type { BoundParts, PreparedCall, ScreenContext, Tool } from "./tool.ts";
-import type { ToolServices } from "./tool_services.ts";
+import type { BoundParts, PreparedCall, ScreenContext, Tool, ToolServices } from "./tool.ts";
 
 /** What an approval of one call is bound to (docs/design/policy.md "Binding"). */
 export interface CallBinding {
@@ -151,4 +150,46 @@ async function digestOf(path: string, { files, scope, signal }: Omit<ReadOptions
   } finally {
     await file.close();
   }
+}
+
+/**
+ * The files of one approved call: it changes exactly those that were approved, as they were then. What is written between the
+ * last look and the change is refused, since `change` replaces nothing but the version it is given.
+ */
+export function bindFiles(files: Files, versions: CallBinding["versions"]): Files {
+  return {
+    ...files,
+    async change(changes, scope, options) {
+      for (const { path, expected } of changes) {
+        if (versions.has(path) && versions.get(path) === expected) continue;
+        throw new ToolError(
+          "path_changed",
+          `Cannot change ${shown(path)}: it is not what it was when the call was approved; look again and ask anew`,
+        );
+      }
+      await files.change(changes, scope, options);
+    },
+  };
+}
+
+/**
+ * Says how the programs that a call starts are contained.
+ * @returns null for a call that starts none
+ */
+export async function callContainment(
+  tool: Pick<Tool, "needs">,
+  { effects, access }: Pick<PreparedCall, "effects" | "access">,
+  { config, processes }: { readonly config: Config; readonly processes: Pick<Processes, "containment"> },
+): Promise<CommandContainment | null> {
+  const isGit = tool.needs.includes("git");
+  if (effects.command === undefined && !isGit) return null;
+  const { shell, git } = config.security;
+  if (isGit && access === "network" && git.credentials) {
+    return {
+      kind: "uncontained",
+      text:
+        "git is not contained in this call: [security.git] credentials = true gives it the user's stored credentials",
+    };
+  }
+  return await processes.containment(shell.sandbox);
 }

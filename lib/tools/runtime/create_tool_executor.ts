@@ -10,15 +10,12 @@ import { RULE_ENABLED } from "../../guard/barriers.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { auditCall } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";
-import { bindFiles } from "./bind_files.ts";
-import { boundResult } from "./bound_result.ts";
+import { boundResult, runBounded } from "./run_bounded.ts";
 import { createPermit, type Refusal, type RememberedAnswers } from "./create_permit.ts";
 import { createToolRegistry, matchesPatterns, type ToolRegistry } from "./registry.ts";
-import { runBounded } from "./run_bounded.ts";
-import type { PreparedCall, ScreenContext, Tool, ToolContext, ToolResult } from "./tool.ts";
+import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolResult, ToolServices } from "./tool.ts";
 import type { ToolCallOutcome, ToolCallRequest, ToolExecutor, ToolInfo } from "./tool_executor.ts";
 import { createToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
-import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
 /** Names shown to a model that asked for a tool there is not */
@@ -97,9 +94,7 @@ export function createToolExecutor(options: ToolExecutorOptions): ToolExecutor {
     { prepared, binding }: { readonly prepared: PreparedCall; readonly binding: CallBinding | undefined },
     request: ToolCallRequest,
   ): Promise<Ended> => {
-    const services = binding === undefined
-      ? options.services
-      : { ...options.services, files: bindFiles(options.services.files, binding.versions) };
+    const services = binding === undefined ? options.services : await boundServices(options.services, binding);
     const config = options.config();
     const timeoutMs = tool.timeoutMs?.(config) ?? options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     const work = (signal: AbortSignal) =>
@@ -254,6 +249,12 @@ type Ended = { readonly outcome: Outcome; readonly result: ToolResult } | {
   readonly outcome: Outcome;
   readonly error: CancelError;
 };
+
+/** Services of an approved call: its files may be changed only from the versions that were approved. */
+async function boundServices(services: ToolServices, { versions }: CallBinding): Promise<ToolServices> {
+  const { bindFiles } = await import("./bind_call.ts");
+  return { ...services, files: bindFiles(services.files, versions) };
+}
 
 function unaudited(tool: string): string {
   return `Cannot call "${tool}": the audit cannot be written, and nothing runs without it; see the gateway's log`;

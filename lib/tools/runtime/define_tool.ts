@@ -4,19 +4,19 @@ import { canonicalDigest } from "../../base/canonical_json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { JsonSchema, ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Config } from "../../config/config.ts";
-import { inputError } from "./input_error.ts";
-import { parseInput } from "./parse_input.ts";
+import { inputError, parseInput } from "./parse_input.ts";
 import type {
   Access,
   BoundParts,
   Effects,
   PreparedCall,
   ScreenContext,
+  ServiceName,
   Tool,
   ToolContext,
   ToolResult,
+  ToolServices,
 } from "./tool.ts";
-import type { ServiceName, ToolServices } from "./tool_services.ts";
 
 /** A strict object, so that an unknown field is refused. */
 export type InputSchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;

@@ -1,5 +1,4 @@
-import type { ToolContext } from "../runtime/tool.ts";
-import { toolsPassedOn } from "../runtime/tools_passed_on.ts";
+import { type ToolContext, toolsPassedOn } from "../runtime/tool.ts";
 import type { ScheduleMaker } from "./schedules.ts";
 
 /** Who makes or changes a schedule by a tool: its runs never have more than this caller. */

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { hasScope } from "../../base/records/caller.ts";
-import type { ToolContext } from "../runtime/tool.ts";
-import { toolsPassedOn } from "../runtime/tools_passed_on.ts";
+import { type ToolContext, toolsPassedOn } from "../runtime/tool.ts";
 import type { SopCaller } from "./sops.ts";
 
 export const executionIdField = v.pipe(

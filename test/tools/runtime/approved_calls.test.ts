@@ -3,7 +3,7 @@ import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
-import { bindFiles } from "../../../lib/tools/runtime/bind_files.ts";
+import { bindFiles } from "../../../lib/tools/runtime/bind_call.ts";
 import type { Tool } from "../../../lib/tools/runtime/tool.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
