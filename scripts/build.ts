@@ -26,7 +26,7 @@ const INPUT: Readonly<Record<string, string>> = {
 };
 
 /**
- * What is always loaded together becomes one file: these modules with all they import, less what an earlier file has. What is
+ * Modules that always load together become one file, with all they import less what an earlier file has. What is
  * imported on first use gets a file of its own.
  */
 const TOGETHER: Readonly<Record<string, readonly string[]>> = {

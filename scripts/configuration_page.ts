@@ -15,7 +15,7 @@ import { idleSettings } from "../lib/tools/idle_settings.ts";
 const PAGE = join(import.meta.dirname, "../docs/configuration.md");
 const MARK = "<!-- Generated from the schema by scripts/configuration_page.ts, from here to the end -->\n";
 
-/** What the generator reads of the JSON Schema. */
+/** The parts of the JSON Schema that the generator reads. */
 interface Key {
   readonly type?: string;
   readonly description?: string;

@@ -1,5 +1,5 @@
 /**
- * What a whole completion costs without sockets, in microseconds of CPU: `node test/bench/completions.bench.ts`. The real services,
+ * Measures the cost of a whole completion without sockets, in microseconds of CPU: `node test/bench/completions.bench.ts`. The real services,
  * router, run, retries and decoder work for 32 clients at once; the provider's reply, whole or in 20 chunks, comes in one read.
  */
 import process from "node:process";

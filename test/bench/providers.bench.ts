@@ -1,5 +1,5 @@
 /**
- * What decoding a chunk costs: `node test/bench/providers.bench.ts`. Prints microseconds per chunk for the fast scan and for
+ * Measures the cost of decoding a chunk: `node test/bench/providers.bench.ts`. Prints microseconds per chunk for the fast scan and for
  * JSON.parse, at one chunk a read and at many.
  */
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";

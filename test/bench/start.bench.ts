@@ -1,5 +1,5 @@
 /**
- * What a start takes and what an idle gateway holds, beside a bare `node:http` server: `node test/bench/start.bench.ts`. Builds the
+ * Measures the time of a start and the memory of an idle gateway, beside a bare `node:http` server: `node test/bench/start.bench.ts`. Builds the
  * package, starts both in turn with a fresh home, and prints medians and minima of the time from spawn to the first 200 of /health,
  * of the memory two seconds later, and of `postern --help` beside `node -e 0`. Exits with 1 where a limit is passed.
  */
@@ -91,7 +91,7 @@ try {
 }
 process.exitCode = missed ? 1 : 0;
 
-/** What a process has of the environment: a home of its own, and what earlier ones compiled. */
+/** The environment of a measured process: a home of its own, and what earlier ones compiled. */
 function environmentOf(home: string): NodeJS.ProcessEnv {
   return { PATH: process.env["PATH"], HOME: home, NODE_COMPILE_CACHE: join(folder, "compiled"), ...OFFLINE };
 }

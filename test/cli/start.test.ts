@@ -7,7 +7,7 @@ import { PROJECT_ROOT } from "../support/source_files.ts";
 /** Packages that a gateway cannot answer /health without */
 const PACKAGES = ["@valibot/to-json-schema", "citty", "confbox", "consola", "itty-router", "srvx", "valibot"];
 
-/** What a start leaves to the first use: imported with `await import(...)` where it is needed, see lib/base/lazily.ts */
+/** Modules that load on first use: imported with `await import(...)` where it is needed, see lib/base/lazily.ts */
 const LATER = [
   "lib/automation/cron/cron_service.ts",
   "lib/automation/sops/sop_service.ts",

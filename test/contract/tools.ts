@@ -1,9 +1,9 @@
 import type { Access } from "../../lib/guard/decision.ts";
 
-/** One row of the tool tables of docs/design/tools.md "The contract of a tool". */
+/** A row of the tool tables of docs/design/tools.md "The contract of a tool". */
 export interface ToolRow {
   readonly access: Access;
-  /** Of the sample, where access depends on the input: `access` is then the widest */
+  /** Access of the sample input, where access depends on the input; `access` is then the widest */
   readonly sampleAccess?: Access;
   readonly enabled: "always" | "by default" | "when configured";
   /** Input fields in the order of the table; a name with `?` is optional */

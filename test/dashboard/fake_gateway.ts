@@ -16,7 +16,7 @@ export interface FakeGateway {
   readonly pairedBy: string;
   /** Commands that came over the socket, beside `hello` */
   readonly commands: readonly Record<string, unknown>[];
-  /** What was posted as an answer, and ids of rules that were revoked, in order */
+  /** Answers that were posted, and ids of rules that were revoked, in order */
   readonly answers: readonly unknown[];
   readonly runs: FakeRuns;
   readonly schedules: FakeSchedules;

@@ -11,7 +11,7 @@ export interface FakeRun {
 export interface FakeRuns {
   /** Runs that are listed, the newest first */
   readonly runs: FakeRun[];
-  /** What was asked of a run by POST, in order */
+  /** Bodies that were posted to a run, in order */
   readonly posted: unknown[];
   /** Positions that event streams were opened at */
   readonly opened: string[];

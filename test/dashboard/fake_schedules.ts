@@ -20,7 +20,7 @@ const FIRING = {
 export interface FakeSchedules {
   /** Ids that were run now, and tools that were called for them, in order */
   readonly posted: string[];
-  /** One more, active */
+  /** Adds an active schedule */
   add(id: string, change?: Readonly<Record<string, unknown>>): void;
   /** @returns whether the path was one of its own */
   answer(request: IncomingMessage, response: ServerResponse, path: string): boolean;

@@ -13,7 +13,7 @@ import { unknownWords } from "./support/check_words.ts";
 import { type Block, parsePage, readPages } from "./support/read_pages.ts";
 import { commandsOf, linkPackages, runPage, write } from "./support/run_page.ts";
 
-/** What each language of a block that is not marked stands for; `text` is output, and no code. */
+/** Languages that a block without a mark may have; `text` is output and not code. */
 const LANGUAGES = ["sh", "console", "ts", "js", "toml", "json", "markdown", "text"];
 const PAGES = readPages();
 const BLOCKS = PAGES.flatMap(({ blocks }) => blocks);

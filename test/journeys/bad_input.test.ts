@@ -14,7 +14,7 @@ interface PostRoute {
   readonly path: string;
   /** A body it accepts; undefined: it reads none */
   readonly body?: unknown;
-  /** It does without a body */
+  /** True when the route works without a body */
   readonly optional?: boolean;
   /** Tells whether the thing that the request is about is missing: a good body is then 404, or 409 when that thing does not answer */
   readonly missing?: boolean;

@@ -20,7 +20,7 @@ const WRITER: Script = ({ messages }) => {
 
 interface EntryPath {
   readonly name: string;
-  /** Whether the way in itself says that a person approves */
+  /** True when the way in itself says that a person approves */
   readonly approved?: boolean;
   /** Comes in and waits for the end. `file` is what is to be written */
   enter(gateway: RunningGateway, file: string, machine: Machine): Promise<void>;

@@ -49,7 +49,7 @@ async function pair({ url, code }: GatewayProcess): Promise<Record<string, strin
   return { authorization: `Bearer ${token}`, "content-type": "application/json" };
 }
 
-/** What the agent says over the socket, joined. */
+/** Returns the agent's text over the socket, joined. */
 async function chat(url: string, ticket: string, message: string): Promise<string> {
   const socket = new WebSocket(`${url.replace("http:", "ws:")}/ws/chat?ticket=${ticket}`);
   let text = "";

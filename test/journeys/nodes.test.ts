@@ -103,7 +103,7 @@ async function withMachines(use: (machines: Machines) => Promise<void>): Promise
   });
 }
 
-/** What the node's commands have written; the file is there a moment before its line */
+/** Returns the text that the node's commands have written; the file is there a moment before its line */
 function counterOf({ folder }: Machines): string {
   try {
     return readFileSync(join(folder, "node", "counter"), "utf8");

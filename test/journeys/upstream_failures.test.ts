@@ -18,9 +18,9 @@ import { readSse } from "../support/sse.ts";
 const MODEL_FAILURE = { status: 502, code: "provider_error" };
 const KEY = "sk-canary-of-the-provider-0123456789";
 
-/** What a client got at the end, by any door. */
+/** The end of a request as its client sees it, by any way in. */
 interface Outcome {
-  /** Of the reply, or 200 for a stream and a socket that broke off later */
+  /** Status of the reply, or 200 for a stream and a socket that broke off later */
   readonly status: number;
   readonly code: string;
   readonly message: string;
@@ -86,7 +86,7 @@ interface Failure {
   readonly replies: readonly UpstreamReply[];
   readonly status: number;
   readonly code: string;
-  /** What reached a streaming client before */
+  /** Text that reached a streaming client before the failure */
   readonly text?: string;
   readonly retryAfter?: string;
 }
@@ -241,7 +241,7 @@ async function stillWorks(gateway: RunningGateway, upstream: OpenAiUpstream): Pr
   assert.equal(await contentOf(reply), "fine");
 }
 
-/** What a client must have been told of a failure. */
+/** Checks what a client was told of a failure. */
 function check(ask: Door, failure: Failure, outcome: Outcome): void {
   const { what, status, code, text = "", retryAfter } = failure;
   const streaming = ask === bySse || ask === bySocket;

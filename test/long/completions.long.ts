@@ -10,7 +10,7 @@ import { until } from "../support/until.ts";
 
 const TOTAL = 20_000;
 const CLIENTS = 32;
-/** Of a process that also holds the clients; a leak of 1 KiB a request would show */
+/** Growth of a process that also holds the clients; a leak of 1 KiB a request would show */
 const MAX_GROWTH_BYTES = 10 * 1024 * 1024;
 
 /** Bytes in use after a collection: resident memory of a young process says more of the collector's laziness. */

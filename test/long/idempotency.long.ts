@@ -18,7 +18,7 @@ interface UpstreamMessage {
   readonly content: string;
 }
 
-/** What the model says: first a call that counts the key it was asked with, then an answer with the key. */
+/** Returns the model's reply: first a call that counts the key it was asked with, then an answer with the key. */
 function chunksFor(messages: readonly UpstreamMessage[]): readonly unknown[] {
   const key = messages.findLast(({ role }) => role === "user")?.content ?? "";
   if (messages.at(-1)?.role === "tool") {

@@ -52,7 +52,7 @@ const SPLICES = [
   "x".repeat(300),
 ];
 
-/** One request with a few things wrong: in the bytes of its body, its headers, its target, or its framing. */
+/** Makes a request with a few faults: in the bytes of its body, its headers, its target, or its framing. */
 function malformed({ below, pick }: ReturnType<typeof dice>, { token }: RunningGateway): Uint8Array {
   let [target, body] = pick(GOOD);
   let method = "POST";

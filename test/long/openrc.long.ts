@@ -39,7 +39,7 @@ mkdir -p etc/postern
 exec chroot . bash -c "$FACTS"
 `;
 
-/** What a person does there; each line of its output is a fact. */
+/** Commands a person runs there; each line of their output is a fact. */
 const FACTS = String.raw`
 cd "/opt/it's \$here"
 postern() { ./runtime $RUN_WORDS cli/main.ts "$@"; }

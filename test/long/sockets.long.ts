@@ -7,7 +7,7 @@ import { withRunningGateway } from "../support/running_gateway.ts";
 
 const SOCKETS = 2000;
 const AT_ONCE = 50;
-/** Of both ends, since the clients live in this process too; the gateway's own share is measured by the bench */
+/** Memory of both ends, since the clients live in this process too; the gateway's own share is measured by the bench */
 const MAX_BYTES_EACH = 96 * 1024;
 
 test("2,000 idle sockets: none dropped over several heartbeats, each still answered, all closed by the drain", async () => {

@@ -26,7 +26,7 @@ async function fill(store: Store, from: number, count: number): Promise<void> {
 
 const open = (path: string) => openSqliteStore({ path, clock: createFakeClock() });
 
-/** What a process that is started now would find: the files as they are. */
+/** Counts the records that a process started now would find, in a copy of the files as they are. */
 async function countInCopy(path: string): Promise<number> {
   const copy = `${path}.copy`;
   copyFileSync(path, copy);

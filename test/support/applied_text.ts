@@ -1,6 +1,6 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 
-/** What a reader has on the screen: its events joined, with what a turn_restart takes back left out. */
+/** Returns the text on a reader's screen: its events joined, with what a turn_restart takes back left out. */
 export function appliedText(events: readonly AgentEvent[]): string {
   let shown: { readonly seq: number; readonly delta: string }[] = [];
   for (const event of events) {

@@ -8,7 +8,7 @@ export interface CrashingStore extends Store {
   readonly crashed: Promise<void>;
 }
 
-/** What every use of a killed store rejects with. */
+/** The error that every use of a killed store rejects with. */
 export class Killed extends Error {
   override readonly name = "Killed";
 }

@@ -8,7 +8,7 @@ import { killIfThere } from "./kill_if_there.ts";
 import { createSeededRandom } from "./seeded_random.ts";
 import { until } from "./until.ts";
 
-/** What a data directory holds while no daemon runs: records, the log, and locks that nobody has. */
+/** Files of a data directory while no daemon runs: records, the log, and locks that nobody has. */
 const LEFT = /^(daemon\.lock|daemon\.log(\.[1-5])?|gateway\.lock|postern\.db)$/;
 const START = ["daemon", "start", "--port", "0", "--json"];
 /** Longer than any test: it must be killed */
@@ -51,7 +51,7 @@ const killDaemon = async ({ dataDir }: CliMachine) => {
   if (file?.kind === "alive") killIfThere(file.process.pid);
 };
 
-/** Whether each daemon that is there has its PID file by now; those that found another one have ended. */
+/** Returns true when each running daemon has its PID file; those that found another one have ended. */
 async function isSettled({ dataDir, processes }: CliMachine): Promise<boolean> {
   const file = await readPidFile(dataDir);
   const known = file?.kind === "alive" && file.process.phase === "running" ? file.process.pid : undefined;

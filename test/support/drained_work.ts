@@ -23,7 +23,7 @@ export interface DrainedLoad {
 }
 
 const TEXT = "one two";
-/** What a run says that is in the middle of a command when the signal comes */
+/** Text of a run that is in the middle of a command when the signal comes */
 const COMMAND = "run a command";
 
 /** SIGTERM while all of it is half said, and the model goes on after a while: nothing is cut, and runs go on at the next start. */

@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { encodePacket } from "../../lib/hardware/gdb_packet.ts";
 import { until } from "./until.ts";
 
-/** What one request is answered with: text becomes a packet, bytes are sent as they are, null is silence; undefined: as usual. */
+/** Answer to one request: text becomes a packet, bytes are sent as they are, null is silence; undefined: as usual. */
 export type StubAnswer = string | Uint8Array | null | undefined;
 
 export interface FakeStubOptions {

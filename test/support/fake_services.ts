@@ -218,7 +218,7 @@ const READ_FILE: ToolInfo = {
   },
 };
 
-/** One tool, `read_file`: it answers with its input, and asks first when the input says `{"ask":true}`. */
+/** Creates an executor with one tool, `read_file`. The tool answers with its input, and asks first when the input says `{"ask":true}`. */
 function createFakeTools(): ToolExecutor {
   return {
     list: () => [READ_FILE],

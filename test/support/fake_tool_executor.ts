@@ -17,7 +17,7 @@ export interface FakeTool {
   readonly repeatable?: boolean;
   /** Default one without properties */
   readonly inputSchema?: Tool["inputSchema"];
-  /** What the policy says. Default `allow` */
+  /** Decision of the policy. Default `allow` */
   readonly decision?: "allow" | "ask" | "deny";
   /** Given for programs beside the output. Default none */
   readonly data?: unknown;

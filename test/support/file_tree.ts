@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** What a folder holds, by path: the content of a file, `undefined` for a folder; parents come before what is in them. */
+/** Contents of a folder, by path: the content of a file, `undefined` for a folder; parents come before what is in them. */
 export type FileTree = ReadonlyMap<string, Uint8Array | undefined>;
 
 /** A folder as it is, kept in memory so that it can be written again and again. Links are not followed and not kept. */

@@ -14,7 +14,7 @@ export const RUN: readonly string[] = ON_DENO
   ? [process.execPath, "run", "--allow-all", "--no-check"]
   : [process.execPath];
 
-/** What that command needs of the environment, also with another home. */
+/** Environment that the command needs, also with another home. */
 export const RUN_ENV: Readonly<Record<string, string>> = {
   PATH: process.env["PATH"] ?? "",
   // Deno keeps what it has translated there, and would do so anew for each home

@@ -21,7 +21,7 @@ const PATH = process.env["PATH"] ?? "";
 
 const known = new Map<string, boolean>();
 
-/** Whether a program is installed that knows `version`. */
+/** Returns true when a program is installed that knows `version`. */
 export function isThere(program: string): boolean {
   const there = known.get(program) ?? spawnSync(program, ["version"], { env: { PATH } }).status === 0;
   known.set(program, there);

@@ -20,7 +20,7 @@ export interface GitServer {
   readonly requests: readonly string[];
   /** Puts a repository's branch `main` there, without HTTP */
   push(from: string): void;
-  /** One more commit on `main`, made elsewhere */
+  /** Adds a commit to `main`, as made elsewhere */
   commit(files: Readonly<Record<string, string>>): void;
 }
 

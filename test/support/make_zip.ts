@@ -1,6 +1,6 @@
 import { crc32, deflateRawSync } from "node:zlib";
 
-/** What a part's headers say; default: the truth. */
+/** A part, and what its headers say; default: the truth. */
 export interface ZipPart {
   readonly name: string;
   readonly content: string | Uint8Array;

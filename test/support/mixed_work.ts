@@ -15,13 +15,13 @@ import { readSse } from "./sse.ts";
 /** For all that is left to do after the last kill, longer than it takes on a slow host */
 const LIMIT_MS = 240_000;
 
-/** What the model says in one turn: texts, each a read of the network, and then calls. */
+/** The model's words in one turn: texts, each a read of the network, and then calls. */
 export interface SaidTurn {
   readonly texts?: readonly string[];
   readonly calls?: readonly { readonly name: string; readonly input: unknown }[];
 }
 
-/** What is known of a piece of work that was begun. */
+/** A piece of work that was begun. */
 export interface Begun {
   /** Where it is a run */
   readonly runId?: string;
@@ -29,12 +29,12 @@ export interface Begun {
   readonly isUnsure?: boolean;
 }
 
-/** One kind of work that is killed in the middle. */
+/** A kind of work that is killed in the middle. */
 export interface WorkKind {
   readonly name: string;
   /** Begins a piece of it; called again with the same key where the answer was cut off. undefined: too much waits, later */
   readonly begin: (gateway: KillableGateway, tag: string) => Promise<Begun | undefined>;
-  /** What the model says to a user who says `tag` */
+  /** Turns of the model for a user who says `tag` */
   readonly turns?: (tag: string) => readonly SaidTurn[];
   /** The names of its effects, each of which is a line of the file `effects` */
   readonly effects?: (tag: string) => readonly string[];
@@ -143,7 +143,7 @@ export interface ThroughKillsOptions {
   readonly seed: number;
 }
 
-/** What was done. */
+/** The work that was done through all kills. */
 export interface ThroughKills {
   readonly pieces: number;
   readonly effects: number;
@@ -290,7 +290,7 @@ async function listRuns(gateway: KillableGateway): Promise<readonly Run[]> {
   }
 }
 
-/** Whether a schedule or a procedure is there that starts a run yet. */
+/** Returns true when a schedule or a procedure is left that still starts a run. */
 async function hasPlans(gateway: KillableGateway): Promise<boolean> {
   const { data: schedules } = await jsonOf(gateway.call("/v1/schedules?state=active"));
   const { data: { open } } = await jsonOf(gateway.call("/v1/tools/sop_list/call", { body: { input: {} } }));

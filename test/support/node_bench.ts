@@ -9,7 +9,7 @@ import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 /** The gateway's side of a connection without a network, and a node that says what the test has it say. */
 export interface FakeNode {
   readonly link: NodeLink;
-  /** What the gateway sent, parsed */
+  /** Frames the gateway sent, parsed */
   // deno-lint-ignore no-explicit-any
   readonly frames: any[];
   closedWith: { readonly code: number; readonly reason: string } | undefined;

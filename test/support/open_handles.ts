@@ -1,7 +1,7 @@
 import { readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 
-/** What this process has open in the folder, by its paths; Linux alone. Other test files run in this process too, on Deno. */
+/** Returns the paths in the folder that this process has open; Linux alone. Other test files run in this process too, on Deno. */
 export function openHandles(folder: string): readonly string[] {
   return readdirSync("/proc/self/fd").flatMap((name) => {
     try {

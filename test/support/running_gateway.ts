@@ -27,7 +27,7 @@ export interface RunningGateway {
   readonly services: GatewayServices;
   readonly workspace: Workspace;
   readonly dataDir: string;
-  /** What the model was asked; empty when the configured providers are used */
+  /** Requests that the model got; empty when the configured providers are used */
   readonly provider: ScriptedProvider;
   readonly log: readonly LogRecord[];
   /** fetch with the token; a body that is no string is sent as JSON. The reply must be as /openapi.json describes it */
@@ -47,7 +47,7 @@ export interface RunningGateway {
 export interface RunningGatewayOptions {
   /** Tables and keys of postern.toml */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** What the model answers; undefined: the configured providers, `offline` unless the config says otherwise */
+  /** Answers of the model; undefined: the configured providers, `offline` unless the config says otherwise */
   readonly script?: Script;
   /** Files of the workspace */
   readonly files?: Readonly<Record<string, string>>;

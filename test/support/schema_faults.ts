@@ -1,6 +1,6 @@
 import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
 
-/** What OpenAI and Anthropic take, by type: keywords of JSON Schema 2020-12 and nothing beside them. */
+/** Keywords that OpenAI and Anthropic take, by type: those of JSON Schema 2020-12 and nothing beside them. */
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {
   object: ["properties", "required", "additionalProperties"],
   array: ["items", "minItems", "maxItems", "uniqueItems"],

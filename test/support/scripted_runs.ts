@@ -7,7 +7,7 @@ import { NO_USAGE, type Usage } from "../../lib/base/records/usage.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
-/** One step of a run: events of one read, a wait, an error thrown by `next()`, or a wait without end. */
+/** A step of a run: events of one read, a wait, an error thrown by `next()`, or a wait without end. */
 export type ScriptStep =
   | readonly AgentEventBody[]
   | { readonly waitMs: number }
@@ -21,11 +21,11 @@ export interface ScriptedRun {
   readonly conversationId: string | null;
   /** Reasons it was cancelled with, by its handle or by the controller it was given */
   readonly cancelled: CancelReason[];
-  /** Whether its reader left before the end */
+  /** True when its reader left before the end */
   left: boolean;
   /** Arrays given to the reader */
   arraysRead: number;
-  /** Whether the iteration is over, in whatever way */
+  /** True when the iteration is over, in any way */
   over: boolean;
 }
 
@@ -39,7 +39,7 @@ export interface ScriptedRunsOptions {
   readonly script: (request: RunRequest) => readonly ScriptStep[];
   /** Conversations that exist beside those created by `new` */
   readonly conversations?: readonly string[];
-  /** What `start` throws instead of starting */
+  /** Error that `start` throws instead of starting */
   readonly refuse?: () => Error | undefined;
   readonly hadEffect?: boolean;
   /** Where claims are made */

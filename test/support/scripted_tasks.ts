@@ -22,7 +22,7 @@ export function scriptedTasks(tasks: Readonly<Record<string, readonly TaskTurn[]
   };
 }
 
-/** What the user said last. */
+/** Returns the user's last words. */
 export function lastWords({ messages }: ProviderRequest): string {
   const last = messages.findLast((message) => message.role === "user");
   return last === undefined ? "" : textOf(last.content);
@@ -33,7 +33,7 @@ export function toolTurn(name: string, input: Readonly<Record<string, unknown>>)
   return { toolCalls: [{ name, arguments: input }] };
 }
 
-/** What the last tool call gave. */
+/** Returns the output of the last tool call. */
 export function lastOutput({ messages }: ProviderRequest): string {
   const last = messages.at(-1);
   return last?.role === "tool" ? textOf(last.content) : "";

@@ -6,7 +6,7 @@ import { until } from "./until.ts";
 /** A process that is ready, and whose output is kept. */
 export interface StartedProcess {
   readonly pid: number | undefined;
-  /** What matched when it was ready */
+  /** Match of the line that said it was ready */
   readonly match: RegExpExecArray;
   /** Both streams so far */
   output(): string;
@@ -16,7 +16,7 @@ export interface StartedProcess {
   until(pattern: RegExp): Promise<RegExpExecArray>;
   /** Sends the signal, unless it has ended, and waits for its end. @returns its exit code, null after SIGKILL. @throws {AssertionError} it runs on for 60 s */
   end(signal: "SIGINT" | "SIGTERM" | "SIGKILL"): Promise<number | null>;
-  /** Its exit code, once it ends */
+  /** Exit code, once the process ends */
   readonly ended: Promise<number | null>;
 }
 

@@ -31,7 +31,7 @@ export interface SupervisedOptions {
   readonly agentOf?: SupervisorOptions["agentOf"];
   readonly isChannelConversation?: (id: string) => boolean;
   readonly questions?: Pick<SupervisorOptions, "pendingQuestions" | "withdraw">;
-  /** What stands before the scripted model, as its routing */
+  /** Wraps the scripted model, for example with its routing */
   readonly wrap?: (providers: Providers) => Providers;
 }
 

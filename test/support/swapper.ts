@@ -2,7 +2,7 @@ import { renameSync } from "node:fs";
 import { join } from "node:path";
 import { workerData } from "node:worker_threads";
 
-/** What a swapper is told. */
+/** An order to a swapper. */
 export interface SwapOrder {
   readonly folder: string;
   /** The name that is swapped */

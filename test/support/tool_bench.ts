@@ -51,7 +51,7 @@ export interface ToolBench {
   readonly door: ToolExecutor;
   readonly metrics: Metrics;
   readonly redactor: Redactor;
-  /** What the door told it */
+  /** Audit of the calls */
   readonly audit: FakeAudit;
   readonly logged: readonly LogRecord[];
   readonly processes: Processes;
@@ -71,7 +71,7 @@ export interface ToolBenchOptions {
   readonly variant?: FilesVariant;
   readonly marker?: string;
   readonly timeoutMs?: number;
-  /** What a remembered answer says. Default: none is remembered */
+  /** Returns a remembered answer. Default: none is remembered */
   readonly remembered?: () => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
   /** Where protected names go that appear while a command runs. Default: a folder beside the workspace */
   readonly quarantine?: string;

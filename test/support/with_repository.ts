@@ -4,7 +4,7 @@ import { initRepository } from "./git_fixture.ts";
 import { type ConfigChanges, createToolBench, type ToolBench, type ToolBenchOptions } from "./tool_bench.ts";
 import { withWorkspace, type Workspace } from "./workspace.ts";
 
-/** What allows every operation, without the sandbox: what git is kept from is not its doing, and it costs time. */
+/** Configuration that allows every operation, without the sandbox: the sandbox costs time, and git's own limits do not come from it. */
 export const GIT_ON: ConfigChanges = { autonomy: { level: "full" }, enable_git: true, shell: { sandbox: "off" } };
 /** The same with the sandbox, where it works. */
 export const GIT_CONTAINED: ConfigChanges = { ...GIT_ON, shell: { sandbox: "auto" } };

@@ -15,7 +15,7 @@ export interface Workspace {
   write(path: string, content: string | Uint8Array): void;
 }
 
-/** What must never be read. */
+/** Text that must never be read. */
 export const OUTSIDE = "outside: this must never be read\n";
 
 /**

@@ -116,7 +116,7 @@ for (const tool of BUILTIN_TOOLS) {
   });
 }
 
-/** What the default configuration has off. */
+/** Turns on what the default configuration has off. */
 const ON: ConfigChanges = { write_file: { enabled: true }, enable_git: true, cron: { enabled: true } };
 
 const FILES = { "notes.txt": "the gate\n", "src/a.ts": "a\n", "secrets/x": "x\n" };
@@ -225,7 +225,7 @@ type Seen =
   | { readonly kind: "ask"; readonly reason: string }
   | { readonly kind: "refused"; readonly output: string };
 
-/** What the door does with a call, stopped just before the tool would run. */
+/** Returns what the executor does with a call, stopped just before the tool would run. */
 async function callOf(door: ToolExecutor, name: string, input: string): Promise<Seen> {
   const stop = new Error("It would run now");
   let asked: string | undefined;

@@ -1,5 +1,5 @@
 const RETRY_MS = 1500;
-/** What ends a stream for good: the token, the scope, an unknown run, a place that is not there. */
+/** Statuses that end a stream for good: the token, the scope, an unknown run, a place that is not there. */
 const FINAL = new Set([400, 401, 403, 404]);
 
 /**

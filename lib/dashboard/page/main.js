@@ -107,7 +107,7 @@ export function start() {
     }
   }
 
-  /** What an administrator is told; undefined for everybody else. */
+  /** Reads the status that an administrator may see; undefined for everybody else. */
   async function readStatus() {
     return await session.poll("v1/status").catch(() => undefined);
   }

@@ -11,7 +11,7 @@ const REVIEWED = new Map([
 ]);
 
 /**
- * One reply of the agent: text, folded tool calls and notices in the order they came.
+ * A reply of the agent: text, folded tool calls and notices in the order they came.
  * @param {object} options
  * @param {(text: string) => void} options.announce tells a screen reader
  * @param {(approvalId: string, answer: import("./approval_card.js").Answer) => Promise<unknown>} options.onAnswer

@@ -8,7 +8,7 @@ import { isAtWork, statusBadge, statusWords } from "./run_status.js";
 /** @typedef {import("./run_status.js").Run} Run */
 
 /**
- * One run: its state, what it says and does as it happens, and what a person can do about it.
+ * The view of a run: its state, its events as they come, and what a person can do about it.
  * @param {object} options
  * @param {import("./session.js").Session} options.session
  * @param {string} options.id
@@ -38,7 +38,7 @@ export function createRunView({ session, id, announce }) {
   const calls = new Map();
   let reply = newReply();
   let shownStatus = "";
-  /** Whether all that the run did is shown, so that the calls that are left were cut off */
+  /** True when all events of the run are shown, so that open calls were cut off */
   let isWhole = false;
 
   function newReply() {

@@ -1,4 +1,4 @@
-/** What the gateway answered instead of the wanted reply; `status` 0 means that it did not answer. */
+/** The gateway's answer instead of the wanted reply; `status` 0 means that it did not answer. */
 export class ApiError extends Error {
   /**
    * @param {number} status

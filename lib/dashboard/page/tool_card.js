@@ -2,7 +2,7 @@ import { element } from "./dom.js";
 import { formatMs } from "./format.js";
 
 /**
- * One tool call of a reply, folded: its name and what it was asked, and inside the input and the output.
+ * A tool call of a reply, folded: its name and what it was asked, and inside the input and the output.
  * @param {{ tool: string, input: unknown }} call
  */
 export function createToolCard({ tool, input }) {

@@ -27,7 +27,7 @@ interface SetUp {
   readonly store?: Store;
   readonly clock?: FakeClock;
   readonly secretEnv?: string;
-  /** What sends cannot be loaded the first time */
+  /** True: the module that sends fails to load the first time */
   readonly loadsLate?: boolean;
   readonly retentionDays?: number;
   /** Ends at once; undefined: the run is unknown */

@@ -16,7 +16,7 @@ const HOUR = 60 * MINUTE;
 const MAX_WRITES = 60;
 const decision = { kind: "allow", reason: "", rule: "", path: [], change: [] } as const;
 
-/** One life of a gateway over a store: a real supervisor and the schedules. */
+/** Starts a supervisor and the schedules over a store, as one life of a gateway. */
 function live(store: Store, { now, seed, onChange }: { now: number; seed: number; onChange: () => void }) {
   const clock = createFakeClock(now);
   const change = { name: "change", access: "write", run: () => (onChange(), "changed") } as const;

@@ -55,7 +55,7 @@ function start(world: World, store: Store): SopBench {
   });
 }
 
-/** What people do: they say yes, do the work by hand, and look after a call whose end nobody knows. @returns whether there was one */
+/** Acts as the person: approves, does manual steps, and reviews a call whose end nobody knows. @returns true when there was such a call */
 async function help({ sops, approvals, runs }: SopBench, view: SopExecutionView, effects: readonly string[]) {
   if (view.approval !== null) await approvals.answer(view.approval.id, { decision: "approve", by: BY_PERSON.caller });
   if (view.steps.some(({ status }) => status === "waiting")) await sops.advance(view.id, BY_PERSON);
@@ -66,7 +66,7 @@ async function help({ sops, approvals, runs }: SopBench, view: SopExecutionView,
   return true;
 }
 
-/** What fails because its process has ended. */
+/** Returns the outcome of work that fails because its process has ended. */
 function whenKilled(error: unknown): string {
   if (error instanceof Killed) return "killed";
   throw error;

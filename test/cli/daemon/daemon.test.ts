@@ -20,7 +20,7 @@ import { until } from "../../support/until.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
 const SECRET = "sk-very-secret-key-of-the-daemon";
-/** What is known of a running daemon alone */
+/** Facts that only a running daemon has */
 const FACTS =
   "pid uptime_seconds address host port started_at version log_file workspace health provider provider_reason " +
   "containment config_needs_restart config_problem";
@@ -448,7 +448,7 @@ process.on("SIGWINCH", () => void Promise.reject(new Error("Cannot send ${SECRET
     }));
 }
 
-/** One that other machines could reach; undefined where there is none. Link-local ones need an interface's name beside them. */
+/** Returns an address that other machines could reach; undefined where there is none. Link-local ones need an interface's name beside them. */
 function addressOf(family: string): string | undefined {
   return Object.values(networkInterfaces()).flat().find((each) =>
     each?.family === family && !each.internal && !each.address.startsWith("fe80:")

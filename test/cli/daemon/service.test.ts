@@ -23,10 +23,10 @@ const MAIN = fileURLToPath(new URL("../../../cli/main.ts", import.meta.url));
 
 interface ServiceMachine extends Machine {
   readonly unit: string;
-  /** What the service manager was asked to do */
+  /** Commands that the service manager was given */
   calls(): readonly string[];
   service(argv: readonly string[], env?: Readonly<Record<string, string>>): Promise<Finished>;
-  /** What systemd says of the unit */
+  /** Sets the state that systemd reports for the unit */
   says(active: string): void;
 }
 

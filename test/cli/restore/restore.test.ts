@@ -208,7 +208,7 @@ test("doctor names the folder of a restore that was killed before its renames, a
     assert.ok(!existsSync(left));
   }));
 
-/** What doctor finds about the data directory. */
+/** Returns doctor's findings about the data directory. */
 async function findingsOn({ run }: Machine) {
   const { checks } = JSON.parse((await run(["doctor", "--json"])).stdout);
   return checks.filter(({ name }: { name: string }) => name === "data directory");

@@ -4,7 +4,7 @@ import type { CliIo } from "../../../cli/command.ts";
 import { runCli } from "../../../cli/run_cli.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
-/** What a finished command left behind. */
+/** The result of a finished command. */
 export interface Finished {
   readonly code: number;
   readonly stdout: string;
@@ -15,7 +15,7 @@ export interface RunOptions {
   readonly env?: Readonly<Record<string, string>>;
   /** Standard input; undefined: a terminal */
   readonly stdin?: string;
-  /** What the person types, line by line */
+  /** Lines that the person types */
   readonly answers?: readonly string[];
   /** Told the history that a chat begins with */
   readonly onHistory?: (history: readonly string[]) => void;

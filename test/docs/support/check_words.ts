@@ -6,7 +6,7 @@ import { schemaAt, unknownKeys } from "../../../lib/config/schema_keys.ts";
 import type { Block, Page } from "./read_pages.ts";
 
 const GLOBAL_FLAGS = ["config", "data-dir", "workspace", "json", "help", "version"];
-/** What may stand before the program's name in a command line, a unit or a list of words */
+/** Finds the program's name and its words in a command line, a unit or a list of words */
 const COMMAND = /(?:^|[\s;&|("'`=/])postern((?: +[^\s|;&`)]+)+)/gm;
 
 /** Says which verbs, flags and configuration keys of a page do not exist: in all its code, and in the code of its prose. */

@@ -18,7 +18,7 @@ const HEAD = /\b\d+:[0-9a-f]{64}\b/g;
 const SCOPES = "chat,runs,tools,approve,admin";
 /** On Deno without the programs: it finds packages in its own way */
 const RUN_LANGUAGES = "Deno" in globalThis ? ["sh", "console"] : ["sh", "console", "ts", "js"];
-/** What each command of a page starts with beside a home of its own */
+/** Environment of each command of a page, beside a home of its own */
 const ENVIRONMENT = { POSTERN__GATEWAY__PORT: "0", NO_COLOR: "1" };
 const document = (path: string) => readFileSync(join(PROJECT_ROOT, "fixtures/documents", path));
 /** Files of every workspace that the examples may read */

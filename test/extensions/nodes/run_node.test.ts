@@ -14,7 +14,7 @@ import { createSeededRandom } from "../../support/seeded_random.ts";
 const WELCOME = { type: "welcome", v: 1, heartbeat_ms: 30_000, silence_ms: 60_000, max_frame_bytes: 100_000 };
 const INVOKE = { type: "invoke", id: "1", tool: "echo", input: { text: "hi" }, run_id: "run_g", call_id: "call_g" };
 
-/** One connection as the gateway of the test sees it. */
+/** A node's connection as the gateway of the test sees it. */
 interface FakeGateway {
   // deno-lint-ignore no-explicit-any
   readonly heard: any[];
@@ -28,7 +28,7 @@ interface FakeGateway {
 
 interface RunOptions {
   readonly work?: Partial<NodeWork>;
-  /** What each attempt comes to; the last one stands for all after it. Default: a link */
+  /** Outcomes of the attempts, in order; the last one stands for all after it. Default: a link */
   readonly attempts?: readonly (Error | "link")[];
   readonly log?: Logger;
 }

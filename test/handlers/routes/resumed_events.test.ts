@@ -39,7 +39,7 @@ function setUp(script: Script = SCRIPT) {
     return { request, context: createWireContext(request, options) };
   };
 
-  /** One reading of the event stream: all that came before `isEnough`, then the connection is cut. */
+  /** Reads the event stream until `isEnough`, then cuts the connection. */
   async function read(id: string, after: number, isEnough: (events: readonly AgentEvent[]) => boolean) {
     const headers = { "last-event-id": String(after) };
     const { request, context: given } = context(`/v1/runs/${id}/events`, { id }, headers);

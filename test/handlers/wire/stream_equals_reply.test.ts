@@ -93,7 +93,7 @@ async function ask(script: AgentEventBody[][], stream: boolean): Promise<Respons
   );
 }
 
-/** What a client makes of the chunks. */
+/** Assembles the chunks as a client does. */
 function assemble(text: string) {
   const { data } = readSse(text);
   assert.equal(data.at(-1), "[DONE]");

@@ -8,7 +8,7 @@ import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Write } from "../../../lib/storage/store.ts";
 import { ask, readAll, supervised, textIn, typesOf } from "../../support/supervised.ts";
 
-/** What a follower sees until it ends; leaves after `max` events. */
+/** Returns the events a follower sees until the end; leaves after `max` events. */
 async function followed(
   runs: RunSupervisor,
   id: string,

@@ -23,7 +23,7 @@ import { ask, supervised } from "../../support/supervised.ts";
 
 const BY = { via: "http", tokenId: "tok_person" } as const;
 
-/** What the model says, by what the user said and how many results it has. */
+/** Turns of the model, by what the user said and how many results it has. */
 const TURNS: Readonly<Record<string, readonly ScriptedTurn[]>> = {
   text: [{ text: ["One ", "two ", "three"] }],
   tools: [

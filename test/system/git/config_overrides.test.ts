@@ -10,7 +10,7 @@ const LOOKS: GitUse = { content: false, merges: false, network: false };
 const DOES: GitUse = { content: true, merges: true, network: true };
 const FIXED = new Map(FIXED_OVERRIDES);
 
-/** What becomes of one key: `kept`, `refused`, or the value that wins. */
+/** Returns the fate of one key: `kept`, `refused`, or the value that wins. */
 function fate(key: string, use: GitUse, value = "evil"): string {
   try {
     const entries = [{ key, value, origin: "file:.git/config" }];

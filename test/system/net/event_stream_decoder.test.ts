@@ -85,7 +85,7 @@ test("names and ids of other events do not count for the next one", () => {
   assert.deepEqual(decode([event, event, event], 100), Array.from({ length: 3 }, () => "x".repeat(90)));
 });
 
-/** What the standard says the events of a whole text are, and an event that nothing closed. */
+/** Returns the events of a whole text by the standard's rules, and an event that nothing closed. */
 function expected(text: string): readonly string[] {
   const blocks: string[][] = [[]];
   for (const line of text.replace(/^\uFEFF/, "").split(/\r\n|\r|\n/)) {

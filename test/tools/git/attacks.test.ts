@@ -25,7 +25,7 @@ const OPERATIONS: readonly Readonly<Record<string, unknown>>[] = [
   { op: "checkout", rev: "HEAD" },
 ];
 
-/** What makes a repository lead out of the workspace, done to one that is sound. */
+/** Changes that make a sound repository lead out of the workspace. */
 const ESCAPES: Readonly<Record<string, (at: RepositoryWorkspace) => void>> = {
   "a .git file that names a folder outside": ({ path, outside, write }) => {
     renameSync(path(".git"), `${outside}/git`);

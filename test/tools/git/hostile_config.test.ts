@@ -7,7 +7,7 @@ import { git, gitTest as test, initRepository } from "../../support/git_fixture.
 import { withGitServer } from "../../support/git_server.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
-/** One repository's configuration that runs a program, or leads elsewhere, when git obeys it. */
+/** A repository's configuration that runs a program, or leads elsewhere, when git obeys it. */
 interface Hostile {
   readonly name: string;
   /** Lines of `.git/config`; `run` is a command that leaves a marker */

@@ -37,7 +37,7 @@ function benchOf({ remote }: FakeStub, options: { readonly map?: readonly Region
   };
 }
 
-/** One read of four bytes. Afterwards nobody is connected. */
+/** Reads four bytes. Afterwards nobody is connected. */
 function reads(options: FakeStubOptions, check: (called: Called, stub: FakeStub) => void): Promise<void> {
   return withFakeStub({ memory: new Map([[0x1000, BYTES]]), ...options }, async (stub) => {
     const called = await benchOf(stub)("hardware_memory_read", READ);

@@ -21,7 +21,7 @@ interface Circumstances {
   readonly tool?: Tool;
   readonly allowedRoot?: string;
   readonly signal?: AbortSignal;
-  /** What the tool itself is bound to */
+  /** Parts that the tool itself is bound to */
   readonly parts?: BoundParts;
 }
 
