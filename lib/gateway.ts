@@ -11,8 +11,8 @@ import type { Cron } from "./automation/cron/cron_service.ts";
 import { OPEN_SOPS } from "./automation/sops/collections.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
-import { ConfigError } from "./base/errors.ts";
 import { lazily, lazyService, lazyStartedService } from "./base/lazily.ts";
+import { openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
 import type { Caller } from "./base/records/caller.ts";
 import { createRedactor } from "./base/redact.ts";
@@ -20,7 +20,6 @@ import { createLogger, type Logger, type LogSink } from "./base/telemetry/log.ts
 import { createRecentLog, type RecentLog } from "./base/telemetry/recent_log.ts";
 import { createMetrics, type Metrics } from "./base/telemetry/metrics.ts";
 import { observeProcess } from "./base/telemetry/process_metrics.ts";
-import { removeUnfinished } from "./base/write_atomically.ts";
 import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
 import { resolvePath } from "./config/folders.ts";
@@ -50,11 +49,9 @@ import {
 } from "./runs/conversations/stored_conversations.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createSupervisor } from "./runs/supervisor/supervisor.ts";
-import { createMemoryStore } from "./storage/create_memory_store.ts";
 import { createDocuments } from "./storage/documents.ts";
-import { takeGatewayLock } from "./storage/gateway_lock.ts";
 import { KEY_BYTES, loadKeyFile } from "./storage/key_file.ts";
-import { openSqliteStore } from "./storage/open_sqlite_store.ts";
+import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store, Write } from "./storage/store.ts";
 import { parseMarker, PROCESSES } from "./system/process/process_marker.ts";
@@ -197,20 +194,9 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
     redact: redactor.redact,
   });
   const metrics = createMetrics();
-  const closing: (() => Promise<void> | void)[] = [observeProcess(metrics, { clock, version })];
-  const close = async () => {
-    for (const end of closing.splice(0).reverse()) await end();
-  };
-
-  try {
-    const store = await openStore({ driver: config().storage.driver, dataDir, clock, closing });
-    store.unreadable.watch(({ collection, key, reason }) =>
-      log.error('A damaged record was set aside: stop the gateway, and "postern doctor --repair" removes it', {
-        collection,
-        key,
-        reason,
-      })
-    );
+  return await openInSteps(async (opened) => {
+    opened.own(observeProcess(metrics, { clock, version }), (end) => end());
+    const store = await openStore({ driver: config().storage.driver, dataDir, clock, log, opened });
     const audit = await createAudit({
       store,
       clock,
@@ -219,7 +205,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       enabled: () => config().security.audit.enabled,
       retentionDays: () => config().security.audit.retention_days,
     });
-    closing.push(() => audit.close());
+    opened.own(audit, (open) => open.close());
     const recordAccess: RecordAccess = (change, writes) => audit.append(accessEvent(change), writes);
     const noteTrust = async () => {
       if (options.trustDir === undefined) return;
@@ -237,7 +223,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       log,
     });
     const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
-    closing.push(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }));
+    opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (end) => end());
     const ownPaths = [...new Set([dataDir, ...options.ownPaths ?? []])];
     const commands = createCommandLookup();
     const marker = await loadMarker({ store, random, dataDir });
@@ -261,11 +247,11 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         log[kind === "refused" ? "warn" : "info"](text);
       },
     });
-    closing.push(() => processes.close());
+    opened.own(processes, (open) => open.close());
     if (config().security.shell.sandbox === "off") log.info(containmentOf("off", undefined).text);
     const containment = () => processes.containment(config().security.shell.sandbox);
     const workers = createWorkers({ maxWorkers: MAX_WORKERS });
-    closing.push(() => workers.close());
+    opened.own(workers, (open) => open.close());
     if (marker.known) {
       const killed = await processes.killLeftovers();
       if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
@@ -389,7 +375,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         replyTarget(config().channels, reply.channel) === undefined ? undefined : await deliveryService.promise(reply),
     };
     const nodes = await openNodes({ config, environment, clock, log, metrics, audit: audit.append });
-    closing.push(() => nodes?.close());
+    opened.own(nodes, (open) => open?.close());
     const memory = createMemory({ store, clock });
     const executor = createToolExecutor({
       tools: BUILTIN_TOOLS,
@@ -443,7 +429,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       addSecret: redactor.add,
     });
     if (agent !== undefined) {
-      closing.push(() => agent.close(), () => deliveries.stop(), () => cron.stop(), () => sops.stop());
+      opened.own(agent, (open) => open.close());
+      // After a drain nothing is left to stop; a start that failed half-way stops the runs that it has recovered
+      opened.own(agent.runs, (runs) => runs.drain(0));
+      for (const service of [deliveries, cron, sops]) opened.own(service, (open) => open.stop());
       // The tools of a run that goes on work with it too
       supervisor = agent.runs;
       if (await hasOpenSops()) await sops.stopCancelled();
@@ -453,7 +442,10 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       sops.start().catch((error) => log.error("Procedures could not be gone on with", { error }));
     }
     const conversations = createConversationArchive({ store, isAtWork: (id) => agent?.runs.worksIn(id) ?? false });
-    closing.push(keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days }));
+    opened.own(
+      keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days }),
+      (end) => end(),
+    );
     let draining = false;
     const reloads = createReloads({
       clock,
@@ -547,12 +539,9 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
         await deliveries.stop();
         nodes?.close();
       },
-      close,
+      close: opened.close,
     };
-  } catch (error) {
-    await close();
-    throw error;
-  }
+  });
 }
 
 interface NodeParts extends Pick<ServicesOptions, "environment"> {
@@ -602,42 +591,6 @@ function mailboxKey(
 ): Promise<Uint8Array> {
   if (config.storage.driver === "memory") return Promise.resolve(random.bytes(KEY_BYTES));
   return loadKeyFile(join(dataDir, "agents_ipc.key"), random);
-}
-
-interface StoreOptions {
-  readonly driver: Config["storage"]["driver"];
-  readonly dataDir: string;
-  readonly clock: Clock;
-  readonly closing: (() => Promise<void> | void)[];
-}
-
-async function openStore({ driver, dataDir, clock, closing }: StoreOptions): Promise<Store> {
-  if (driver === "postgres") {
-    throw new ConfigError(
-      "storage_unavailable",
-      'Cannot use storage.driver = "postgres": this version has "sqlite" and "memory" only',
-      {
-        key: "storage.driver",
-      },
-    );
-  }
-  if (driver === "memory") {
-    const store = createMemoryStore();
-    closing.push(() => store.close());
-    return store;
-  }
-  const lock = takeGatewayLock(dataDir);
-  if (lock === undefined) {
-    throw new ConfigError(
-      "data_dir_locked",
-      `Cannot use the data directory "${dataDir}": another gateway, node or command uses it; end that one, or give --data-dir`,
-    );
-  }
-  closing.push(() => lock.release());
-  await removeUnfinished(dataDir);
-  const store = await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
-  closing.push(() => store.close());
-  return store;
 }
 
 function quarantineFields({ quarantined, unchecked }: Aftermath) {

@@ -1,4 +1,4 @@
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "./audit.ts";
 
@@ -33,11 +33,12 @@ export function createAccessFailures(
     if (failed !== undefined) log.error("Cannot record refused credentials in the audit", { error: failed.reason });
   }
 
-  const timer = clock.every(MINUTE_MS, () => void (minute.size > 0 && write()));
+  let timer: Timer | undefined;
   return {
     count(address, code) {
       if (!options.enabled()) return;
       if (minute.size === 0) since = new Date(clock.now()).toISOString();
+      timer ??= clock.every(MINUTE_MS, () => void (minute.size > 0 && write()));
       const known = address ?? "";
       const key = minute.has(known) || minute.size < MAX_ADDRESSES ? known : OTHERS;
       let failures = minute.get(key);
@@ -47,7 +48,7 @@ export function createAccessFailures(
       failures.codes[code] = (failures.codes[code] ?? 0) + 1;
     },
     close() {
-      timer.clear();
+      timer?.clear();
       return write();
     },
   };

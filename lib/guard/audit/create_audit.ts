@@ -156,12 +156,13 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
   }
 
   const failures = createAccessFailures({ clock, log, append, enabled: options.enabled });
+  showHead();
+  prune();
+  // Last: a start that fails before leaves no timer behind
   const hourly = clock.every(HOUR_MS, () => {
     showHead();
     prune();
   });
-  showHead();
-  prune();
 
   return {
     append,

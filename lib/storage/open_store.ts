@@ -1,0 +1,66 @@
+import { join } from "node:path";
+import type { Clock } from "../base/clock.ts";
+import { ConfigError } from "../base/errors.ts";
+import type { OpenedList } from "../base/opened_list.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { removeUnfinished } from "../base/write_atomically.ts";
+import { createMemoryStore } from "./create_memory_store.ts";
+import { takeGatewayLock } from "./gateway_lock.ts";
+import { openSqliteStore } from "./open_sqlite_store.ts";
+import type { Store } from "./store.ts";
+
+/** Options of `openStore`. */
+export interface OpenStoreOptions {
+  /** `[storage] driver` */
+  readonly driver: "sqlite" | "memory" | "postgres";
+  /** Absolute path */
+  readonly dataDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Gets the store, and before it the lock of the data directory. */
+  readonly opened: OpenedList;
+}
+
+/**
+ * Opens the store of one gateway, and holds the lock of the data directory until it is closed. Each damaged record that the store sets
+ * aside is logged.
+ * @throws {ConfigError} `storage_unavailable`: a driver that is not there; `data_dir_locked`: a data directory in use; and what
+ * `openSqliteStore` throws
+ */
+export async function openStore(options: OpenStoreOptions): Promise<Store> {
+  const store = await openDriver(options);
+  options.opened.own(store, (opened) => opened.close());
+  store.unreadable.watch(({ collection, key, reason }) =>
+    options.log.error('A damaged record was set aside: stop the gateway, and "postern doctor --repair" removes it', {
+      collection,
+      key,
+      reason,
+    })
+  );
+  return store;
+}
+
+async function openDriver({ driver, dataDir, clock, opened }: OpenStoreOptions): Promise<Store> {
+  switch (driver) {
+    case "postgres":
+      throw new ConfigError(
+        "storage_unavailable",
+        'Cannot use storage.driver = "postgres": this version has "sqlite" and "memory" only',
+        { key: "storage.driver" },
+      );
+    case "memory":
+      return createMemoryStore();
+    case "sqlite": {
+      const lock = takeGatewayLock(dataDir);
+      if (lock === undefined) {
+        throw new ConfigError(
+          "data_dir_locked",
+          `Cannot use the data directory "${dataDir}": another gateway, node or command uses it; end that one, or give --data-dir`,
+        );
+      }
+      opened.own(lock, (held) => held.release());
+      await removeUnfinished(dataDir);
+      return await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
+    }
+  }
+}
