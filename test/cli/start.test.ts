@@ -23,7 +23,7 @@ const LATER = [
   "lib/documents/docx/",
   "lib/documents/pdf/",
   "lib/tools/files/edit_text.ts",
-  "lib/tools/files/patch/apply_hunks.ts",
+  "lib/tools/files/apply_hunks.ts",
   "lib/tools/git/run_operation.ts",
 ];
 

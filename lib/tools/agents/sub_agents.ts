@@ -101,3 +101,9 @@ export interface SubAgents {
   /** Both kinds, newest first */
   delegations(by: SubAgentCaller): Promise<readonly SubAgentView[]>;
 }
+
+/** A sub-agent in one line. */
+export function describeSubAgent({ id, status, agent, depth, run_id, task }: SubAgentView): string {
+  const who = agent === null ? "" : ` agent=${agent}`;
+  return `id=${id} status=${status}${who} depth=${depth} run=${run_id} task=${JSON.stringify(task)}`;
+}

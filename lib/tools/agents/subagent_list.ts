@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { runStatusSchema } from "../../base/records/run.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { describeSubAgent } from "./sub_agent_output.ts";
+import { describeSubAgent } from "./sub_agents.ts";
 
 /** `subagent_list`: the sub-agents in the background (docs/design/runs.md "Sub-agents"). */
 export const subagentList = defineTool({

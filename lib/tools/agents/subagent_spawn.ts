@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { describeSubAgent } from "./sub_agent_output.ts";
+import { describeSubAgent } from "./sub_agents.ts";
 
 /** `subagent_spawn`: a sub-agent that works in the background (docs/design/runs.md "Sub-agents"). */
 export const subagentSpawn = defineTool({

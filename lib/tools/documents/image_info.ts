@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
-import { readScope } from "../files/read_scope.ts";
+import { readScope } from "../files/file_scope.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import { fileSource } from "../../documents/image/byte_source.ts";

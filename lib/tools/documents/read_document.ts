@@ -4,7 +4,7 @@ import type { OpenFile } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { workerModule } from "../../system/process/worker_module.ts";
 import { WorkerError } from "../../system/process/workers.ts";
-import { readScope } from "../files/read_scope.ts";
+import { readScope } from "../files/file_scope.ts";
 import type { ContextWith } from "../runtime/define_tool.ts";
 import type { DocumentErrorCode } from "../../documents/document_error.ts";
 import type { DocxText } from "../../documents/docx/docx_text.ts";

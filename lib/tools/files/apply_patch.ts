@@ -3,11 +3,9 @@ import { ToolError } from "../../base/errors.ts";
 import type { FileChange, Inspected } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
-import { editableText } from "./editable_text.ts";
-import { parsePatch, type PatchSection, pathsOf } from "./patch/parse_patch.ts";
+import { editableText, maxEditedBytes, toWritable, writeScope } from "./file_scope.ts";
+import { parsePatch, type PatchSection, pathsOf } from "./parse_patch.ts";
 import { pathLine } from "./search_pattern.ts";
-import { maxEditedBytes, toWritable } from "./write_limit.ts";
-import { writeScope } from "./write_scope.ts";
 
 /** `apply_patch`: adds, deletes, changes and moves files, all or none (docs/design/tools.md "Files"). */
 export const applyPatch = defineTool({
@@ -87,7 +85,7 @@ async function plan(sections: readonly PatchSection[], context: ContextWith<"fil
       }
       case "update": {
         const { file } = await inspect(path, maxEditedBytes(context));
-        const { applyHunks } = await import("./patch/apply_hunks.ts");
+        const { applyHunks } = await import("./apply_hunks.ts");
         const { moveTo, hunks } = section;
         const to = moveTo ?? path;
         const content = toWritable(to, applyHunks(editableText(path, file), hunks, path), context);

@@ -3,11 +3,10 @@ import { ToolError } from "../../base/errors.ts";
 import type { FileScope, FilesSetup } from "../../system/files/files.ts";
 import { workerModule } from "../../system/process/worker_module.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { limitField } from "./limit_field.ts";
-import { readScope } from "./read_scope.ts";
+import { limitField } from "./glob_search.ts";
+import { readScope } from "./file_scope.ts";
 import type { FileSearch, FilesSearched } from "./search_files.ts";
-import { SEARCH_LIMITS } from "./search_limits.ts";
-import { pathLine } from "./search_pattern.ts";
+import { pathLine, SEARCH_LIMITS } from "./search_pattern.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;

@@ -1,9 +1,7 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { editableText } from "./editable_text.ts";
+import { editableText, maxEditedBytes, toWritable, writeScope } from "./file_scope.ts";
 import { pathLine } from "./search_pattern.ts";
-import { maxEditedBytes, toWritable } from "./write_limit.ts";
-import { writeScope } from "./write_scope.ts";
 
 const MAX_EDITS = 200;
 

@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import { createYielder } from "../../base/tick.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { limitField } from "./limit_field.ts";
-import { readScope } from "./read_scope.ts";
+import { readScope } from "./file_scope.ts";
 import { matching, pathLine, searchPattern } from "./search_pattern.ts";
 
 const MAX_ENTRIES = 100_000;
@@ -59,3 +58,16 @@ export const globSearch = defineTool({
     return { output: lines.join("\n"), isError: false, data: { paths, truncated: notices.length > 0 } };
   },
 });
+
+/** The `limit` of a search: how many `unit` it may return. */
+export function limitField(unit: string, { max, fallback }: { readonly max: number; readonly fallback: number }) {
+  return v.optional(
+    v.pipe(
+      v.number(),
+      v.integer(),
+      v.minValue(1),
+      v.maxValue(max),
+      v.description(`Most ${unit} to return, up to ${max}. Default ${fallback}`),
+    ),
+  );
+}

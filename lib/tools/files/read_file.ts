@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { decodeText, readPart } from "./read_text.ts";
-import { readScope } from "./read_scope.ts";
+import { readScope } from "./file_scope.ts";
 
 const line = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000_000));
 

@@ -4,9 +4,8 @@ import { ToolError } from "../../base/errors.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
 import { compileLinePattern } from "./line_pattern.ts";
-import { SEARCH_LIMITS, type SearchLimits } from "./search_limits.ts";
+import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
 import { searchBytes } from "./search_bytes.ts";
-import { matching, searchPattern } from "./search_pattern.ts";
 
 /** What is searched for, and where. Plain data. */
 export interface FileSearch {

@@ -4,6 +4,18 @@ import type { WalkedFile } from "../../system/files/files.ts";
 import { compileGlob, type PathMatcher } from "../../system/files/glob.ts";
 import { shown } from "../../system/files/parse_path.ts";
 
+/** Bounds of one search, and of each file in it. */
+export interface SearchLimits {
+  /** Files and folders met */
+  readonly entries: number;
+  /** Bytes of one file that are looked at */
+  readonly fileBytes: number;
+  readonly totalBytes: number;
+}
+
+/** Apart from the search itself, which the threads alone load. */
+export const SEARCH_LIMITS: SearchLimits = { entries: 100_000, fileBytes: 4_194_304, totalBytes: 1_073_741_824 };
+
 /**
  * A glob over paths below the searched folder.
  * @param options.anywhere a glob without a slash matches the name at any depth

@@ -3,8 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { pathLine } from "./search_pattern.ts";
-import { toWritable } from "./write_limit.ts";
-import { writeScope } from "./write_scope.ts";
+import { toWritable, writeScope } from "./file_scope.ts";
 
 /** `write_file`: makes a file, or replaces one in one step (docs/design/tools.md "Files"). */
 export const writeFile = defineTool({

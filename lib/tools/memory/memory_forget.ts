@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { keyField, namespaceField } from "./memory_fields.ts";
+import { keyField, namespaceField } from "./memory_store.ts";
 
 /** `memory_forget`: removes one memory (docs/design/tools.md "Memory and plans"). */
 export const memoryForget = defineTool({

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { keyField, namespaceField } from "./memory_fields.ts";
+import { keyField, namespaceField } from "./memory_store.ts";
 
 /** `memory_recall`: memories by key or by words, ranked (docs/design/tools.md "Memory and plans"). */
 export const memoryRecall = defineTool({

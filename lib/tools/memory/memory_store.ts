@@ -1,7 +1,17 @@
 import * as v from "valibot";
-import { defineTool } from "../runtime/define_tool.ts";
-import { keyField, namespaceField } from "./memory_fields.ts";
 import { DEFAULT_NAMESPACE } from "../../memory/memory.ts";
+import { defineTool } from "../runtime/define_tool.ts";
+
+/** The key of a memory, as the memory tools take it. */
+export const keyField = v.pipe(v.string(), v.minLength(1), v.maxLength(256), v.description("Key of the memory"));
+
+/** Where it is kept. */
+export const namespaceField = v.pipe(
+  v.string(),
+  v.minLength(1),
+  v.maxLength(64),
+  v.description("Namespace of the key: letters, digits, _ . and -. Default: default"),
+);
 
 /** `memory_store`: keeps a text under a key (docs/design/tools.md "Memory and plans"). */
 export const memoryStore = defineTool({

@@ -9,7 +9,7 @@ import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
 import type { CommandContainment } from "../../system/process/containment.ts";
 import type { Processes } from "../../system/process/processes.ts";
-import { writeScope } from "../files/write_scope.ts";
+import { writeScope } from "../files/file_scope.ts";
 import type { BoundParts, PreparedCall, ScreenContext, Tool, ToolServices } from "./tool.ts";
 
 /** What an approval of one call is bound to (docs/design/policy.md "Binding"). */

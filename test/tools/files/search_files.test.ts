@@ -5,7 +5,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files, FileScope } from "../../../lib/system/files/files.ts";
 import { type FileSearch, searchFiles } from "../../../lib/tools/files/search_files.ts";
-import type { SearchLimits } from "../../../lib/tools/files/search_limits.ts";
+import type { SearchLimits } from "../../../lib/tools/files/search_pattern.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 /** Ten folders of twenty files of 28 bytes, each with one match. */

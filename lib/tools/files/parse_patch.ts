@@ -1,4 +1,4 @@
-import { ToolError } from "../../../base/errors.ts";
+import { ToolError } from "../../base/errors.ts";
 
 /** What a patch does to one file. */
 export type PatchSection =

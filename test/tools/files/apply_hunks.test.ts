@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ToolError } from "../../../../lib/base/errors.ts";
-import { applyHunks } from "../../../../lib/tools/files/patch/apply_hunks.ts";
-import { parsePatch } from "../../../../lib/tools/files/patch/parse_patch.ts";
+import { ToolError } from "../../../lib/base/errors.ts";
+import { applyHunks } from "../../../lib/tools/files/apply_hunks.ts";
+import { parsePatch } from "../../../lib/tools/files/parse_patch.ts";
 
 /** A text after the hunks written as in a patch. */
 function apply(text: string, ...lines: readonly string[]): string {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { ToolError } from "../../../../lib/base/errors.ts";
-import { parsePatch, pathsOf } from "../../../../lib/tools/files/patch/parse_patch.ts";
+import { ToolError } from "../../../lib/base/errors.ts";
+import { parsePatch, pathsOf } from "../../../lib/tools/files/parse_patch.ts";
 
 const patch = (...lines: readonly string[]) => ["*** Begin Patch", ...lines, "*** End Patch"].join("\n");
 

@@ -1,0 +1,70 @@
+import { ToolError } from "../../base/errors.ts";
+import type { FileScope, InspectedFile } from "../../system/files/files.ts";
+import { shown } from "../../system/files/parse_path.ts";
+import type { ToolContext } from "../runtime/tool.ts";
+import { decodeText } from "./read_text.ts";
+
+/** What the reading tools may reach, under the newest configuration. */
+export function readScope(
+  context: Pick<ToolContext, "workspaceRoot" | "allowSensitiveFileReads" | "config">,
+): FileScope {
+  return {
+    workspaceRoot: context.workspaceRoot,
+    allowedRoot: context.config.security.read_file.allowed_root,
+    forbiddenPaths: context.config.autonomy.forbidden_paths,
+    allowSensitive: context.allowSensitiveFileReads,
+  };
+}
+
+/** What the writing tools may reach, under the newest configuration. */
+export function writeScope(
+  context: Pick<ToolContext, "workspaceRoot" | "allowSensitiveFileWrites" | "config">,
+): FileScope {
+  return {
+    workspaceRoot: context.workspaceRoot,
+    allowedRoot: context.config.security.write_file.allowed_root,
+    forbiddenPaths: context.config.autonomy.forbidden_paths,
+    allowSensitive: context.allowSensitiveFileWrites,
+  };
+}
+
+/** The most that one call can take out of a file: as long as a tool's input may be */
+const MAX_INPUT_BYTES = 1_048_576;
+
+/**
+ * The bytes of a text that is about to be written.
+ * @throws {ToolError} `file_too_large` over `[security.write_file] max_write_bytes`; `invalid_text` for half a character
+ */
+export function toWritable(path: string, text: string, context: Pick<ToolContext, "config">): Uint8Array {
+  const maxBytes = context.config.security.write_file.max_write_bytes;
+  if (!text.isWellFormed()) {
+    throw new ToolError(
+      "invalid_text",
+      `Cannot write ${shown(path)}: the text has half a character, which UTF-8 cannot say`,
+    );
+  }
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length <= maxBytes) return bytes;
+  throw new ToolError(
+    "file_too_large",
+    `Cannot write ${
+      shown(path)
+    }: it would have ${bytes.length} bytes; [security.write_file] max_write_bytes allows ${maxBytes}`,
+  );
+}
+
+/** The most a file may have to be edited: what is over the limit now may be below it afterwards. */
+export function maxEditedBytes({ config }: Pick<ToolContext, "config">): number {
+  return config.security.write_file.max_write_bytes + MAX_INPUT_BYTES;
+}
+
+/**
+ * The text of a file that is about to be edited.
+ * @throws {ToolError} `not_found` when there is no file, `binary_file` when it is no UTF-8 text
+ */
+export function editableText(path: string, file: InspectedFile | undefined): string {
+  if (file === undefined) throw new ToolError("not_found", `Cannot edit ${shown(path)}: it does not exist`);
+  const text = decodeText(file.content ?? new Uint8Array(0));
+  if (text !== undefined) return text;
+  throw new ToolError("binary_file", `Cannot edit ${shown(path)}: it is not UTF-8 text`);
+}
