@@ -6,30 +6,31 @@ import type { Decision } from "../../guard/decision.ts";
 import type { PreparedCall } from "./tool.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
 
-/** What was decided about a call. */
+/** The decision about one call, as the audit records it. */
 export interface AuditedDecision extends Pick<Decision, "kind" | "rule" | "reason"> {
-  /** undefined for an input that could not be prepared */
+  /** undefined when the input could not be prepared */
   readonly prepared: PreparedCall | undefined;
   readonly approvalId?: string | undefined;
 }
 
-/** How a call that ran ended. */
+/** The end of a call that ran, as the audit records it. */
 export interface AuditedEnd {
   readonly prepared: PreparedCall;
   readonly outcome: string;
   readonly durationMs: number;
-  /** As the caller gets it; undefined where there is none */
+  /** Text that the caller gets. undefined when the call gives none, since it was cancelled */
   readonly output: string | undefined;
 }
 
-/** What the audit is told of one call. */
+/** Writes the audit's records of one call. */
 export interface CallAudit {
-  /** @returns whether it is written: a call must not run before that */
+  /** Records the decision. @returns true when the record is written: the call must not run before that */
   decided(decision: AuditedDecision): Promise<boolean>;
+  /** Records how the call ended. A record that cannot be written is logged. */
   ended(end: AuditedEnd): Promise<void>;
 }
 
-/** Names a caller made up are cut to what a tool's name can be. */
+/** Characters of a tool's name that are recorded: a caller may send a longer name, which no tool has. */
 const MAX_NAME = 128;
 
 /** Writes the decisions about one call, and its end, to the audit. Inputs and outputs are kept as digests. */

@@ -12,38 +12,39 @@ import type { Processes } from "../../system/process/processes.ts";
 import { writeScope } from "../files/file_scope.ts";
 import type { BoundParts, PreparedCall, ScreenContext, Tool, ToolServices } from "./tool.ts";
 
-/** What an approval of one call is bound to (docs/design/policy.md "Binding"). */
+/** The state that an approval of one call counts for (docs/design/policy.md "Binding"). */
 export interface CallBinding {
   /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed, `bound` and containment. Hexadecimal */
   readonly digest: string;
-  /** Files the call may change; null: there is none */
+  /** Files that the call may change. `sha256` is null for a file that does not exist yet */
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
-  /** States that the approval is bound to beside `files`, for the person who answers */
+  /** Further states that the approval is bound to, for the person who answers */
   readonly bound: readonly BoundState[];
-  /** How the programs it starts are contained; null: it starts none */
+  /** Containment of the programs that the call starts. null when the call starts none */
   readonly containment: CommandContainment | null;
-  /** Deepest folder that holds all the call changes, links resolved. Absolute; undefined: it changes no files */
+  /** Deepest folder that holds everything the call changes: absolute, links resolved. undefined when the call changes no files */
   readonly folder?: string | undefined;
-  /** By path as the call names it: which file on disk that was; undefined: there is none */
+  /** Version of each file, by the path as the call names it. undefined for a file that does not exist yet */
   readonly versions: ReadonlyMap<string, string | undefined>;
 }
 
+/** Options of bindCall. */
 export interface BindOptions {
   readonly services: Pick<ToolServices, "files" | "commands" | "processes">;
   readonly workspaceRoot: string;
   readonly config: Config;
-  /** Context that the tool's own `bind` is given */
+  /** Context for the tool's own `bind` */
   readonly context: ScreenContext;
   readonly signal: AbortSignal;
 }
 
-/** Times a file is read anew because it changed while it was read */
+/** Attempts to read a file that changes while it is read */
 const MAX_ATTEMPTS = 3;
 const CHUNK_BYTES = 65_536;
 
 /**
- * Reads what the call would change or run, and gives the digest over all of it.
- * @throws {ToolError} for a path that the call itself could not use: nobody is asked about a call that cannot run
+ * Reads everything that the call would change or run, and returns it with one digest.
+ * @throws {ToolError} for a path that the call itself could not use: no approval is opened for a call that cannot run
  * @throws {CancelError} when the signal aborts
  */
 export async function bindCall(tool: Tool, prepared: PreparedCall, options: BindOptions): Promise<CallBinding> {
@@ -101,7 +102,7 @@ interface ReadFile {
   readonly place: string | undefined;
 }
 
-/** The deepest folder that all these paths lie in, with `/`; empty for the root. */
+/** Returns the deepest folder that all these paths lie in, with `/`. Empty for the root. */
 function commonFolder(paths: readonly string[]): string {
   const [first = [], ...rest] = paths.map((path) => path.split("/").slice(0, -1));
   let length = first.length;
@@ -153,8 +154,9 @@ async function digestOf(path: string, { files, scope, signal }: Omit<ReadOptions
 }
 
 /**
- * The files of one approved call: it changes exactly those that were approved, as they were then. What is written between the
- * last look and the change is refused, since `change` replaces nothing but the version it is given.
+ * Returns the files service for one approved call, which changes only the approved versions of the approved files.
+ *
+ * A file that somebody writes between the last look and the change is refused too: `change` replaces only the version it is given.
  */
 export function bindFiles(files: Files, versions: CallBinding["versions"]): Files {
   return {
@@ -173,7 +175,7 @@ export function bindFiles(files: Files, versions: CallBinding["versions"]): File
 }
 
 /**
- * Says how the programs that a call starts are contained.
+ * Returns the containment of the programs that a call starts.
  * @returns null for a call that starts none
  */
 export async function callContainment(

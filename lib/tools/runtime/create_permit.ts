@@ -11,41 +11,43 @@ import type { PreparedCall, Tool } from "./tool.ts";
 import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
 
-/** Where remembered answers are looked up. */
+/** The source of remembered answers. */
 export interface RememberedAnswers {
-  /** Answers that stand for good or for a run. Default: none */
+  /** Finds an answer that was remembered for good or for a run. Default: finds none */
   readonly remembered?: (
     ...call: Parameters<Approvals["remembered"]>
   ) => Promise<Pick<ApprovalRule, "id" | "decision"> | undefined>;
 }
 
+/** Options of createPermit. */
 export interface PermitOptions extends RememberedAnswers {
   readonly workspaceRoot: string;
   readonly redact: (text: string) => string;
   readonly policy: Pick<ToolPolicy, "decide">;
-  /** What an approval of the call is bound to now. @throws {ToolError} for a call that cannot run */
+  /** Reads the state that an approval of the call would count for now. @throws {ToolError} for a call that cannot run */
   readonly bind: (tool: Tool, prepared: PreparedCall, signal: AbortSignal) => Promise<CallBinding>;
-  /** Logs what is nobody's mistake but ours. @returns the sentence for the model */
+  /** Logs an unexpected error. @returns the sentence for the model */
   readonly reportBug: (tool: Tool, request: ToolCallRequest, error: unknown) => string;
 }
 
 interface Word {
-  /** The policy's, or `approval`, a DenialRule, `remembered:<id>`, `binding`, as the audit has it */
+  /** Rule that decided, for the audit: the policy's, `approval`, a DenialRule, `remembered:<id>` or `binding` */
   readonly rule: string;
   readonly approvalId?: string;
 }
 
-/** The call must not run; `reason` is for the model. */
+/** Result for a call that must not run; `reason` is for the model. */
 export interface Refusal extends Word {
   readonly ok: false;
   readonly reason: string;
 }
 
-/** `binding`: undefined for a call that nobody was asked about. */
+/** Result for a call that may run, or its refusal. `binding` is undefined when no approval was needed. */
 export type Permit = Word & { readonly ok: true; readonly binding: CallBinding | undefined } | Refusal;
 
 /**
- * Whether the call may run, and what it is then bound to. A deny counts before and after the question.
+ * Tells whether a call may run, and the state that its approval is bound to. The policy is asked again after the approval, and a deny
+ * counts both times.
  * @throws {CancelError} when the request's signal aborts
  */
 export type PermitCall = (
@@ -54,14 +56,14 @@ export type PermitCall = (
   call: { readonly request: ToolCallRequest; readonly audit: CallAudit },
 ) => Promise<Permit>;
 
-/** An answer with the rule it comes from: the approver's, or `remembered:<id>`. */
+/** Answer with the rule it comes from: the approver's, or `remembered:<id>`. */
 type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { readonly rule: string };
 
-/** Asks about a call where the policy says so: a remembered answer first, then the request's approver. */
+/** Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. */
 export function createPermit(options: PermitOptions): PermitCall {
   const { policy, bind, reportBug } = options;
 
-  /** A rule's answer, else the approver's; one that fails has approved nothing. */
+  /** Returns the remembered answer, else the approver's. An approver that fails has approved nothing. */
   const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
     try {
       const remembered = await rememberedAnswer(question);
@@ -123,7 +125,11 @@ export function createPermit(options: PermitOptions): PermitCall {
   };
 }
 
-/** Returns what rules are looked up by. Offers nothing wider than the call where its words hold a secret: a rule would keep it. */
+/**
+ * Returns the properties of a call that approval rules match.
+ *
+ * A call whose words hold a secret gets no wider match than the call itself: a rule would keep the secret.
+ */
 function subjectOf(
   tool: string,
   { input, digest, access, effects }: PreparedCall,

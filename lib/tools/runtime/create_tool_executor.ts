@@ -18,25 +18,26 @@ import type { ToolCallOutcome, ToolCallRequest, ToolExecutor, ToolInfo } from ".
 import { createToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
-/** Names shown to a model that asked for a tool there is not */
+/** Names of tools that are shown to a model after an unknown name */
 const MAX_NAMES_SHOWN = 40;
 
+/** Options of createToolExecutor. */
 export interface ToolExecutorOptions extends ToolPolicyOptions, RememberedAnswers {
   readonly tools: readonly Tool[];
-  /** Tools beside them that come and go: the same array until they change. Default: none */
+  /** Returns further tools, which come and go: the same array until they change. Default: none */
   readonly foreign?: (() => readonly Tool[]) | undefined;
   readonly services: ToolServices;
   readonly clock: Clock;
   readonly log: Logger;
   readonly metrics: Metrics;
   readonly redact: (text: string) => string;
-  /** Told of every decision before the call runs, and of its end */
+  /** Records each decision before the call runs, and the call's end */
   readonly audit: AuditAppend;
-  /** Milliseconds one call may take, where its tool does not say. Default 120,000 */
+  /** Milliseconds that one call may take when its tool has no limit of its own. Default 120,000 */
   readonly timeoutMs?: number;
 }
 
-/** How a call ended, as the metric counts it. */
+/** Outcome of a call, as the metric counts it. */
 type Outcome = "ok" | "error" | "bad_input" | "unknown" | "disabled" | "denied" | "timeout" | "cancelled" | "failed";
 
 /** Creates the tool executor of a gateway. @throws {TypeError} for two tools of one name */
@@ -231,7 +232,7 @@ export function createToolExecutor(options: ToolExecutorOptions): ToolExecutor {
   };
 }
 
-/** The registry of the newest snapshot, made anew when the foreign tools are others. */
+/** Returns a function that gives the newest registry; the registry is made anew when the foreign tools change. */
 function registryNow({ tools, foreign }: Pick<ToolExecutorOptions, "tools" | "foreign">): () => ToolRegistry {
   let registry = createToolRegistry(tools);
   if (foreign === undefined) return () => registry;

@@ -18,60 +18,60 @@ import type {
   ToolServices,
 } from "./tool.ts";
 
-/** A strict object, so that an unknown field is refused. */
+/** Schema of a tool's input: a strict object, so that an unknown field is refused. */
 export type InputSchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;
 
-/** The context a tool's `run` gets: its own services alone. */
+/** Context that a tool's `run` gets, with only the services that the tool needs. */
 export type ContextWith<N extends ServiceName> = Omit<ToolContext, "services"> & {
   readonly services: Pick<ToolServices, N>;
 };
 
-/** A built-in tool. */
+/** Definition of a built-in tool. */
 export interface ToolDefinition<S extends InputSchema, N extends ServiceName> {
   /** `[a-z][a-z0-9_]{0,63}`, also the name of its file */
   readonly name: string;
-  /** For the model: what it does and gives, one to three sentences */
+  /** Text for the model: what the tool does and returns, in one to three sentences */
   readonly description: string;
   readonly access: Access;
-  /** Of one call, where it depends on the input. Default: `access`, which lists show */
+  /** Returns the access of one call when it depends on the input. Default: `access`, which lists show */
   readonly accessOf?: (input: v.InferOutput<S>) => Access;
   /**
-   * Making a call twice does no more than making it once, so that it may be made again after a crash that left its outcome unknown.
-   * Default: it does more, and a person is asked; what only reads is always made again
+   * Set when making a call twice does no more than making it once: after a crash that left the outcome unknown, the call is made
+   * again. Default false: a person reviews the run. Calls that only read are always made again
    */
   readonly repeatable?: boolean;
   readonly enabled: "always" | ((config: Config) => boolean);
-  /** What to set to enable it; required unless `enabled` is `always` */
+  /** Setting that enables the tool, as `[cron] enabled = true`. Required unless `enabled` is `always` */
   readonly enabledBy?: string;
   readonly needs: readonly N[];
-  /** Milliseconds one call may take, where its own configuration has a limit. Default: the executor's */
+  /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: (config: Config) => number;
-  /** Every property with a description; plain validations alone, since it becomes the JSON Schema */
+  /** Schema of the input. Each property has a description, and only plain validations: it becomes the JSON Schema */
   readonly input: S;
-  /** The first property, when an input that is no JSON object is its value */
+  /** Property that a plain text is the value of, when the input is no JSON object; the first one. Default: plain text is refused */
   readonly textField?: keyof S["entries"] & string;
-  /** What the schema cannot say, as the fields of each `op`. @throws {ToolError} `invalid_input` naming the field */
+  /** Checks the rules that the schema cannot express, as the fields of each `op`. @throws {ToolError} `invalid_input` naming the field */
   readonly check?: (input: v.InferOutput<S>) => void;
-  /** What the configuration refuses whoever approves it, as a command that is not allowed. @throws {ToolError} */
+  /** Refuses calls that the configuration forbids whoever approves them, as a command that is not allowed. @throws {ToolError} */
   readonly admit?: (input: v.InferOutput<S>, config: Config) => void;
-  /** Looks on the disk for what would refuse the call anyway, before anybody is asked to approve it. @throws {ToolError} */
+  /** Looks on the disk, before an approval is opened, for reasons that refuse the call anyway. @throws {ToolError} */
   readonly screen?: (
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services">,
   ) => Promise<void>;
-  /** Returns what an approval of the call is bound to beside the files it changes. Has no effect. Default: nothing. @throws {ToolError} */
+  /** Returns the state that an approval is bound to beside the changed files. Has no effect. Default: none. @throws {ToolError} */
   readonly bind?: (
     input: v.InferOutput<S>,
     context: Omit<ScreenContext, "services"> & Pick<ContextWith<N>, "services" | "signal">,
   ) => Promise<BoundParts>;
-  /** Default: nothing but what `access` says */
+  /** Returns the effects of a call, as the files it changes. Default: none beyond its access */
   readonly effects?: (input: v.InferOutput<S>) => Effects;
   readonly run: (input: v.InferOutput<S>, context: ContextWith<N>) => Promise<ToolResult>;
 }
 
 /**
- * A tool from its definition; the JSON Schema is made at once.
- * @throws {TypeError} for a definition that breaks the rules above: a mistake of ours, found when the program starts
+ * Makes a tool from its definition. The JSON Schema is made at once.
+ * @throws {TypeError} for a definition that breaks the rules above, when the program starts
  */
 export function defineTool<const S extends InputSchema, const N extends ServiceName>(
   definition: ToolDefinition<S, N>,
@@ -90,7 +90,7 @@ export function defineTool<const S extends InputSchema, const N extends ServiceN
   const prepare = (text: string): PreparedCall => {
     const given = parseInput(text, parsing);
     const list = objects.find((field) => Array.isArray(given[field]));
-    // Valibot takes a list for an object
+    // Valibot accepts an array as an object
     if (list !== undefined) {
       throw new ToolError("invalid_input", `Cannot call "${name}": "${list}" must be an object, and is an array`);
     }

@@ -3,17 +3,17 @@ import { type Clock, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
 import type { ToolExecutor } from "./tool_executor.ts";
 
-/** A tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
+/** Tool executor that counts the calls which clients make directly, so that a shutdown can wait for them. */
 export interface DrainableExecutor {
   readonly executor: ToolExecutor;
   /**
-   * Refuses further ones with 503 `shutting_down`, waits for those at work up to `graceMs`, then stops them with `shutdown`, and lets
-   * them say so. Calls of runs are their run's.
+   * Refuses new direct calls with 503 `shutting_down` and waits up to `graceMs` for those at work. Then stops them with the reason
+   * `shutdown` and gives them 2 s to end. Calls that a run makes end with their run.
    */
   drain(graceMs: number): Promise<void>;
 }
 
-/** Calls that were stopped at the end of a drain get this long to end. */
+/** Milliseconds that calls get to end after a drain has stopped them. */
 const SETTLE_MS = 2_000;
 
 /** Wraps an executor and counts its direct calls. */

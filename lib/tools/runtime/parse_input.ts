@@ -5,21 +5,22 @@ import { isShallow } from "../../base/is_shallow.ts";
 
 const MAX_INPUT_BYTES = 1_048_576;
 const MAX_DEPTH = 64;
-/** Other names of `op`, as models like to write it */
+/** Names that models write in place of `op` */
 const OP_ALIASES = ["operation", "action"] as const;
 
+/** Options of parseInput. */
 export interface ParseInputOptions {
   readonly tool: string;
   /** Properties of the input schema, in order */
   readonly fields: readonly string[];
   readonly required: readonly string[];
-  /** The property that a plain text is; undefined: the tool takes JSON alone */
+  /** Property that a plain text is the value of. undefined when the tool takes only JSON */
   readonly textField: string | undefined;
 }
 
 /**
- * A tool's input as an object, not yet validated: a text that parses to a JSON object is that object, otherwise it is the text
- * form. `operation` and `action` mean `op`; `null` in an optional field means that it is absent.
+ * Returns a tool's input as an object, not yet validated. A text that parses to a JSON object is that object; every other text is the
+ * value of `textField`. `operation` and `action` mean `op`, and `null` in an optional field means that the field is absent.
  * @throws {ToolError} `input_too_large` over 1 MiB, `invalid_input` for nesting over 64 or for text where JSON is wanted
  */
 export function parseInput(input: string, options: ParseInputOptions): Readonly<Record<string, unknown>> {
@@ -81,7 +82,7 @@ function quoted(names: readonly string[]): string {
 }
 
 /**
- * Checks that the fields an operation needs are there: the schema of a tool with several has no union at its top.
+ * Checks that an operation has the fields it needs. A tool's schema cannot say this: it has no union at its top.
  * @param needed fields by operation
  * @throws {ToolError} `invalid_input` naming the first one that is missing
  */
@@ -95,13 +96,14 @@ export function requireOpFields(
   throw new ToolError("invalid_input", `Cannot call "${tool}": "${missing}" is missing, which op "${input.op}" needs`);
 }
 
-/** Long enough to recognise a value, too short to repeat it */
+/** Characters of a field's name that a message shows */
 const MAX_SHOWN = 40;
 
 /**
- * What is wrong with a tool's input: the field, what it must be and what it was. The value itself is not repeated.
+ * Returns the error for an input that breaks the schema: it names the field, the value that is wanted and the kind that was given,
+ * never the value itself.
  *
- * What a missing field's value was given as, under a name the tool does not know, is named too.
+ * For a missing field, the error also names a field that was given and that the tool does not know: often a misspelling.
  * @param fields names of the tool's fields
  * @param given the input as it was given
  */
@@ -151,12 +153,12 @@ function sentence(
   }
 }
 
-/** The number of `>=1`, as valibot writes a bound. */
+/** Returns the number in `>=1`, as valibot writes a bound. */
 function limitOf({ expected }: v.BaseIssue<unknown>): string {
   return String(expected).replace(/^[<>]=/, "");
 }
 
-/** What valibot expects, in words; it writes the names of types and classes. */
+/** Returns in words what valibot expects: valibot gives the names of types and classes. */
 function wanted(expected: string | null): string {
   switch (expected) {
     case null:

@@ -1,16 +1,16 @@
 import type { Tool } from "./tool.ts";
 
-/** All known tools, enabled or not: an immutable snapshot. */
+/** Immutable snapshot of all known tools, enabled or not. */
 export interface ToolRegistry {
   get(name: string): Tool | undefined;
-  /** By name */
+  /** All tools, sorted by name */
   readonly tools: readonly Tool[];
 }
 
-/** What OpenAI and Anthropic accept as a function's name */
+/** Names that OpenAI and Anthropic accept for a function */
 const NAME = /^[a-zA-Z][a-zA-Z0-9_-]{0,63}$/;
 
-/** @throws {TypeError} for a bad name and for one that is taken */
+/** Creates the registry of these tools. @throws {TypeError} for an invalid name and for a name that two tools have */
 export function createToolRegistry(tools: readonly Tool[]): ToolRegistry {
   const byName = new Map<string, Tool>();
   for (const tool of tools) {
@@ -22,7 +22,7 @@ export function createToolRegistry(tools: readonly Tool[]): ToolRegistry {
   return { get: (name) => byName.get(name), tools: sorted };
 }
 
-/** Whether a tool's name is named by the patterns of `[agent] tools`: `*`, a name, or `prefix*`. No pattern, no tool. */
+/** Tells whether a tool's name matches one of the patterns of `[agent] tools`: `*`, a name, or `prefix*`. No patterns match nothing. */
 export function matchesPatterns(name: string, patterns: readonly string[]): boolean {
   return patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
 }

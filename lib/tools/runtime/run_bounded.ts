@@ -4,10 +4,10 @@ import { ToolError } from "../../base/errors.ts";
 import { firstBytes } from "../../base/first_bytes.ts";
 import type { ToolResult } from "./tool.ts";
 
-/** How long work that was told to stop may take to do so before it is left behind */
+/** Milliseconds that work gets to end after its signal has aborted; then nobody waits for it any more */
 const STOP_GRACE_MS = 2000;
 
-/** How the work ended; `stopped` when its signal aborted first, by the caller or by the time limit. */
+/** Ending of the work. `stopped`: its signal aborted first, by the caller or by the time limit. */
 export type Ending<T> =
   | { readonly kind: "done"; readonly value: T }
   | { readonly kind: "failed"; readonly error: unknown }
@@ -16,7 +16,7 @@ export type Ending<T> =
 /**
  * Runs work under the caller's signal and a time limit.
  *
- * Work that does not hear its signal is left behind 2 s after it aborted, so that nothing hangs; what it does later is lost.
+ * Work that ignores its signal is given up 2 s after the signal aborted, so that nothing hangs. Its later result is dropped.
  */
 export async function runBounded<T>(
   work: (signal: AbortSignal) => Promise<T>,
@@ -32,7 +32,7 @@ export async function runBounded<T>(
   try {
     const working = work(controller.signal).then(
       (value): Ending<T> => ({ kind: "done", value }),
-      // What work throws once it was told to stop is the stopping, unless it has something to say to the model
+      // An error after the signal aborted counts as the stop, except a ToolError, which has a message for the model
       (error: unknown): Ending<T> =>
         controller.signal.aborted && !(error instanceof ToolError)
           ? { kind: "stopped", error: cancelError(controller.signal) }
@@ -56,11 +56,11 @@ function stopAfterGrace(signal: AbortSignal, clock: Clock) {
   return { ending, clear: () => timer?.clear() };
 }
 
-/** The most a tool's output may have, in bytes of UTF-8. */
+/** Largest output of a tool, in bytes of UTF-8. */
 const MAX_OUTPUT_BYTES = 262_144;
-/** The most its `data` may have as JSON, in UTF-16 units */
+/** Largest `data` of a tool as JSON, in UTF-16 units */
 const MAX_DATA = 1_048_576;
-/** A secret that lies across the cut must still be whole when it is looked for */
+/** Bytes beyond the cut that are redacted too, so that a secret which lies across the cut is still found whole */
 const SLACK_BYTES = 8192;
 
 /** Cuts output and data to their bounds, with a notice, and removes known secrets from both. */

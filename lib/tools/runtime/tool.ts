@@ -22,24 +22,24 @@ import type { Approver } from "./tool_executor.ts";
 
 export type { Access, Effects };
 
-/** Where a tool comes from. */
+/** Origin of a tool. */
 export type ToolSource = "builtin" | "wasm" | "process" | "ffi" | "mcp" | "node";
 
-/** A capability of the agent (docs/design/architecture.md "The main types"). Built-in and foreign tools are all this. */
+/** Capability of the agent, built in or foreign (docs/design/architecture.md "The main types"). */
 export interface Tool {
   readonly name: string;
   readonly description: string;
-  /** The access shown in lists; a call's own is in its PreparedCall */
+  /** Access that lists show. The access of one call is in its PreparedCall */
   readonly access: Access;
   readonly source: ToolSource;
-  /** Required: forgetting it does not compile */
+  /** Tells whether the configuration enables the tool. Required, so that no tool is enabled by accident */
   readonly enabled: "always" | ((config: Config) => boolean);
-  /** What to set to enable it, as `[security.write_file] enabled = true`; undefined for `always` */
+  /** Setting that enables the tool, as `[security.write_file] enabled = true`. undefined for `always` */
   readonly enabledBy: string | undefined;
-  /** It receives these services and nothing else */
+  /** Names of the services that the tool receives */
   readonly needs: readonly ServiceName[];
   readonly inputSchema: ObjectJsonSchema | undefined;
-  /** Milliseconds one call may take; default: the executor's */
+  /** Milliseconds that one call may take. Default: the executor's limit */
   readonly timeoutMs?: ((config: Config) => number) | undefined;
   /** Parses and validates; has no effect. @throws {ToolError} bad input, naming the field */
   prepare(input: string): PreparedCall;
@@ -47,7 +47,7 @@ export interface Tool {
   execute(input: string, context: ToolContext): Promise<ToolResult>;
 }
 
-/** One checked call: the executor, the policy, the approval and the audit all use this one object. */
+/** Call with a checked input. The executor, the policy, the approval and the audit all use this one object. */
 export interface PreparedCall {
   readonly input: unknown;
   /** SHA-256 of the input's canonical JSON (RFC 8785), hexadecimal */
@@ -55,42 +55,43 @@ export interface PreparedCall {
   /** May depend on the input */
   readonly access: Access;
   readonly effects: Effects;
-  /** Making the call twice does no more than making it once: it may be made again after a crash. Default: it does more */
+  /** Set when making the call twice does no more than making it once: it may be made again after a crash. Default false */
   readonly repeatable?: boolean | undefined;
   /**
-   * Whether the newest configuration takes this very call, as a command that is not allowed: asked before anybody is asked to
-   * approve it. Default: it does. @throws {ToolError}
+   * Refuses a call that the newest configuration forbids, as a command that is not allowed, before an approval is opened. Default:
+   * refuses nothing. @throws {ToolError}
    */
   admit?(config: Config): void;
   /**
-   * Looks on the disk for what would refuse the call anyway, before anybody is asked to approve it. Default: nothing is looked
-   * at. @throws {ToolError}
+   * Looks on the disk, before an approval is opened, for reasons that refuse the call anyway. Default: looks at nothing.
+   * @throws {ToolError}
    */
   screen?(context: ScreenContext): Promise<void>;
   /**
-   * Looks at what the call would use beside the files it changes, as what git would commit: an approval is bound to it. Has no
-   * effect. Default: nothing. @throws {ToolError} for a call that cannot run
+   * Returns the state that an approval is bound to beside the changed files, as the files that git would commit. Has no effect.
+   * Default: none. @throws {ToolError} for a call that cannot run
    */
   bind?(context: ScreenContext & Pick<ToolContext, "signal">): Promise<BoundParts>;
   run(context: ToolContext): Promise<ToolResult>;
 }
 
-/** Parts that an approval is bound to beside input and changed files. */
+/** State that an approval is bound to beside the input and the changed files. */
 export interface BoundParts {
-  /** Shown to the person who answers */
+  /** States that the person who answers is shown */
   readonly shown: readonly BoundState[];
-  /** Bound too, and too much to be shown, as names where nothing lies. JSON. Default: nothing */
+  /** Further state, as JSON, which is bound but too long to be shown, as paths where no file is. Default: none */
   readonly more?: unknown;
-  /** Folder that holds all the call changes, links resolved, relative to the workspace. Default: that of the changed files */
+  /** Folder that holds everything the call changes: relative to the workspace, links resolved. Default: the folder of the changed files */
   readonly folder?: string;
 }
 
-/** The part of its context that a call is screened with. */
+/** The part of a call's context that `screen` gets. */
 export type ScreenContext = Pick<
   ToolContext,
   "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "services"
 >;
 
+/** Context of a running call. */
 export interface ToolContext {
   /** Absolute path of the folder the agent works in */
   readonly workspaceRoot: string;
@@ -98,50 +99,50 @@ export interface ToolContext {
   readonly allowSensitiveFileWrites: boolean;
   readonly runId: string;
   readonly callId: string;
-  /** Of the HTTP request that the work came by; undefined: by none */
+  /** Id of the HTTP request that the work came by. undefined when it came by none */
   readonly requestId?: string | undefined;
   /** null outside a conversation */
   readonly conversationId: string | null;
   readonly caller: Caller;
-  /** Patterns of the tools that exist for the caller; undefined: all enabled ones */
+  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
-  /** 0 for the run a person started, 1 for its sub-agents, and so on */
+  /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
   readonly depth: number;
   /** undefined for a call outside a run */
   readonly inherited?: Inherited | undefined;
-  /** The caller makes the call itself, not a model on its behalf: with the scope `approve` it is a person's word */
+  /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
   readonly direct: boolean;
   readonly signal: AbortSignal;
   readonly clock: Clock;
   readonly log: Logger;
   /** The newest configuration */
   readonly config: Config;
-  /** Those of `needs`; defineTool narrows the type */
+  /** Services that the tool's `needs` names; defineTool narrows the type */
   readonly services: ToolServices;
-  /** Reports progress to whoever follows the run */
+  /** Reports progress to the readers of the run */
   progress(message: string): void;
 }
 
-/** What a run that a tool starts takes over from the run whose call started it. */
+/** Rights and limits that a run started by a tool inherits from the run that called the tool. */
 export interface Inherited {
-  /** The bounds of the caller's run: the child's are no wider. 0 tokens: no limit */
+  /** Limits of the caller's run; the started run has the same or lower ones. 0 tokens: no limit */
   readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
-  /** Patterns of the tools a child may have, where the caller's run is that one call alone; undefined: those of the caller */
+  /** Patterns of the tools that a started run may have, when the caller's run is only this one call. undefined: the caller's tools */
   readonly tools: readonly string[] | undefined;
-  /** Whether the caller's run goes on after a restart */
+  /** Set when the caller's run goes on after a restart */
   readonly durable: boolean;
-  /** Who answers the policy's asks for the caller's run, and shows them to its reader */
+  /** Answers approvals for the caller's run, and shows them to its reader */
   readonly approver: Approver;
 }
 
-/** `output` is text for the model, `data` is for programs. */
+/** Result of a call: `output` is text for the model, `data` is for programs. */
 export interface ToolResult {
   readonly output: string;
   readonly isError: boolean;
   readonly data?: unknown;
 }
 
-/** What tools may ask for by name in `needs`. A new service is added here and joined in lib/gateway.ts. */
+/** Services that tools name in `needs`. A new service is added here and joined in lib/gateway.ts. */
 export interface ToolServices {
   readonly files: Files;
   readonly memory: Memory;
@@ -157,11 +158,12 @@ export interface ToolServices {
   readonly subAgents: SubAgents;
   readonly boards: Boards;
 }
+/** Name of a service in `needs`. */
 export type ServiceName = keyof ToolServices;
 
 /**
- * Patterns of the tools that what a call starts or schedules may have at most: those of its run, which passes on more than it has
- * itself where it is this one call alone. undefined: all enabled ones.
+ * Returns the patterns of the tools that a started or scheduled run may have at most: those of the calling run. A run that is only
+ * this one call may pass on more tools than it has itself. undefined: all enabled tools.
  */
 export function toolsPassedOn(
   { allowed, inherited }: Pick<ToolContext, "allowed" | "inherited">,

@@ -5,25 +5,25 @@ import type { CallBinding } from "./bind_call.ts";
 import type { Access, Inherited, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
 import type { Judgement } from "./tool_policy.ts";
 
-/** A tool as `/v1/tools` and `postern tools` show it. */
+/** Description of a tool, as `/v1/tools` and `postern tools` show it. */
 export interface ToolInfo {
   readonly name: string;
   readonly description: string;
   readonly access: Access;
   readonly enabled: boolean;
-  /** Why it is off and what would turn it on; null when enabled */
+  /** Reason why the tool is off, with the setting that turns it on. null when enabled */
   readonly reason: string | null;
   readonly source: ToolSource;
   readonly input_schema: ObjectJsonSchema | undefined;
 }
 
-/** Asked when the policy says `ask`. */
+/** Request for the approval of one call, made when the policy says `ask`. */
 export interface ApprovalRequest {
   readonly tool: string;
   readonly prepared: PreparedCall;
   /** The input for the person who answers: known secrets masked */
   readonly input: unknown;
-  /** What the answer counts for; the executor compares it again just before the call runs */
+  /** State that the answer counts for; the executor compares it again just before the call runs */
   readonly binding: CallBinding;
   readonly workspaceRoot: string;
   /** Properties of the call that remembered answers are looked up by */
@@ -36,8 +36,8 @@ export interface ApprovalRequest {
 }
 
 /**
- * Source of a denial, as the audit's `rule` has it: a person (`approval`), nobody, since nobody was asked
- * (`nobody_could_answer`), a question that nobody answered in time, one that still waits, or a failure of the approver.
+ * Source of a denial, as the audit records it in `rule`: a person (`approval`), nobody because nobody could be asked
+ * (`nobody_could_answer`), an approval that expired or still waits, or an approver that failed.
  */
 export type DenialRule =
   | "approval"
@@ -46,87 +46,91 @@ export type DenialRule =
   | "approval_waits"
   | "approval_failed";
 
-/** Answer to a question about a call. `reason` of a denial is told to the model: why, and what would allow the call. */
+/** Answer to an approval. The `reason` of a denial goes to the model: why, and what would allow the call. */
 export type ApprovalAnswer =
   | { readonly decision: "approve"; readonly reason: string; readonly approvalId?: string }
   | {
     readonly decision: "deny";
     readonly reason: string;
-    /** Required, so that no path says of a person what no person said */
+    /** Required, so that no denial is recorded as a person's by default */
     readonly rule: DenialRule;
     readonly approvalId?: string;
   };
 
-/** Returns the denial of a call that nobody was asked about. @param why one sentence, with what would allow the call */
+/** Returns the denial of a call when nobody could be asked. @param why one sentence, with what would allow the call */
 export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decision: "deny" }> {
   return { decision: "deny", rule: "nobody_could_answer", reason: `Denied (nobody_could_answer): ${why}` };
 }
 
+/** Function that answers an approval. Rejects with CancelError when the signal aborts. */
 export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
 
+/** Request for one tool call. */
 export interface ToolCallRequest {
   readonly name: string;
   /** JSON object as text, or the tool's plain-text form */
   readonly input: string;
   readonly runId: string;
   readonly callId: string;
-  /** Of the HTTP request it came by, for the audit. Default none */
+  /** Id of the HTTP request that the call came by, for the audit. Default: none */
   readonly requestId?: string | undefined;
   /** Default null: outside a conversation */
   readonly conversationId?: string | null;
   readonly caller: Caller;
   readonly depth: number;
-  /** Of the run that makes the call. Default: none makes it */
+  /** Rights and limits of the run that makes the call. Default: no run makes it */
   readonly inherited?: Inherited | undefined;
-  /** Its caller makes the call itself, not a model on its behalf. Default false */
+  /** Set when the caller makes the call itself, not a model for the caller. Default false */
   readonly direct?: boolean;
   readonly signal: AbortSignal;
   readonly approver: Approver;
-  /** Only these tools exist for the caller; undefined: all enabled ones */
+  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
   readonly allowed?: readonly string[] | undefined;
-  /** Journals the call before it runs: resolves when durable. Not called for a call that does not run */
+  /** Writes the call to the journal before it runs, and resolves when that is on disk. Not called for a call that does not run */
   readonly onStart?: (prepared: PreparedCall) => Promise<void>;
   readonly onProgress?: (message: string) => void;
 }
 
+/** Outcome of one tool call. */
 export interface ToolCallOutcome {
   readonly result: ToolResult;
-  /** Whether the tool ran; false when the input was bad, or the call disabled or denied */
+  /** true when the tool ran; false when the input was bad, the tool off or the call denied */
   readonly ran: boolean;
-  /** Of the prepared call; undefined when the input could not be prepared */
+  /** Access of the prepared call. undefined when the input could not be prepared */
   readonly access: Access | undefined;
-  /** The output is another program's, whatever access the operator gave it: the model gets it as what came from outside */
+  /** Set when another program made the output, whatever access the tool has: the model gets it in an envelope */
   readonly outside?: boolean;
   /** Set when a person may still answer for exactly this call */
   readonly approvalId?: string;
 }
 
-/** A call that is not made yet. */
+/** State that an approval of a call would be bound to, or the reason why the call cannot run. */
 export type BoundCall =
   | { readonly ok: true; readonly binding: CallBinding; readonly access: Access }
   | { readonly ok: false; readonly reason: string };
 
 /**
- * Makes every tool call: find, prepare, decide, approve, decide again, journal, run under signal
- * and time limit, cap, redact, audit, count. A failed tool is a result with `isError`; only a CancelError is thrown.
+ * Runs every tool call: find, prepare, decide, approve, decide again, journal, run under signal and time limit, cap, redact, audit,
+ * count. A tool that fails gives a result with `isError`; only a CancelError is thrown.
  * Source: docs/design/policy.md "The order of a call"
  */
 export interface ToolExecutor {
-  /** All known tools by name, enabled or not, under the newest configuration */
+  /** Returns all known tools by name, enabled or not, under the newest configuration */
   list(): readonly ToolInfo[];
   get(name: string): ToolInfo | undefined;
-  /** Enabled tools that match the patterns of `[agent] tools` (`*`, names, `prefix*`) */
+  /** Returns the enabled tools that match the patterns of `[agent] tools` (`*`, names, `prefix*`) */
   enabled(patterns: readonly string[]): readonly Tool[];
-  /** Access of this call without running it; undefined when it cannot be prepared: decides what may run in parallel */
+  /** Returns the access of this call, which decides about running it in parallel. undefined when the call cannot be prepared */
   accessOf(name: string, input: string): Access | undefined;
   /**
-   * What an approval of this call is bound to now, or why the call cannot run. Has no effect.
+   * Returns the state that an approval of this call would be bound to now, or why the call cannot run. Has no effect.
    * @throws {CancelError} when the signal aborts
    */
   bind(name: string, input: string, signal: AbortSignal): Promise<BoundCall>;
-  /** An input as events and people are shown it: known secrets masked */
+  /** Returns an input as events and people are shown it: known secrets masked */
   shown(input: unknown): unknown;
-  /** What `call` would do with this input, and why; has no effect. undefined for an unknown tool */
+  /** Returns what `call` would do with this input, and why. Has no effect. undefined for an unknown tool */
   explain(name: string, input: string): Judgement | undefined;
+  /** Runs one call through all the steps above. @throws {CancelError} when the request's signal aborts */
   call(request: ToolCallRequest): Promise<ToolCallOutcome>;
 }

@@ -4,39 +4,42 @@ import { decide } from "../../guard/decide.ts";
 import type { Access, Decision } from "../../guard/decision.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
-/** What would happen to a call; `bad_input` when it cannot be prepared or is not admitted, with what was thrown. */
+/** Decision about a call, or `bad_input` with the error when the call cannot be prepared or is not admitted. */
 export type Judgement =
   | {
     readonly kind: "judged";
     readonly decision: Decision;
     readonly access: Access;
-    /** undefined for an input that cannot be prepared, of a tool that is off */
+    /** undefined for the input of a disabled tool that cannot be prepared */
     readonly prepared: PreparedCall | undefined;
   }
   | { readonly kind: "bad_input"; readonly error: unknown };
 
-/** Judges calls without running them: the executor's own view, and `postern policy explain`'s. */
+/** Decides about calls without running them, for the executor and for `postern policy explain`. */
 export interface ToolPolicy {
+  /** Tells whether the newest configuration enables a tool */
   isEnabled(tool: Tool): boolean;
-  /** Why a tool is off and what turns it on; undefined when it is on */
+  /** Returns why a tool is off and what turns it on. undefined when the tool is on */
   whyOff(tool: Tool): string | undefined;
-  /** Prepares and decides; has no effect */
+  /** Prepares a call and decides about it. Has no effect */
   judge(tool: Tool, input: string): Judgement;
   /** Decides about a prepared call, by the newest configuration */
   decide(tool: Tool, prepared: PreparedCall): Decision;
 }
 
+/** Options of createToolPolicy. */
 export interface ToolPolicyOptions {
-  /** The newest configuration */
+  /** Returns the newest configuration */
   readonly config: () => Config;
-  /** Absolute */
+  /** Absolute path of the workspace */
   readonly workspaceRoot: string;
   /** The user's home folder, for `~/` in forbidden paths */
   readonly home: string;
-  /** Postern's own data directory and configuration file. Absolute */
+  /** Absolute paths of Postern's data directory and configuration files */
   readonly ownPaths: readonly string[];
 }
 
+/** Creates the policy of the newest configuration. */
 export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
   const offUntil = (tool: Tool) =>
     tool.enabled === "always" || tool.enabled(options.config()) ? undefined : tool.enabledBy ?? "what enables it";
@@ -68,11 +71,11 @@ export function createToolPolicy(options: ToolPolicyOptions): ToolPolicy {
     judge(tool, input) {
       try {
         const prepared = tool.prepare(input);
-        // Nobody is asked about a call that cannot run
+        // No approval is opened for a call that cannot run
         if (offUntil(tool) === undefined) prepared.admit?.(options.config());
         return { kind: "judged", decision: decideCall(tool, prepared), access: prepared.access, prepared };
       } catch (error) {
-        // Of a tool that is off the input does not matter
+        // The input of a disabled tool does not matter
         if (offUntil(tool) === undefined) return { kind: "bad_input", error };
         const { access } = tool;
         return { kind: "judged", decision: decideCall(tool, { access, effects: {} }), access, prepared: undefined };
