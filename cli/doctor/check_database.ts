@@ -1,11 +1,10 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
-import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
-import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
+import type { UnreadableRecord } from "../../lib/storage/store.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 

@@ -13,14 +13,12 @@ import {
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
 import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
-import { findUnreadable, type UnreadableFound } from "../../lib/storage/find_unreadable.ts";
+import { findUnreadable, inspectDatabase, type UnreadableFound } from "../../lib/storage/inspect_database.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
-import { scanAll } from "../../lib/storage/scan_all.ts";
+import { scanAll } from "../../lib/storage/read_records.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
-import type { Store, StreamRecord, Write } from "../../lib/storage/store.ts";
-import type { UnreadableRecord } from "../../lib/storage/unreadable_records.ts";
+import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
 import { CommandError } from "../cli_error.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 

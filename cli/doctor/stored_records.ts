@@ -20,12 +20,9 @@ import {
 } from "../../lib/guard/approval_records.ts";
 import { AUDIT_HEAD, AUDIT_RECORDS, readAuditHead, readAuditRecord } from "../../lib/guard/audit/audit_chain.ts";
 import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record_trust.ts";
-import { MAILBOXES } from "../../lib/memory/mailbox.ts";
-import { parseMailbox } from "../../lib/memory/mailbox_record.ts";
-import { MEMORY } from "../../lib/memory/memory.ts";
-import { parseMemoryRecord } from "../../lib/memory/memory_record.ts";
-import { parsePlan } from "../../lib/memory/plan_record.ts";
-import { PLANS } from "../../lib/memory/plans.ts";
+import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
+import { MEMORY, parseMemoryRecord } from "../../lib/memory/memory.ts";
+import { parsePlan, PLANS } from "../../lib/memory/plans.ts";
 import { parseProviders, PROVIDERS } from "../../lib/providers/provider_memory.ts";
 import {
   CONVERSATIONS,

@@ -17,8 +17,7 @@ import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";
 import { journalOf, OPEN_RUNS } from "../../lib/runs/journal/run_records.ts";
 import { createRunStore } from "../../lib/runs/journal/run_store.ts";
-import { isUnreadable, readRecords } from "../../lib/storage/read_records.ts";
-import { scanAll } from "../../lib/storage/scan_all.ts";
+import { isUnreadable, readRecords, scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 /** Counts of the work that a restore holds until a person decides, or ends. */

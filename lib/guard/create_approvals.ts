@@ -5,8 +5,14 @@ import { type Approval, APPROVAL_ID } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import { createKeyedNotifier } from "../base/keyed_queues.ts";
-import { parseMark, readable, readRecord, unlessUnreadable } from "../storage/read_records.ts";
-import { scanAll, type ScanAllOptions } from "../storage/scan_all.ts";
+import {
+  parseMark,
+  readable,
+  readRecord,
+  scanAll,
+  type ScanAllOptions,
+  unlessUnreadable,
+} from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { approvalEvent } from "./approval_event.ts";
 import { APPROVALS, type KeptApproval, OPEN_APPROVALS, parseApproval, toApprovalBody } from "./approval_records.ts";

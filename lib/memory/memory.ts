@@ -1,10 +1,43 @@
 import { Buffer } from "node:buffer";
+import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
-import { readable, readRecord, readRecords } from "../storage/read_records.ts";
-import { scanAll } from "../storage/scan_all.ts";
+import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { type MemoryRecord, parseMemoryRecord, toMemoryBody } from "./memory_record.ts";
+
+/** One thing the agent keeps. Times are ISO 8601. */
+export interface MemoryRecord {
+  readonly namespace: string;
+  readonly key: string;
+  readonly value: string;
+  readonly tags: readonly string[];
+  readonly created_at: string;
+  readonly updated_at: string;
+}
+
+const bodySchema = v.object({
+  v: v.literal(1),
+  namespace: v.string(),
+  key: v.string(),
+  value: v.string(),
+  tags: v.array(v.string()),
+  created_at: v.string(),
+  updated_at: v.string(),
+});
+
+/**
+ * A persisted body as the newest form of the record: the one place where older versions are upcast.
+ * @throws {v.ValiError} for a body that no version wrote
+ */
+export function parseMemoryRecord(body: unknown): MemoryRecord {
+  const { v: _version, ...record } = v.parse(bodySchema, body);
+  return record;
+}
+
+/** The body to persist, in the newest version. */
+export function toMemoryBody(record: MemoryRecord): v.InferOutput<typeof bodySchema> {
+  return { v: 1, ...record, tags: [...record.tags] };
+}
 
 /** Where memories go that name no namespace. */
 export const DEFAULT_NAMESPACE = "default";

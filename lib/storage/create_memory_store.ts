@@ -1,12 +1,9 @@
 import { Buffer } from "node:buffer";
-import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
-import { type EncodedWrite, encodeWrite } from "./encode_write.ts";
+import { checkLimit, checkName, checkSeq, type EncodedWrite, encodeWrite } from "./encode_write.ts";
 import { createTextEngine, type IndexedText, toWordBag, type WordBag } from "./memory_search.ts";
 import { fieldOf, findIndexedField } from "./indexed_fields.ts";
-import { searchTexts } from "./search_texts.ts";
-import type { Store, Stored, Write } from "./store.ts";
-import { scopeWordsOf } from "./text_scope.ts";
-import { createUnreadableRecords, forgetWritten } from "./unreadable_records.ts";
+import { scopeWordsOf, searchTexts } from "./search_texts.ts";
+import { createUnreadableRecords, forgetWritten, type Store, type Stored, type Write } from "./store.ts";
 
 interface Entry {
   readonly key: string;

@@ -1,9 +1,8 @@
 import { Buffer } from "node:buffer";
 import type { Driver, Storage } from "unstorage";
 import * as v from "valibot";
-import { checkName } from "./check_arguments.ts";
-import { readable } from "./read_records.ts";
-import { scanAll } from "./scan_all.ts";
+import { checkName } from "./encode_write.ts";
+import { readable, scanAll } from "./read_records.ts";
 import type { Store } from "./store.ts";
 
 /** Documents without an invariant, as a cache: the last writer wins. What they hold is outside data to whoever reads it. */

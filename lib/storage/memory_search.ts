@@ -1,5 +1,4 @@
-import { type SearchTerm, wordsOf } from "./search_terms.ts";
-import type { TextEngine } from "./search_texts.ts";
+import { type SearchTerm, type TextEngine, wordsOf } from "./search_texts.ts";
 
 const K1 = 1.2;
 const B = 0.75;

@@ -1,13 +1,11 @@
 import type { Clock } from "../base/clock.ts";
-import { checkLimit, checkName, checkSeq } from "./check_arguments.ts";
-import { encodeWrite } from "./encode_write.ts";
-import { migrations } from "./migrations/migrations.ts";
+import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
+import { migrations } from "./sqlite/migrations.ts";
 import { createGroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
 import { createDiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
-import type { Store, Write } from "./store.ts";
-import { createUnreadableRecords, forgetWritten } from "./unreadable_records.ts";
+import { createUnreadableRecords, forgetWritten, type Store, type Write } from "./store.ts";
 
 /** Times a read waits for writes that came while it waited */
 const MAX_ROUNDS = 3;

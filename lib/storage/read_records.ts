@@ -1,6 +1,5 @@
 import { HttpError } from "../base/errors.ts";
-import { scanAll, type ScanAllOptions } from "./scan_all.ts";
-import type { Store, Stored, StreamRecord } from "./store.ts";
+import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
 
 /** Turns a stored body into a record of its room. @throws for a body that no version wrote */
 export type ParseRecord<T> = (body: unknown) => T;
@@ -124,4 +123,33 @@ function unreadable(collection: string, key: string): HttpError {
     `Cannot read record ${place}: it is damaged; stop the gateway, and "postern doctor --repair" removes it`,
     { status: 500, type: "api_error", headers: { "x-should-retry": "false" } },
   );
+}
+
+/** As ScanOptions, with as many records as there are. */
+export interface ScanAllOptions extends Omit<ScanOptions, "after" | "limit"> {
+  readonly after?: string | undefined;
+}
+
+const PAGE = 100;
+
+/**
+ * Every record of a collection, read a page at a time, so that one who stops early reads no more than that.
+ *
+ * Records may be deleted meanwhile where the order is `key`; with `created` the one yielded last must stay.
+ */
+export async function* scanAll(
+  store: Store,
+  collection: string,
+  { after, ...options }: ScanAllOptions = {},
+): AsyncGenerator<Stored> {
+  for (let last = after;;) {
+    const page = await store.scan(collection, {
+      ...options,
+      limit: PAGE,
+      ...(last === undefined ? {} : { after: last }),
+    });
+    yield* page;
+    if (page.length < PAGE) return;
+    last = page.at(-1)?.key;
+  }
 }

@@ -1,4 +1,73 @@
-import { type SearchTerm, searchTerms } from "./search_terms.ts";
+import { Buffer } from "node:buffer";
+
+const MAX_QUERY_CHARACTERS = 8192;
+const MAX_TERMS = 12;
+const MAX_TERM_CHARACTERS = 64;
+const PREFIX_FROM_CHARACTERS = 3;
+/** Gathering all words with one beginning costs more than the word itself, and long words have fewer of them. */
+const MAX_PREFIX_TERMS = 4;
+
+/** One word to look for. `prefix`: it also finds the words that begin with it. */
+export interface SearchTerm {
+  readonly word: string;
+  readonly prefix: boolean;
+}
+
+/**
+ * The words of a query or a text: runs of letters, digits and combining marks. Everything else separates them, so no query
+ * can reach the syntax of a search engine.
+ */
+export function wordsOf(text: string): readonly string[] {
+  return text.toWellFormed().match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
+}
+
+/**
+ * The terms of a query: the first 12 different words of its first 8,192 characters, of which any may match. The four longest,
+ * where they have three characters or more, match as prefixes.
+ */
+export function searchTerms(query: string): readonly SearchTerm[] {
+  const found = wordsOf(query.slice(0, MAX_QUERY_CHARACTERS)).map((word) =>
+    word.toLowerCase().slice(0, MAX_TERM_CHARACTERS).toWellFormed()
+  );
+  const words = [...new Set(found)].slice(0, MAX_TERMS);
+  const longest = words.filter((word) => word.length >= PREFIX_FROM_CHARACTERS)
+    .sort((a, b) => b.length - a.length).slice(0, MAX_PREFIX_TERMS);
+  return words.map((word) => ({ word, prefix: longest.includes(word) }));
+}
+
+/** Where a search looks, as one word of the index. */
+export interface TextScope {
+  readonly word: string;
+  /** Whether the word says all of the prefix; otherwise keys have to be compared beside it */
+  readonly whole: boolean;
+}
+
+/** The scopes a record is in, as words: its collection, and the part of its key up to the first slash. */
+export function scopeWordsOf(collection: string, key: string): readonly string[] {
+  const end = key.indexOf("/") + 1;
+  return end === 0 ? [collectionWord(collection)] : [collectionWord(collection), prefixWord(collection, key, end)];
+}
+
+/** The narrowest scope that holds every key with this prefix. */
+export function scopeOf(collection: string, prefix: string): TextScope {
+  const end = prefix.indexOf("/") + 1;
+  return end === 0
+    ? { word: collectionWord(collection), whole: prefix === "" }
+    : { word: prefixWord(collection, prefix, end), whole: end === prefix.length };
+}
+
+function collectionWord(collection: string): string {
+  return `c${hex(collection)}`;
+}
+
+/** No hexadecimal digit is a "z", so no two pairs are one word. */
+function prefixWord(collection: string, key: string, end: number): string {
+  return `${collectionWord(collection)}z${hex(key.slice(0, end))}`;
+}
+
+function hex(text: string): string {
+  return Buffer.from(text).toString("hex");
+}
 
 /** What a driver does for a search, in the scope of that search. */
 export interface TextEngine<T> {

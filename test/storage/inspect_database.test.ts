@@ -3,8 +3,7 @@ import { copyFileSync, readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { findUnreadable } from "../../lib/storage/find_unreadable.ts";
-import { inspectDatabase } from "../../lib/storage/inspect_database.ts";
+import { findUnreadable, inspectDatabase } from "../../lib/storage/inspect_database.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";

@@ -3,9 +3,8 @@ import { readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import type { Migration } from "../../lib/storage/migrations/migration.ts";
-import { migrations } from "../../lib/storage/migrations/migrations.ts";
-import { migrate } from "../../lib/storage/sqlite/migrate.ts";
+import { migrate, type Migration } from "../../lib/storage/sqlite/migrate.ts";
+import { migrations } from "../../lib/storage/sqlite/migrations.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 /** Each adds a row that tells its version. */

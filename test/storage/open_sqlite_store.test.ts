@@ -17,7 +17,7 @@ import { createTokens } from "../../lib/access/create_tokens.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";
-import { migrations } from "../../lib/storage/migrations/migrations.ts";
+import { migrations } from "../../lib/storage/sqlite/migrations.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";

@@ -1,8 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { type ReadRecord, readRecord, readRecords, tryEntry } from "../../storage/read_records.ts";
-import { scanAll } from "../../storage/scan_all.ts";
+import { type ReadRecord, readRecord, readRecords, scanAll, tryEntry } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   CONVERSATIONS,

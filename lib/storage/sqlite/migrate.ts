@@ -2,7 +2,14 @@ import { chmodSync, readdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
-import type { Migration } from "../migrations/migration.ts";
+
+/** One step forward of the database's form. A released one never changes. */
+export interface Migration {
+  /** The database's version after it; counts from 1 without a gap */
+  readonly version: number;
+  /** Runs inside a transaction that the caller opens and ends */
+  readonly up: (database: DatabaseSync) => void;
+}
 
 const KEPT_BACKUPS = 3;
 

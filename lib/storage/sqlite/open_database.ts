@@ -2,10 +2,9 @@ import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
-import type { Migration } from "../migrations/migration.ts";
+import { migrate, type Migration } from "./migrate.ts";
 import { cutOffRestores } from "../cut_off_restores.ts";
-import { migrate } from "./migrate.ts";
-import { ensurePrivateFile } from "./private_file.ts";
+import { ensurePrivateFile } from "../gateway_lock.ts";
 
 /** Milliseconds to wait for another process that writes, as the CLI during a start. */
 export const BUSY_TIMEOUT_MS = 5_000;

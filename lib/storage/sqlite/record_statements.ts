@@ -1,17 +1,16 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
-import type { ScanOptions, SearchOptions, Stored, StreamRecord } from "../store.ts";
+import type { ScanOptions, Stored, StreamRecord, TextSearch } from "../store.ts";
 import { findIndexedField, type IndexedField, nameOf, type WhereField } from "../indexed_fields.ts";
-import { NO_END, prefixEnd } from "./prefix_end.ts";
-import { createTextIndex } from "./text_index.ts";
+import { createTextIndex, NO_END, prefixEnd } from "./text_index.ts";
 
 /** The SQL of the store: each function is one or a few statements, without a transaction of its own. */
 export interface RecordStatements {
   get(collection: string, key: string): Stored | undefined;
   scan(collection: string, options: ScanOptions): readonly Stored[];
   count(collection: string, prefix: string): number;
-  search(collection: string, options: SearchOptions): readonly Stored[];
+  search(collection: string, options: TextSearch): readonly Stored[];
   read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[];
   take(collection: string, key: string): Stored | undefined;
   /** @returns false when its precondition did not hold; a part of it may have been written */

@@ -1,8 +1,5 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import type { SearchTerm } from "../search_terms.ts";
-import type { TextEngine } from "../search_texts.ts";
-import { scopeOf, scopeWordsOf } from "../text_scope.ts";
-import { prefixEnd } from "./prefix_end.ts";
+import { scopeOf, scopeWordsOf, type SearchTerm, type TextEngine } from "../search_texts.ts";
 
 /** A record found: its id and the columns that were asked for. */
 export type FoundRow = NonNullable<ReturnType<StatementSync["get"]>>;
@@ -70,4 +67,20 @@ function toMatch(scope: string, terms: readonly SearchTerm[], join: "AND" | "OR"
 function ofTexts(terms: readonly SearchTerm[], join: "AND" | "OR"): string {
   const words = terms.map(({ word, prefix }) => `"${word.replaceAll('"', '""')}"${prefix ? "*" : ""}`);
   return `text : (${words.join(` ${join} `)})`;
+}
+
+/** Every text is below a blob, so this is the end of a range that has none. */
+export const NO_END = new Uint8Array([255]);
+
+/** The first text, by bytes of UTF-8, after all that begin with `prefix`. */
+export function prefixEnd(prefix: string): string | Uint8Array {
+  const points = [...prefix].map((character) => character.codePointAt(0) ?? 0);
+  while (points.length > 0) {
+    const last = points.pop() ?? 0;
+    if (last === 0x10ffff) continue;
+    // Surrogates are not characters of their own
+    points.push(last === 0xd7ff ? 0xe000 : last + 1);
+    return String.fromCodePoint(...points);
+  }
+  return NO_END;
 }

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { type Plan, PLAN_STATUSES } from "../../memory/plan_record.ts";
+import { type Plan, PLAN_STATUSES } from "../../memory/plans.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";

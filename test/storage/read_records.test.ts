@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import { scanAll } from "../../lib/storage/scan_all.ts";
+import { scanAll } from "../../lib/storage/read_records.ts";
 import type { Store } from "../../lib/storage/store.ts";
 
 const KEYS = Array.from({ length: 250 }, (_, index) => `k${String(index).padStart(3, "0")}`);

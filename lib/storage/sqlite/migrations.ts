@@ -1,0 +1,101 @@
+import { scopeWordsOf } from "../search_texts.ts";
+import type { Migration } from "./migrate.ts";
+
+/**
+ * Records by collection and key, their full text, and append-only streams. Times are milliseconds since the epoch.
+ *
+ * `records.id` grows with each insertion and is never used twice: it is the order `created`. The text table keeps the index
+ * without the texts; its rows are the records of the same id where `searchable` is 1.
+ */
+const migration0001: Migration = {
+  version: 1,
+  up(database) {
+    database.exec(`
+      CREATE TABLE records (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        collection TEXT NOT NULL,
+        key TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        searchable INTEGER NOT NULL DEFAULT 0,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        UNIQUE (collection, key)
+      ) STRICT;
+      CREATE INDEX records_created ON records (collection, id);
+      CREATE VIRTUAL TABLE record_texts USING fts5(
+        text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'
+      );
+      CREATE TABLE stream_records (
+        stream TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        PRIMARY KEY (stream, seq)
+      ) STRICT;
+    `);
+  },
+};
+
+/**
+ * The full text once more, now with a column of scope words, so that a search need not look at the texts of other collections
+ * and namespaces, and with an index of the first three and four letters for words that begin with the ones asked for.
+ *
+ * Records by the part of their key up to the first slash, in the order of their insertion, serve the same for lists.
+ *
+ * The old index has no texts to copy. Only memories had one, and it is made anew from them.
+ */
+const migration0002: Migration = {
+  version: 2,
+  up(database) {
+    database.exec(`
+      DROP TABLE record_texts;
+      CREATE VIRTUAL TABLE record_texts USING fts5(
+        scope, text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2', prefix = '3 4'
+      );
+      CREATE INDEX records_scoped ON records (collection, substr(key, 1, instr(key, '/')), id);
+      UPDATE records SET searchable = 0 WHERE searchable = 1 AND collection <> 'memory';
+    `);
+    const put = database.prepare("INSERT INTO record_texts (rowid, scope, text) VALUES (?, ?, ?)");
+    const memories = database.prepare("SELECT id, collection, key, body FROM records WHERE searchable = 1");
+    for (const { id, collection, key, body } of memories.iterate()) {
+      const memory = JSON.parse(String(body)) as { key: string; tags: string[]; value: string };
+      const text = [memory.key, ...memory.tags, memory.value].join("\n").replaceAll("\0", " ");
+      put.run(id ?? 0, scopeWordsOf(String(collection), String(key)).join(" "), text);
+    }
+  },
+};
+
+/** Fields the routes filter by, at the time of this version: collection, name of the index, path in the body, order in the index. */
+const FIELDS = [
+  ["runs", "runs_by_run_status", "$.run.status", "id"],
+  ["approvals", "approvals_by_status", "$.status", "id"],
+  ["deliveries", "deliveries_by_status", "$.status", "id"],
+  ["audit", "audit_by_type", "$.type", "key"],
+  ["audit", "audit_by_tool", "$.tool", "key"],
+  ["audit", "audit_by_run_id", "$.run_id", "key"],
+] as const;
+
+/**
+ * An index for each field that a filter may ask for. A body that is no JSON is in none of them.
+ *
+ * The index of the first parts of keys leaves out keys without a slash, which nothing asks it for.
+ */
+const migration0003: Migration = {
+  version: 3,
+  up(database) {
+    database.exec(`
+      DROP INDEX records_scoped;
+      CREATE INDEX records_scoped ON records (collection, substr(key, 1, instr(key, '/')), id) WHERE instr(key, '/') > 0;
+    `);
+    for (const [collection, index, path, order] of FIELDS) {
+      database.exec(
+        `CREATE INDEX ${index} ON records (CASE WHEN json_valid(body) THEN json_extract(body, '${path}') END, ${order})
+         WHERE collection = '${collection}'`,
+      );
+    }
+  },
+};
+
+/** Every migration, oldest first. A new one is added at the end and never changed once it was released. */
+export const migrations: readonly Migration[] = [migration0001, migration0002, migration0003];
