@@ -35,9 +35,9 @@ import { createMemory, type Memory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createAgentProviders } from "./providers/agent_providers.ts";
 import { createLiveProviders, type LiveProviders } from "./providers/live_providers.ts";
-import { createOfflineProvider } from "./providers/offline.ts";
+import { createOfflineProvider } from "./providers/offline/offline.ts";
 import type { Providers } from "./providers/provider.ts";
-import { loadProviderMemory, type ProviderMemory, type TrustedServer } from "./providers/provider_memory.ts";
+import { loadProviderMemory, type ProviderMemory, type TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderMetrics } from "./providers/provider_metrics.ts";
 import { createAgentOf } from "./runs/supervisor/agent_profile.ts";
 import { askPerson } from "./runs/supervisor/create_approver.ts";
@@ -507,7 +507,7 @@ export async function createServices(options: ServicesOptions): Promise<GatewayS
       containment,
       environment: (name) => environment[name],
       async trustModelServer(address, by) {
-        const { trustServer } = await import("./providers/trust_server.ts");
+        const { trustServer } = await import("./providers/discovery/server_owner.ts");
         const commit = ({ origin, uid }: TrustedServer) => (writes: readonly Write[]) =>
           audit.append({
             type: "trust",

@@ -23,7 +23,7 @@ import { parseRecordedTrust, RECORDED_TRUST } from "../../lib/guard/audit/record
 import { MAILBOXES, parseMailbox } from "../../lib/memory/mailbox.ts";
 import { MEMORY, parseMemoryRecord } from "../../lib/memory/memory.ts";
 import { parsePlan, PLANS } from "../../lib/memory/plans.ts";
-import { parseProviders, PROVIDERS } from "../../lib/providers/provider_memory.ts";
+import { parseProviders, PROVIDERS } from "../../lib/providers/discovery/provider_memory.ts";
 import {
   CONVERSATIONS,
   parseConversation,

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { usageSchema } from "../../lib/base/records/usage.ts";
-import { isPlainModel } from "../../lib/providers/model_names.ts";
+import { isPlainModel } from "../../lib/providers/models/model_names.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../../lib/runs/run_request.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { attachRun } from "../wire/attach_run.ts";

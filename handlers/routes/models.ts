@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isPlainModel, plainModelOf } from "../../lib/providers/model_names.ts";
+import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
 import { type RequestContext, type Route, strictRoute } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";

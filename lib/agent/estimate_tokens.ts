@@ -1,8 +1,12 @@
 import { lazily } from "../base/lazily.ts";
 import { isImagePart, type Message, textOf } from "../base/records/message.ts";
 import { NO_USAGE, type Usage } from "../base/records/usage.ts";
-import type { ModelParameters, ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
-import { thinkingTokens } from "../providers/thinking_tokens.ts";
+import {
+  type ModelParameters,
+  type ProviderRequest,
+  thinkingTokens,
+  type ToolDeclaration,
+} from "../providers/provider.ts";
 
 /** Tokens counted for an image, whether sent as URL or as data: more than common models count. */
 const IMAGE_TOKENS = 4096;

@@ -3,7 +3,7 @@ import { ProviderError } from "../base/errors.ts";
 import type { AgentEvent, AgentEventBody, FinishReason } from "../base/records/agent_event.ts";
 import type { Message } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
-import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
+import { mayHaveBeenServed } from "../providers/retry.ts";
 import { afterTools, createLoopGuard, type LoopGuard } from "./loop_guard.ts";
 import type { AgentRun } from "./agent_run.ts";
 import { trimNotice } from "./context_window.ts";

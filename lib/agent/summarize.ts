@@ -3,7 +3,7 @@ import { ProviderError } from "../base/errors.ts";
 import { firstBytes } from "../base/first_bytes.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
-import { mayHaveBeenServed } from "../providers/may_have_been_served.ts";
+import { mayHaveBeenServed } from "../providers/retry.ts";
 import type { Provider, ProviderRequest } from "../providers/provider.ts";
 import { estimateUsage, isReported } from "./estimate_tokens.ts";
 import { shorten } from "./context_window.ts";

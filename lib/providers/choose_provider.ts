@@ -1,10 +1,15 @@
 import type { Clock } from "../base/clock.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { firstChatModel } from "./default_model.ts";
+import { firstChatModel } from "./models/model_list.ts";
 import { isLoopbackName } from "../system/net/is_loopback_name.ts";
-import { discoverLocalServers, type FoundServers, type LocalServer, type RefusedServer } from "./discovery.ts";
+import {
+  discoverLocalServers,
+  type FoundServers,
+  type LocalServer,
+  type RefusedServer,
+} from "./discovery/local_servers.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
-import type { OwnerOf } from "./server_owner.ts";
+import type { OwnerOf } from "./discovery/server_owner.ts";
 
 /** The default provider, and why it is that one. */
 export interface ChosenProvider {

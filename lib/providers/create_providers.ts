@@ -8,16 +8,15 @@ import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Documents } from "../storage/documents.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseProvider, type ChosenProvider } from "./choose_provider.ts";
-import { firstChatModel } from "./default_model.ts";
-import { admission, type LocalServer } from "./discovery.ts";
-import { createModelList } from "./model_list.ts";
+import { createModelList, firstChatModel, withListedModels } from "./models/model_list.ts";
+import { admission, type LocalServer } from "./discovery/local_servers.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
 import { createProviderMetrics } from "./provider_metrics.ts";
-import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
+import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
-import type { OwnerOf } from "./server_owner.ts";
-import { createModelNames, type ModelNames, type ProviderEntry } from "./resolve_model.ts";
+import type { OwnerOf } from "./discovery/server_owner.ts";
+import { createModelNames, type ModelNames, type ProviderEntry } from "./models/resolve_model.ts";
 import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
 export interface CreateProvidersOptions {
@@ -136,7 +135,6 @@ async function createBase(
   const opened = await openProvider(name, settings, { ...options, net, table });
   // Ollama refuses a name that it does not have; others answer with whatever is loaded
   if (server === undefined || server.kind === "ollama") return { ...opened, settings, table };
-  const { withListedModels } = await import("./listed_models.ts");
   const provider = withListedModels(opened.provider, { models: server.models, unknown: missing });
   return { ...opened, provider, settings, table };
 }

@@ -5,13 +5,13 @@ import { isListening } from "../system/net/is_listening.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers, sayRefused } from "./choose_provider.ts";
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
-import type { LocalServer } from "./discovery.ts";
+import type { LocalServer } from "./discovery/local_servers.ts";
 import type { Providers } from "./provider.ts";
-import { createProviderMemory, type ProviderMemory } from "./provider_memory.ts";
+import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { StreamObserver } from "./retry.ts";
-import { withRouting } from "./routing.ts";
-import type { OwnerOf, ServerOwnersOptions } from "./server_owner.ts";
-import { type ServersWatch, watchServers } from "./watch_servers.ts";
+import { withRouting } from "./models/routing.ts";
+import type { OwnerOf, ServerOwnersOptions } from "./discovery/server_owner.ts";
+import { type ServersWatch, watchServers } from "./discovery/watch_servers.ts";
 
 const PARTS = [
   "provider",
@@ -78,7 +78,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
     },
   };
   // Loaded once a server listens: mostly none does
-  const loadOwners = lazily(() => import("./server_owner.ts"));
+  const loadOwners = lazily(() => import("./discovery/server_owner.ts"));
   const ownerOfIn = ({ provider }: ProvidersConfig): OwnerOf => async (origin) => {
     const { createServerOwners } = await loadOwners();
     return await createServerOwners({ ...options.owners, memory, localUsers: () => provider.local_users })(origin);

@@ -1,9 +1,9 @@
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
-import { createAnthropic } from "./anthropic.ts";
-import { withDefaultModel } from "./default_model.ts";
-import { createOpenAiCompatible } from "./openai_compatible.ts";
+import { createAnthropic } from "./anthropic/anthropic.ts";
+import { withDefaultModel } from "./models/model_list.ts";
+import { createOpenAiCompatible } from "./openai/openai_compatible.ts";
 import type { Provider } from "./provider.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
 

@@ -4,9 +4,8 @@ import { ProviderError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { firstChatModel } from "./default_model.ts";
-import { mayHaveBeenServed } from "./may_have_been_served.ts";
-import { withNames } from "./model_names.ts";
+import { firstChatModel } from "./models/model_list.ts";
+import { withNames } from "./models/model_names.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 
 /** One place to ask. */
@@ -226,4 +225,25 @@ async function firstModel(provider: Provider, signal: AbortSignal): Promise<stri
   } catch {
     return "";
   }
+}
+
+/** Codes of errors that come before the request has left. */
+const UNSENT: ReadonlySet<string> = new Set([
+  "ECONNREFUSED",
+  "ERR_FOREIGN_SERVER",
+  "ENOTFOUND",
+  "EAI_AGAIN",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "UND_ERR_CONNECT_TIMEOUT",
+]);
+
+/**
+ * Whether a provider may have worked, and charges, for a request it never answered: it was sent, and then there was silence or the
+ * connection broke. An answer with an error status says that nothing was made.
+ */
+export function mayHaveBeenServed({ status, cause }: ProviderError): boolean {
+  if (status !== undefined) return false;
+  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  return !UNSENT.has(code);
 }

@@ -13,7 +13,7 @@ import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import { createServices } from "../../lib/gateway.ts";
-import { createOpenAiCompatible } from "../../lib/providers/openai_compatible.ts";
+import { createOpenAiCompatible } from "../../lib/providers/openai/openai_compatible.ts";
 import { createProviderMetrics } from "../../lib/providers/provider_metrics.ts";
 import type { Providers } from "../../lib/providers/provider.ts";
 import { withRetries } from "../../lib/providers/retry.ts";

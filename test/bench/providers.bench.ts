@@ -3,7 +3,7 @@
  * JSON.parse, at one chunk a read and at many.
  */
 import type { ProviderEvent } from "../../lib/base/records/provider_event.ts";
-import { OpenAiDecoder } from "../../lib/providers/openai_decoder.ts";
+import { OpenAiDecoder } from "../../lib/providers/openai/openai_decoder.ts";
 import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
 import { median } from "../support/median.ts";
 

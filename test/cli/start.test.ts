@@ -15,9 +15,9 @@ const LATER = [
   "lib/guard/audit/list_audit.ts",
   "lib/guard/audit/verify_audit.ts",
   "lib/memory/mailbox.ts",
-  "lib/providers/anthropic",
-  "lib/providers/openai",
-  "lib/providers/upstream_http.ts",
+  "lib/providers/anthropic/",
+  "lib/providers/openai/",
+  "lib/providers/upstream/upstream_http.ts",
   "lib/runs/sub_agents/sub_agent_service.ts",
   "lib/system/git/",
   "lib/documents/docx/",
@@ -60,7 +60,7 @@ describe("a start with the offline provider", { skip: ON_DENO && "Deno has no ho
       POSTERN__PROVIDER__BASE_URL: "http://127.0.0.1:9/v1",
       POSTERN__PROVIDER__MODEL: "m",
     });
-    assert.ok(loads.some((url) => url.endsWith("lib/providers/openai_compatible.ts")));
+    assert.ok(loads.some((url) => url.endsWith("lib/providers/openai/openai_compatible.ts")));
     assert.deepEqual(loads.filter((url) => url.includes("/undici/")), []);
   });
 

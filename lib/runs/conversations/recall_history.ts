@@ -8,7 +8,7 @@ import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import type { ContextWindows } from "../../providers/context_windows.ts";
+import type { ContextWindows } from "../../providers/models/context_windows.ts";
 import type { ModelParameters, Provider, ToolDeclaration } from "../../providers/provider.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { Conversations } from "./conversations.ts";

@@ -1,7 +1,7 @@
 import { HttpError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import type { AgentProviders } from "../../providers/agent_providers.ts";
-import { isDefaultModel } from "../../providers/model_names.ts";
+import { isDefaultModel } from "../../providers/models/model_names.ts";
 import type { Provider } from "../../providers/provider.ts";
 
 /** The provider and the model that answer a run's turns. */

@@ -9,7 +9,7 @@ import { type Message, textOf } from "../../base/records/message.ts";
 import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
-import { createContextWindows } from "../../providers/context_windows.ts";
+import { createContextWindows } from "../../providers/models/context_windows.ts";
 import type { Providers } from "../../providers/provider.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, type ActiveRuns } from "./active_run.ts";

@@ -3,9 +3,9 @@ import { CALL_MODEL, createCallProvider, type SingleCall } from "../../agent/cal
 import { systemPrompt } from "../../agent/system_prompt.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
-import { isDefaultModel } from "../../providers/model_names.ts";
+import { isDefaultModel } from "../../providers/models/model_names.ts";
 import type { Providers, ResolvedModel } from "../../providers/provider.ts";
-import { HINT_PREFIX } from "../../providers/routing.ts";
+import { HINT_PREFIX } from "../../providers/models/routing.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { Tool } from "../../tools/runtime/tool.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
-import { classifyQuery, hasRoutes, routeOf } from "../../providers/routing.ts";
+import { classifyQuery, hasRoutes, routeOf } from "../../providers/models/routing.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";

@@ -1,0 +1,108 @@
+import { ProviderError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
+import type { Providers, ResolvedModel } from "../provider.ts";
+
+/** A name for a model: what it is good for. */
+export interface ModelRoute {
+  readonly hint: string;
+  /** Name of a configured provider */
+  readonly provider: string;
+  /** As the provider knows it */
+  readonly model: string;
+}
+
+/** Why a query got its hint. */
+export interface Classification {
+  readonly hint: string;
+  readonly priority: number;
+  /** The rule's word that was found; null for a rule of lengths alone */
+  readonly matched: string | null;
+}
+
+type RoutingConfig = Pick<Config, "model_routes" | "embedding_routes" | "query_classification">;
+
+/** `model: "hint:<name>"` asks for the route of this hint. */
+export const HINT_PREFIX = "hint:";
+
+/** Whether a configuration has a route of either kind. */
+export function hasRoutes(config: RoutingConfig): boolean {
+  return config.model_routes.length + config.embedding_routes.length > 0;
+}
+
+/** The route of a hint; undefined for an unknown one. */
+export function routeOf(routes: readonly ModelRoute[], hint: string): ModelRoute | undefined {
+  return routes.find((route) => route.hint === hint);
+}
+
+/**
+ * The hint of a query by `[query_classification]`: that of the rule with the highest priority that matches, of equals the first one.
+ *
+ * A rule matches when the query's length is within its bounds and one of its keywords (without case) or patterns (as they are)
+ * stands in the query, also inside a word; a rule without any matches by length alone. Off: undefined.
+ */
+export function classifyQuery(
+  { enabled, rules }: RoutingConfig["query_classification"],
+  query: string,
+): Classification | undefined {
+  if (!enabled) return undefined;
+  const lower = query.toLowerCase();
+  let best: Classification | undefined;
+  for (const { hint, priority, keywords, patterns, min_length, max_length } of rules) {
+    if (best !== undefined && priority <= best.priority) continue;
+    if (query.length < min_length || (max_length > 0 && query.length > max_length)) continue;
+    const matched = keywords.find((keyword) => lower.includes(keyword.toLowerCase())) ??
+      patterns.find((pattern) => query.includes(pattern));
+    if (matched === undefined && keywords.length + patterns.length > 0) continue;
+    best = { hint, priority, matched: matched ?? null };
+  }
+  return best;
+}
+
+/**
+ * The providers with the routes of a configuration: `resolve` takes `hint:<name>`, `route` the query of a request that names no
+ * model. Without `[[model_routes]]` the same object: every name is then a model's.
+ *
+ * Both throw ProviderError `model_not_found` for a hint without a route, and for a route whose provider is not in use.
+ */
+export function withRouting(providers: Providers, config: RoutingConfig): Providers {
+  const { model_routes: routes, query_classification: classification } = config;
+  if (routes.length === 0) return providers;
+  const resolveHint = (hint: string): ResolvedModel => {
+    const route = routeOf(routes, hint);
+    if (route === undefined) {
+      throw notFound(hint, `there is no such route; the hints are ${routes.map((known) => known.hint).join(", ")}`);
+    }
+    const resolved = resolveIfThere(providers, `${route.provider}/${route.model}`);
+    if (resolved?.provider.name === route.provider) return resolved;
+    throw notFound(hint, `its provider "${route.provider}" is not in use; configure [providers.${route.provider}]`);
+  };
+  const resolve = (model?: string) =>
+    model?.startsWith(HINT_PREFIX) ? resolveHint(model.slice(HINT_PREFIX.length)) : providers.resolve(model);
+  if (!classification.enabled) return { ...providers, resolve };
+  return {
+    ...providers,
+    resolve,
+    route(query) {
+      const hint = classifyQuery(classification, query)?.hint;
+      return hint === undefined ? undefined : resolveHint(hint);
+    },
+  };
+}
+
+function resolveIfThere(providers: Providers, model: string): ResolvedModel | undefined {
+  try {
+    return providers.resolve(model);
+  } catch (error) {
+    if (error instanceof ProviderError && error.code === "model_not_found") return undefined;
+    throw error;
+  }
+}
+
+function notFound(hint: string, reason: string): ProviderError {
+  const shown = JSON.stringify(hint.slice(0, 128));
+  return new ProviderError("model_not_found", `Cannot use the model hint ${shown}: ${reason}`, {
+    provider: "none",
+    status: 404,
+    param: "model",
+  });
+}

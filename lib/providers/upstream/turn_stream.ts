@@ -1,0 +1,165 @@
+import type { ProviderEvent } from "../../base/records/provider_event.ts";
+import { EventStreamDecoder } from "../../system/net/event_stream_decoder.ts";
+import type { HttpExchange } from "../../system/net/http_exchange.ts";
+import { brokenReply } from "./upstream_error.ts";
+import { MAX_WHOLE_BYTES } from "./upstream_http.ts";
+
+/** What a vendor's stream means: the data of its events in, provider events out. One per turn. */
+export interface TurnDecoder {
+  /**
+   * Adds the events of one stream event to `out`; what was added before an error stays valid.
+   * @returns whether `finish` was added: nothing after it is of interest
+   * @throws {ProviderError} an error told by the upstream, or data that is none of its format
+   */
+  push(data: string, out: ProviderEvent[]): boolean;
+  /**
+   * The stream has ended without its end mark.
+   * @param rest an event that was not closed; undefined when nothing is left
+   * @throws {ProviderError} when the reply is incomplete
+   */
+  end(rest: string | undefined, out: ProviderEvent[]): void;
+  /** A whole reply as plain JSON, sent in place of a stream. @throws {ProviderError} as `push` */
+  whole(body: string, out: ProviderEvent[]): void;
+}
+
+export interface TurnStreamOptions {
+  readonly upstream: { readonly name: string };
+  /** Sends the request; the reply's status is good. Called once, by the first `next()` */
+  readonly open: () => Promise<HttpExchange>;
+  readonly decoder: TurnDecoder;
+  /** The reply was asked for in one piece: one that is no stream is read to its end. Default false */
+  readonly whole?: boolean | undefined;
+}
+
+/** Longest event of a stream */
+const STREAM_LIMITS = { maxBytes: 4 * 1024 * 1024 };
+const BRACE = 0x7b;
+
+type Result = IteratorResult<readonly ProviderEvent[], undefined>;
+const DONE: Result = { done: true, value: undefined };
+const ENDED = Promise.resolve(DONE);
+
+/**
+ * One turn as arrays of events, one per network read. Written as a bare iterator, since each level of generators costs more than
+ * decoding does. Leaving early breaks the upstream request off at once; events that came before an error are given first.
+ */
+export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
+  #exchange: HttpExchange | undefined;
+  #failure: unknown;
+  #failed = false;
+  #done = false;
+  /** Whether a chunk was understood; `told` once the reader knows */
+  #begun: "no" | "yes" | "told" = "no";
+  readonly #options: TurnStreamOptions;
+  /** Made with the first bytes of a stream: a reply in one piece needs none */
+  #stream: EventStreamDecoder | undefined;
+
+  constructor(options: TurnStreamOptions) {
+    this.#options = options;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<Result> {
+    if (this.#failed) this.#throw();
+    if (this.#done) return DONE;
+    const events: ProviderEvent[] = [];
+    try {
+      let exchange = this.#exchange;
+      if (exchange === undefined) {
+        exchange = this.#exchange = await this.#options.open();
+        const type = exchange.header("content-type") ?? "";
+        if (!type.startsWith("text/event-stream")) {
+          const reading = this.#readOther(exchange, type, events);
+          if (reading !== undefined) await reading;
+        }
+      }
+      while (!this.#done && events.length === 0) {
+        if (this.#hasBegun()) return { done: false, value: events };
+        const bytes = await exchange.read();
+        if (bytes === undefined) this.#end(events);
+        else this.#decode(bytes, events);
+      }
+    } catch (error) {
+      this.#exchange?.release();
+      this.#failed = true;
+      this.#failure = error instanceof RangeError ? brokenReply(this.#options.upstream, error.message, error) : error;
+      if (events.length === 0) this.#throw();
+    }
+    if (events.length === 0) return DONE;
+    this.#begun = "told";
+    return { done: false, value: events };
+  }
+
+  /** @returns true once, for a first chunk that says nothing yet: it is told by an empty array */
+  #hasBegun(): boolean {
+    if (this.#begun !== "yes") return false;
+    this.#begun = "told";
+    return true;
+  }
+
+  return(): Promise<Result> {
+    this.#done = true;
+    this.#exchange?.release();
+    return ENDED;
+  }
+
+  #throw(): never {
+    this.#failed = false;
+    this.#done = true;
+    throw this.#failure;
+  }
+
+  /** @returns undefined when all of it was there, which needs no turn of the queue */
+  #readOther(exchange: HttpExchange, type: string, events: ProviderEvent[]): Promise<void> | undefined {
+    if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
+    if (!this.#options.whole) return this.#readUnasked(exchange, events);
+    const all = exchange.whole(MAX_WHOLE_BYTES);
+    if (all instanceof Promise) return all.then((bytes) => this.#whole(undefined, bytes, events));
+    this.#whole(undefined, all, events);
+    return undefined;
+  }
+
+  async #readUnasked(exchange: HttpExchange, events: ProviderEvent[]): Promise<void> {
+    const first = await exchange.read();
+    if (first === undefined || isObject(first)) this.#whole(first, await exchange.whole(MAX_WHOLE_BYTES), events);
+    else this.#decode(first, events);
+  }
+
+  #whole(first: Uint8Array | undefined, rest: Uint8Array | undefined, events: ProviderEvent[]): void {
+    const { upstream, decoder } = this.#options;
+    if (rest === undefined) throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
+    const bytes = first === undefined ? rest : Buffer.concat([first, rest]);
+    if (isObject(bytes)) {
+      decoder.whole(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), events);
+      this.#done = true;
+      return;
+    }
+    // A stream under another name
+    this.#decode(bytes, events);
+    if (!this.#done) this.#end(events);
+  }
+
+  #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
+    for (const data of (this.#stream ??= new EventStreamDecoder(STREAM_LIMITS)).push(bytes)) {
+      const isEnd = this.#options.decoder.push(data, events);
+      if (this.#begun === "no") this.#begun = "yes";
+      if (!isEnd) continue;
+      this.#done = true;
+      this.#exchange?.drain();
+      return;
+    }
+  }
+
+  #end(events: ProviderEvent[]): void {
+    this.#options.decoder.end(this.#stream?.end(), events);
+    this.#done = true;
+  }
+}
+
+/** Whether the first byte that says something opens a JSON object. */
+function isObject(bytes: Uint8Array): boolean {
+  return bytes.find((byte) => byte > 32) === BRACE;
+}
