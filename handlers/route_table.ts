@@ -1,71 +1,95 @@
 import { Router } from "itty-router";
+import type { HttpError } from "../lib/base/errors.ts";
 import { isCleanPath } from "./request_target.ts";
 import type { Route } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";
 
-/** A route that was found. Parameters are decoded. */
+/** A route that takes a request, with the decoded parameters of the path. */
 export interface RouteMatch {
   readonly route: Route;
   readonly params: Readonly<Record<string, string>>;
 }
 
+/** A request that is being routed. The route table calls exactly one of the methods, once, before `route` returns. */
+export interface RouteVisitor {
+  /** Goes on with the route that takes the request. */
+  enter(match: RouteMatch): Response | Promise<Response>;
+  /** Refuses a request that no route takes. */
+  refuse(error: HttpError): never;
+}
+
+/** The routes of a gateway by method and path. HEAD finds the route of GET. */
 export interface RouteTable {
+  /** Finds a route whose path has no parameters, in one look-up and without a promise. */
+  find(method: string, path: string): RouteMatch | undefined;
   /**
-   * The route of a path, which only a clean one has (see isCleanPath); HEAD finds that of GET.
-   * @throws {HttpError} 404 not_found, 405 method_not_allowed with `Allow`, 400 invalid_request for a parameter that cannot be decoded
+   * Calls the route of a path that `find` does not know, through itty-router. Only a clean path has one (see isCleanPath).
+   *
+   * Refuses with 404 not_found, 405 method_not_allowed with `Allow`, or 400 invalid_request for a parameter that cannot be decoded.
    */
-  match(method: string, path: string): RouteMatch;
-  /** Value of `Allow` for a path; undefined where no route has it */
+  route(method: string, path: string, visitor: RouteVisitor): Response | Promise<Response>;
+  /** Returns the refusal of a path that has no route for the method: 404 not_found, or 405 method_not_allowed with `Allow`. */
+  refusal(path: string): HttpError;
+  /** Returns the value of `Allow` for a path; undefined when no route has the path. */
   allow(path: string): string | undefined;
 }
 
-/** Paths without parameters are found by one look-up; itty-router compiles and matches the others, in the order of `routes`. */
+/** Creates the table of `routes`. Of two patterns that match a path, the first one takes the request. */
 export function createRouteTable(routes: readonly Route[]): RouteTable {
   const fixed = new Map<string, Map<string, RouteMatch>>();
-  const router = Router<Request, never>();
-  const byPattern = new Map<unknown, Route>();
+  const router = Router<RoutedRequest, [RouteVisitor]>();
   for (const route of routes) {
-    if (!route.path.includes(":")) {
-      const methods = fixed.get(route.path) ?? new Map<string, RouteMatch>();
-      methods.set(route.method, { route, params: {} });
-      fixed.set(route.path, methods);
+    if (route.path.includes(":")) {
+      router[METHOD_NAMES[route.method]](route.path, ({ params }, visitor) => {
+        const decoded = decodeParams(params);
+        return decoded instanceof Error ? visitor.refuse(decoded) : visitor.enter({ route, params: decoded });
+      });
       continue;
     }
-    router.all(route.path, () => {});
-    byPattern.set(router.routes.at(-1), route);
+    const methods = fixed.get(route.path) ?? new Map<string, RouteMatch>();
+    methods.set(route.method, { route, params: {} });
+    fixed.set(route.path, methods);
   }
-  const methodsOf = (path: string) => {
-    const methods = new Set<string>(fixed.get(path)?.keys());
-    for (const row of router.routes) {
-      const route = byPattern.get(row) as Route; // each row was entered above
-      if (row[1].test(path)) methods.add(route.method);
-    }
-    return methods;
-  };
-  return {
-    match(method, path) {
-      const wanted = method === "HEAD" ? "GET" : method;
-      const found = fixed.get(path)?.get(wanted);
-      if (found !== undefined) return found;
-      if (!isCleanPath(path)) throw notFound();
-      for (const row of router.routes) {
-        const groups = row[1].exec(path)?.groups;
-        const route = byPattern.get(row) as Route; // each row was entered above
-        if (groups !== undefined && route.method === wanted) return { route, params: decodeParams(groups) };
-      }
-      const allowed = methodsOf(path);
-      throw allowed.size === 0 ? notFound() : methodNotAllowed(toAllow(allowed));
+  const patterns = [...router.routes];
+  const table: RouteTable = {
+    find: (method, path) => fixed.get(path)?.get(toRouteMethod(method)),
+    route(method, path, visitor) {
+      if (!isCleanPath(path)) return visitor.refuse(notFound());
+      // Host and query are left out: itty-router would parse what the guards have read already
+      const request = { method: toRouteMethod(method), url: `http://postern${path}`, path, params: {} };
+      return router.fetch(request, visitor);
+    },
+    refusal(path) {
+      const allow = table.allow(path);
+      return allow === undefined ? notFound() : methodNotAllowed(allow);
     },
     allow(path) {
       if (!isCleanPath(path)) return undefined;
-      const allowed = methodsOf(path);
-      return allowed.size === 0 ? undefined : toAllow(allowed);
+      const methods = new Set<string>(fixed.get(path)?.keys());
+      for (const [method, pattern] of patterns) if (pattern.test(path)) methods.add(method);
+      return methods.size === 0 ? undefined : toAllow(methods);
     },
   };
+  router.all("*", ({ path }, visitor) => visitor.refuse(table.refusal(path)));
+  return table;
 }
 
-/** The answer for a path that no route has. */
-export function notFound() {
+/** The part of a request that itty-router reads, and the parameters that it adds. */
+interface RoutedRequest {
+  readonly method: string;
+  readonly url: string;
+  readonly path: string;
+  readonly params: Readonly<Record<string, string>>;
+}
+
+const METHOD_NAMES = { GET: "get", POST: "post", DELETE: "delete" } as const satisfies Record<Route["method"], string>;
+
+function toRouteMethod(method: string): string {
+  return method === "HEAD" ? "GET" : method;
+}
+
+/** Returns the refusal of a path that no route has. */
+export function notFound(): HttpError {
   return httpError("not_found", "Cannot find this path: see /openapi.json for those that exist");
 }
 
@@ -73,19 +97,19 @@ function toAllow(methods: ReadonlySet<string>): string {
   return [...methods, ...(methods.has("GET") ? ["HEAD"] : []), "OPTIONS"].join(", ");
 }
 
-function methodNotAllowed(allow: string) {
+function methodNotAllowed(allow: string): HttpError {
   return httpError("method_not_allowed", `Cannot use this method here: allowed are ${allow}`, { headers: { allow } });
 }
 
 // deno-lint-ignore no-control-regex -- control characters are what it looks for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
-function decodeParams(groups: Record<string, string>): Record<string, string> {
+function decodeParams(groups: Readonly<Record<string, string>>): Record<string, string> | HttpError {
   const params: Record<string, string> = {};
   for (const [name, value] of Object.entries(groups)) {
     const decoded = decode(value);
     if (decoded === undefined || CONTROL.test(decoded)) {
-      throw httpError(
+      return httpError(
         "invalid_request",
         `Cannot read "${name}" from the path: it is not valid percent-encoded UTF-8 text`,
         { param: name },

@@ -229,6 +229,13 @@ test("a handshake passes the same guards as a request, and is refused with statu
   assert.equal(typeof hooks.message, "function");
 });
 
+test("a handshake with another method than GET is 405 with Allow", async () => {
+  const { router } = createTestRouter({ agent: {} as never });
+  const hooks = router.resolveWebSocket(raw("POST", "http://127.0.0.1/ws/chat", HANDSHAKE));
+  const reply = await hooks.upgrade?.({} as never) as Response;
+  assert.deepEqual([reply.status, reply.headers.get("allow")], [405, "GET, HEAD, OPTIONS"]);
+});
+
 test("a ticket opens one socket and no other route", async () => {
   const { router, send } = createTestRouter({ agent: {} as never });
   const { ticket } = await (await send("POST", "/v1/ws-ticket", { token: "token_chat" })).json() as { ticket: string };

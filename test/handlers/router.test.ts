@@ -163,6 +163,41 @@ test("a parameter is decoded; one that is not percent-encoded UTF-8 text is 400"
   }
 });
 
+test("a parameter keeps every visible character that a path may hold", async () => {
+  const { router } = createTestRouter({
+    routes: [route("/v1/things/:id", (_request, { params }) => new Response(params["id"]))],
+  });
+  const characters = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index));
+  const id = characters.filter((character) => !"#%/?\\".includes(character)).join("");
+  // As a server hands it over: the global Request would encode some of the characters
+  const request = { method: "GET", url: `http://gateway.test/v1/things/${id}`, headers: new Headers(), body: null };
+  assert.equal(await (await router.fetch(request as unknown as Request)).text(), id);
+});
+
+test("of two patterns that match a path the first takes the request, and a method of the second is found too", async () => {
+  const { send } = createTestRouter({
+    routes: [
+      route("/v1/things/:first", (_request, { params }) => new Response(`first ${params["first"]}`)),
+      route("/v1/:kind/:second", (_request, { params }) => new Response(`second ${params["second"]}`)),
+      route("/v1/:kind/:second", (_request, { params }) => new Response(`post ${params["second"]}`), "POST"),
+    ],
+  });
+  assert.equal(await (await send("GET", "/v1/things/a")).text(), "first a");
+  assert.equal(await (await send("GET", "/v1/others/a")).text(), "second a");
+  assert.equal(await (await send("POST", "/v1/things/a")).text(), "post a");
+  const refused = await send("DELETE", "/v1/things/a");
+  assert.deepEqual([refused.status, refused.headers.get("allow")], [405, "GET, POST, HEAD, OPTIONS"]);
+});
+
+test("a path without parameters is answered without a promise", () => {
+  const { router } = createTestRouter();
+  const headers = new Headers({ host: "gateway.test", authorization: "Bearer token_admin" });
+  for (const path of ["/health", "/health/live", "/metrics", "/v1/tools"]) {
+    const reply = router.fetch(new Request(`http://gateway.test${path}`, { headers }));
+    assert.ok(!(reply instanceof Promise), path);
+  }
+});
+
 test("under a base path only paths below it are routes, and the query reaches the handler", async () => {
   const echo = route("/echo", (_request, { path, query }) => new Response(`${path} ${query.get("a")}`));
   const { send } = createTestRouter({ basePath: "/gw", routes: [echo] });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import * as v from "valibot";
 import { errorsOf, statusOf } from "../../handlers/routes/openapi.ts";
 import type { Route } from "../../handlers/route.ts";
-import { createRouteTable } from "../../handlers/route_table.ts";
+import { createRouteTable, type RouteVisitor } from "../../handlers/route_table.ts";
 
 /**
  * Returns a check of replies against what /openapi.json says of their route: the status is described, and a JSON body of a success
@@ -10,15 +10,28 @@ import { createRouteTable } from "../../handlers/route_table.ts";
  */
 export function createReplyCheck(routes: readonly Route[]) {
   const table = createRouteTable(routes);
-  const find = (method: string, path: string): Route | undefined => {
+  const find = async (method: string, target: string): Promise<Route | undefined> => {
+    const path = target.split("?", 1)[0] ?? "";
+    let found = table.find(method, path)?.route;
+    if (found !== undefined) return found;
+    const visitor: RouteVisitor = {
+      enter({ route }) {
+        found = route;
+        return new Response(null);
+      },
+      refuse(error) {
+        throw error;
+      },
+    };
     try {
-      return table.match(method, path.split("?", 1)[0] ?? "").route;
+      await table.route(method, path, visitor);
     } catch {
       return undefined;
     }
+    return found;
   };
   return async (method: string, path: string, reply: Response): Promise<void> => {
-    const route = find(method, path);
+    const route = await find(method, path);
     if (route === undefined || method === "OPTIONS") return;
     const name = `${route.method} ${route.path}`;
     const type = reply.headers.get("content-type")?.split(";", 1)[0] ?? undefined;

@@ -1,0 +1,252 @@
+import type { Hooks } from "crossws";
+import type { Identity } from "../lib/access/identity.ts";
+import type { Services } from "../lib/gateway.ts";
+import type { GatewaySettings } from "./gateway_settings.ts";
+import { auditRefusal, checkAccess, identify } from "./middleware/access.ts";
+import type { Idempotency } from "./middleware/idempotency.ts";
+import { guardBody, guardUpgrade, isHandshake } from "./middleware/message_guards.ts";
+import type { Observer } from "./middleware/observe.ts";
+import { addCorsHeaders, addPreflightHeaders, guardHost, guardOrigin } from "./middleware/page_guards.ts";
+import { limitRefusedPage, limitRequest, type RateLimitOptions } from "./middleware/rate_limit.ts";
+import type { GatewayRequestContext } from "./request_context.ts";
+import { notFound, type RouteMatch, type RouteTable, type RouteVisitor } from "./route_table.ts";
+import { errorReply } from "./wire/reply.ts";
+
+/** The parts of one gateway that each of its requests passes. */
+export interface VisitedParts {
+  readonly services: Services;
+  readonly table: RouteTable;
+  /** Paths of the routes that are WebSockets */
+  readonly socketPaths: ReadonlySet<string>;
+  /** Returns the settings that count now */
+  readonly settingsNow: () => GatewaySettings;
+  readonly observer: Observer;
+  readonly idempotency: Idempotency;
+}
+
+/**
+ * A request on its way through the gateway. Each step throws the HttpError that refuses the request.
+ *
+ * Order: host, origin, CORS, body headers, upgrade, route, identity, rate limit, access, idempotency, handler. Metrics and the access
+ * log see every outcome.
+ * Source: docs/design/http.md "Middleware"
+ */
+export class Visit implements RouteVisitor {
+  readonly #parts: VisitedParts;
+  readonly #request: Request;
+  readonly #context: GatewayRequestContext;
+  /** Milliseconds, monotonic */
+  readonly #startedAt: number;
+  readonly #settings: GatewaySettings;
+  readonly #handshake: boolean;
+  /** The server beneath can hand the connection over to a WebSocket */
+  readonly #canUpgrade: boolean;
+  readonly #limits: RateLimitOptions;
+  /** Name of the route in metrics and the access log */
+  #route = "unmatched";
+  #isAllowedPage = false;
+
+  constructor(
+    parts: VisitedParts,
+    request: Request,
+    { context, canUpgrade }: { readonly context: GatewayRequestContext; readonly canUpgrade: boolean },
+  ) {
+    this.#parts = parts;
+    this.#request = request;
+    this.#context = context;
+    this.#startedAt = parts.observer.begin();
+    this.#settings = parts.settingsNow();
+    this.#handshake = isHandshake(request);
+    this.#canUpgrade = canUpgrade;
+    this.#limits = {
+      settings: this.#settings,
+      address: context.remoteAddress,
+      now: this.#startedAt,
+      refused: parts.observer.rateLimited,
+      replyHeaders: context.replyHeaders,
+    };
+  }
+
+  /** Answers the request. A route without path parameters whose handler needs no promise is answered without one. */
+  answer(): Response | Promise<Response> {
+    try {
+      const reply = this.#handle();
+      return reply instanceof Promise ? reply.then((done) => this.#conclude(done), this.#fail) : this.#finish(reply);
+    } catch (error) {
+      return this.#fail(error);
+    }
+  }
+
+  /** Takes a WebSocket handshake. Returns the hooks of the socket, or hooks that answer with the refusal. */
+  acceptSocket(): Partial<Hooks> {
+    const context = this.#context;
+    try {
+      const match = this.#findSocket();
+      this.#admit(match);
+      const hooks = match.route.websocket?.(context);
+      if (hooks === undefined) throw notFound();
+      context.detach();
+      this.#observe(101);
+      return withReplyHeaders(hooks, context.replyHeaders);
+    } catch (error) {
+      const refusal = this.#fail(error);
+      return { upgrade: () => refusal };
+    }
+  }
+
+  /** Goes on with the route that takes the request: admission, then the handler under its idempotency key. */
+  enter(match: RouteMatch): Response | Promise<Response> {
+    this.#admit(match);
+    return this.#parts.idempotency.run(this.#request, this.#context, match.route);
+  }
+
+  /** Refuses a request that reaches no route. The refusal takes a slot of the sender's rate limit: 429 goes before `error`. */
+  refuse(error: unknown): never {
+    limitRequest(this.#request, {
+      path: this.#context.path,
+      access: undefined,
+      identity: this.#identify(),
+      isAllowedPage: this.#isAllowedPage,
+    }, this.#limits);
+    throw error;
+  }
+
+  #handle(): Response | Promise<Response> {
+    const { method } = this.#request;
+    const { path, Response: ReplyClass } = this.#context;
+    this.#guardPage();
+    if (method === "OPTIONS") {
+      this.#describeOptions();
+      return new ReplyClass(null, { status: 204 });
+    }
+    this.#guardMessage();
+    const { table } = this.#parts;
+    const match = table.find(method, path);
+    return match === undefined ? table.route(method, path, this) : this.enter(match);
+  }
+
+  /** Paths of sockets have no parameters, so that a handshake needs no promise. */
+  #findSocket(): RouteMatch {
+    const { method } = this.#request;
+    const { path } = this.#context;
+    this.#guardPage();
+    if (method === "OPTIONS") {
+      this.#describeOptions();
+      throw notFound();
+    }
+    this.#guardMessage();
+    const { table } = this.#parts;
+    return table.find(method, path) ?? this.refuse(table.refusal(path));
+  }
+
+  /** Checks host and origin. @throws {HttpError} 403 host_forbidden, 403 origin_forbidden, 429 rate_limited */
+  #guardPage(): void {
+    const { target, replyHeaders } = this.#context;
+    let allowOrigin: string | undefined;
+    try {
+      guardHost(this.#request, target, this.#settings);
+      allowOrigin = guardOrigin(this.#request, target, this.#settings, this.#handshake).allowOrigin;
+    } catch (error) {
+      limitRefusedPage(this.#limits);
+      throw error;
+    }
+    if (allowOrigin === undefined) return;
+    this.#isAllowedPage = true;
+    addCorsHeaders(replyHeaders, allowOrigin);
+  }
+
+  #describeOptions(): void {
+    const { path, replyHeaders } = this.#context;
+    this.#route = "preflight";
+    if (this.#isAllowedPage) addPreflightHeaders(replyHeaders, this.#request);
+    const allow = this.#parts.table.allow(path);
+    if (allow !== undefined) replyHeaders["allow"] = allow;
+  }
+
+  /** Checks what the headers tell of a body and of an upgrade. @throws {HttpError} 4xx, 501 */
+  #guardMessage(): void {
+    const { path } = this.#context;
+    try {
+      guardBody(this.#request, this.#settings.maxRequestBytes);
+      const socketRoute = this.#parts.socketPaths.has(path);
+      if (socketRoute) this.#route = path;
+      guardUpgrade(this.#request, { handshake: this.#handshake, socketRoute, canUpgrade: this.#canUpgrade });
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  /** Finds out who sends the request, takes the slot of the sender and checks the access of the route. @throws {HttpError} 401, 403, 429 */
+  #admit({ route, params }: RouteMatch): void {
+    const context = this.#context;
+    this.#route = route.path;
+    context.params = params;
+    if (route.maxBodyBytes !== undefined) context.maxBodyBytes = route.maxBodyBytes;
+    const identity = this.#identify();
+    const { access } = route;
+    limitRequest(
+      this.#request,
+      { path: context.path, access, identity, isAllowedPage: this.#isAllowedPage },
+      this.#limits,
+    );
+    context.identity = checkAccess(this.#request, route, { identity, ticket: this.#ticket });
+  }
+
+  #identify(): Identity | undefined {
+    return identify(this.#request, {
+      services: this.#parts.services,
+      settings: this.#settings,
+      ticket: this.#ticket,
+      remoteAddress: this.#context.remoteAddress,
+    });
+  }
+
+  get #ticket(): string | null {
+    return this.#handshake ? this.#context.query.get("ticket") : null;
+  }
+
+  #conclude(reply: Response): Response {
+    try {
+      return this.#finish(reply);
+    } catch (error) {
+      return this.#fail(error);
+    }
+  }
+
+  readonly #fail = (error: unknown): Response => {
+    auditRefusal(this.#parts.services.audit, this.#context, error);
+    return this.#finish(errorReply(this.#context, error));
+  };
+
+  #finish(reply: Response): Response {
+    this.#context.detach();
+    const response = this.#context.built === reply ? reply : merge(reply, this.#context);
+    this.#observe(response.status);
+    return response;
+  }
+
+  #observe(status: number): void {
+    this.#parts.observer.end(this.#request, this.#context, { startedAt: this.#startedAt, route: this.#route, status });
+  }
+}
+
+/** Adds the headers of the request's replies to a reply that a handler built by itself. */
+function merge(reply: Response, context: GatewayRequestContext): Response {
+  const headers = new Headers(reply.headers);
+  for (const [name, value] of Object.entries(context.replyHeaders)) headers.set(name, value);
+  return new context.Response(reply.body, { status: reply.status, statusText: reply.statusText, headers });
+}
+
+function withReplyHeaders(hooks: Partial<Hooks>, replyHeaders: Record<string, string>): Partial<Hooks> {
+  const upgrade = hooks.upgrade;
+  return {
+    ...hooks,
+    async upgrade(request) {
+      const given = await upgrade?.(request);
+      if (given instanceof Response) return given;
+      const headers = new Headers(replyHeaders);
+      for (const [name, value] of new Headers(given?.headers)) headers.set(name, value);
+      return { ...given, headers };
+    },
+  };
+}
