@@ -1,6 +1,4 @@
 import type { KeyPath } from "../../config/key_path.ts";
-import { SOP_LIMITS } from "./definition.ts";
-import { yamlLineOf } from "./yaml_lines.ts";
 
 /** A definition's text, parsed and not yet checked. */
 export interface SopDocument {
@@ -37,9 +35,8 @@ export async function readSopDocument(text: string, format: "toml" | "markdown")
 
 async function readToml(text: string): Promise<SopDocument> {
   const { parseTOML } = await import("confbox/toml");
-  const raw = parsed(() => parseTOML(text), { format: "TOML", lineOf: (error) => Number(error["line"] ?? 1) });
   return {
-    raw,
+    raw: parsedToml(() => parseTOML(text)),
     guide: "",
     sections: new Map(),
     async lineOf(path) {
@@ -47,6 +44,18 @@ async function readToml(text: string): Promise<SopDocument> {
       return (await locateKeys(text))?.lineOf(path) ?? 1;
     },
   };
+}
+
+/** Runs the TOML parser. Its message quotes more than a line, of which only the first is kept. @throws {SopDocumentError} */
+function parsedToml(parse: () => unknown): unknown {
+  try {
+    return parse();
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const [line = ""] = error.message.split("\n", 1);
+    const reason = line.replace(/^Invalid TOML document: /, "").slice(0, 200);
+    throw new SopDocumentError(Number("line" in error ? error.line : 1), `it is not valid TOML, ${reason}`);
+  }
 }
 
 async function readMarkdown(text: string): Promise<SopDocument> {
@@ -59,32 +68,43 @@ async function readMarkdown(text: string): Promise<SopDocument> {
     );
   }
   const front = lines.slice(1, end).join("\n");
-  const { parseYAML } = await import("confbox/yaml");
-  const raw = parsed(() => parseYAML(front, { maxAliases: 0, maxDepth: SOP_LIMITS.depth * 2 }), {
-    format: "YAML",
-    lineOf: ({ mark }) => 2 + Number((mark as { readonly line?: number } | undefined)?.line ?? 0),
-  });
+  const { raw, lineOf } = await readYaml(front);
   const { guide, sections } = sectionsOf(lines.slice(end + 1), end + 2);
-  return { raw, guide, sections, lineOf: (path) => Promise.resolve(1 + yamlLineOf(front, path)) };
+  return { raw, guide, sections, lineOf: (path) => Promise.resolve(1 + lineOf(path)) };
 }
 
-/** Neither parser's message quotes more than a line, of which the first one alone is kept. */
-function parsed(
-  parse: () => unknown,
-  { format, lineOf }: { readonly format: string; readonly lineOf: (error: Record<string, unknown>) => number },
-): unknown {
-  try {
-    return parse();
-  } catch (error) {
-    if (!(error instanceof Error)) throw error;
-    // YAML's own line and column count from the front matter's begin, not the file's
-    const [line = ""] = error.message.split("\n", 1);
-    const reason = line.replace(/^Invalid TOML document: | \(\d+:\d+\)$/, "").slice(0, 200);
-    throw new SopDocumentError(
-      lineOf(error as unknown as Record<string, unknown>),
-      `it is not valid ${format}, ${reason}`,
-    );
-  }
+/**
+ * Parses the front matter as YAML 1.2. Refuses aliases, unknown tags and keys that are not text.
+ * @returns the value, and the 1-based line within the front matter of the key at a path, or of the nearest key around it
+ */
+async function readYaml(text: string): Promise<{ readonly raw: unknown; lineOf(path: KeyPath): number }> {
+  const { isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, visit } = await import("yaml");
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, { lineCounter, prettyErrors: false, stringKeys: true });
+  const lineAt = (offset: number) => Math.max(1, lineCounter.linePos(offset).line);
+  const refuse = (offset: number, reason: string): never => {
+    throw new SopDocumentError(1 + lineAt(offset), `it is not valid YAML, ${reason}`);
+  };
+  const [fault] = [...document.errors, ...document.warnings];
+  if (fault?.code === "RESOURCE_EXHAUSTION") refuse(fault.pos[0], "it is nested too deep");
+  if (fault !== undefined) refuse(fault.pos[0], fault.message.slice(0, 200));
+  visit(document, { Alias: (_, { range }) => refuse(range?.[0] ?? 0, "aliases are not taken: write the value out") });
+  return {
+    raw: document.toJS({ maxAliasCount: 0 }),
+    lineOf(path) {
+      let node: unknown = document.contents;
+      let offset = document.contents?.range[0] ?? 0;
+      for (const part of path) {
+        const pair = isMap(node) ? node.items.find(({ key }) => isScalar(key) && key.value === part) : undefined;
+        const item = isSeq(node) && typeof part === "number" ? node.items[part] : undefined;
+        const place = pair?.key ?? item;
+        if (!isNode(place)) break;
+        offset = place.range?.[0] ?? offset;
+        node = pair?.value ?? item;
+      }
+      return lineAt(offset);
+    },
+  };
 }
 
 const STEP_HEADING = /^##\s+([a-z0-9][a-z0-9_-]{0,63})\s*$/;
