@@ -57,6 +57,7 @@ import type { Store, Write } from "./storage/store.ts";
 import { parseMarker, PROCESSES } from "./system/process/process_marker.ts";
 import { createFiles } from "./system/files/create_files.ts";
 import { isLoopbackName } from "./system/net/is_loopback_name.ts";
+import { createExchangeQueues } from "./system/net/http_exchange.ts";
 import { createProviderClients } from "./system/net/provider_client.ts";
 import { createUrlPolicy } from "./system/net/url_policy.ts";
 import { type CommandContainment, containmentOf } from "./system/process/containment.ts";
@@ -649,6 +650,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
     if (Object.values(agents).some(({ provider }) => provider !== "")) await memory.remember();
   };
   await rememberAgents(config());
+  const queues = createExchangeQueues();
   const providers: LiveProviders = await createLiveProviders({
     config: config(),
     fixed: parts.providers,
@@ -658,7 +660,7 @@ async function startAgent(parts: AgentParts): Promise<StartedAgent> {
       help: parts.help,
       hasModel: () => providers.inUse.name !== "offline",
     }),
-    netOf: (proxy) => createProviderClients({ clock, proxy }),
+    netOf: (proxy) => createProviderClients({ clock, proxy, queues }),
     isOwn: parts.isOwn,
     localOrigins: parts.localServers,
     observer,

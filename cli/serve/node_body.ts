@@ -37,8 +37,22 @@ export const watchNodeClient: ClientWatch = (request, onGone) => {
   return () => reply.off("close", onGone);
 };
 
-/** Reads the body from Node's own stream. The web stream over it would cost tens of microseconds more. */
-export const readNodeBody: BodyReader = (request, maxBytes) => {
+/**
+ * Creates the reader of request bodies of one server. It reads from Node's own stream: the web stream over it would cost tens of
+ * microseconds more. Finished bodies are handed over 16 in each tick, since most of them start a request to a model, which is much
+ * work at once.
+ */
+export function createNodeBodyReader(): BodyReader {
+  const giveLater = batchPerTick<Reading>(16, ({ resolve, chunks }) => {
+    resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
+  });
+  return (request, maxBytes) => readNodeBody(request, { maxBytes, giveLater });
+}
+
+function readNodeBody(
+  request: Request,
+  { maxBytes, giveLater }: { readonly maxBytes: number; readonly giveLater: (reading: Reading) => void },
+): PendingBody {
   const node = (request as { runtime?: { node?: { req?: BodyStream; res?: ReplyStream } } }).runtime?.node;
   const stream = node?.req;
   if (stream === undefined) return readWebBody(request, maxBytes);
@@ -69,7 +83,7 @@ export const readNodeBody: BodyReader = (request, maxBytes) => {
     if (reading !== undefined) fail(new CancelError("client_gone"));
   });
   return { bytes, fail };
-};
+}
 
 /** Body that is being read. */
 interface Reading {
@@ -78,10 +92,5 @@ interface Reading {
   readonly chunks: Uint8Array[];
   size: number;
 }
-
-/** Hands over finished bodies, 16 in each tick: most of them start a request to a model, which is much work at once. */
-const giveLater = batchPerTick<Reading>(16, ({ resolve, chunks }) => {
-  resolve(chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks)); // length was checked
-});
 
 const EMPTY: PendingBody = { bytes: Promise.resolve(new Uint8Array(0)), fail() {} };

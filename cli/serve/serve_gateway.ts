@@ -6,7 +6,7 @@ import type { ResponseClass } from "../../handlers/route.ts";
 import { socketsOf } from "../../handlers/websocket/sockets.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
 import type { GatewayServices } from "../../lib/gateway.ts";
-import { readNodeBody, watchNodeClient } from "./node_body.ts";
+import { createNodeBodyReader, watchNodeClient } from "./node_body.ts";
 import { watchNodeConnections } from "./node_connections.ts";
 import { hardenNodeServer, nodeServerOptions } from "./node_server.ts";
 import { createSocketServer, type SocketServer } from "./socket_server.ts";
@@ -67,7 +67,7 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     services,
     routes: ROUTES,
     Response: FastResponse as unknown as ResponseClass, // a Response that skips work which only a browser needs
-    readBody: readNodeBody,
+    readBody: createNodeBodyReader(),
     watchClient: watchNodeClient,
   });
   const sockets = createSocketServer({

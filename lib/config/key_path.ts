@@ -12,9 +12,10 @@ export function toKeyText(path: KeyPath): string {
 /** The parts of `gateway.port` or `tools."my.tool".access`; undefined when the text is no key. */
 export function parseKeyText(text: string): readonly string[] | undefined {
   const parts: string[] = [];
-  PART.lastIndex = 0;
+  // A copy: a sticky expression remembers where it is
+  const part = new RegExp(PART);
   for (;;) {
-    const match = PART.exec(text);
+    const match = part.exec(text);
     if (match === null) return undefined;
     parts.push(match[1]?.replace(/\\(["\\])/g, "$1") ?? match[2] ?? match[3] ?? "");
     if (match[4] === "") return parts;

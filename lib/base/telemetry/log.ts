@@ -55,7 +55,14 @@ export function createLogger(options: LoggerOptions, fields: Readonly<Record<str
 }
 
 /** A logger that writes nothing. */
-export const SILENT: Logger = createLogger({ level: "error", now: () => 0, sink: () => {}, redact: (text) => text });
+export const SILENT: Logger = {
+  error() {},
+  warn() {},
+  info() {},
+  debug() {},
+  shows: () => false,
+  child: () => SILENT,
+};
 
 const MAX_DEPTH = 5;
 

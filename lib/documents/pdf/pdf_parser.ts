@@ -114,10 +114,15 @@ export interface PdfLexer {
 const SPACE = 1;
 const DELIMITER = 2;
 const NUMERIC = 4;
-const KINDS = new Uint8Array(256);
-for (const code of [0, 9, 10, 12, 13, 32]) KINDS[code] = SPACE;
-for (const character of "()<>[]{}/%") KINDS[character.charCodeAt(0)] = DELIMITER;
-for (const character of "+-.0123456789") KINDS[character.charCodeAt(0)] = NUMERIC;
+const KINDS = kindsOfBytes();
+
+function kindsOfBytes(): Uint8Array {
+  const kinds = new Uint8Array(256);
+  for (const code of [0, 9, 10, 12, 13, 32]) kinds[code] = SPACE;
+  for (const character of "()<>[]{}/%") kinds[character.charCodeAt(0)] = DELIMITER;
+  for (const character of "+-.0123456789") kinds[character.charCodeAt(0)] = NUMERIC;
+  return kinds;
+}
 
 /** n, r, t, b and f */
 const ESCAPES: ReadonlyMap<number, number> = new Map([[110, 10], [114, 13], [116, 9], [98, 8], [102, 12]]);

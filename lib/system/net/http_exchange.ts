@@ -28,10 +28,37 @@ export interface HttpExchange {
   drain(): void;
 }
 
+/** Hands on what arrived for the exchanges of one gateway, a few in each tick, so that its new clients are accepted meanwhile. */
+export interface ExchangeQueues {
+  /** Queues a reply whose head has arrived. */
+  readonly give: (exchange: QueuedExchange) => void;
+  /** Queues a reply with new bytes for its reader. */
+  readonly deliver: (exchange: QueuedExchange) => void;
+}
+
+/** The side of an exchange that its queues call. */
+export interface QueuedExchange {
+  /** Gives the reply to the sender of the request. Does nothing when the request has failed, or its reply was given before. */
+  give(): void;
+  /** Gives the reader all bytes that have arrived. */
+  deliver(): void;
+}
+
+/** Creates the queues of one gateway. An exchange is about 50 us of work. Pieces arrive far more often than heads, so fewer are taken. */
+export function createExchangeQueues(): ExchangeQueues {
+  return {
+    give: batchPerTick<QueuedExchange>(16, (exchange) => exchange.give()),
+    deliver: batchPerTick<QueuedExchange>(4, (exchange) => exchange.deliver()),
+  };
+}
+
+/** The facts about an upstream that its exchanges share. */
 export interface ExchangeContext {
+  /** Name of the provider, for errors. */
   readonly provider: string;
   readonly origin: string;
   readonly clock: Clock;
+  readonly queues: ExchangeQueues;
 }
 
 /** Above this many unread bytes the socket is paused; it goes on once they are read. */
@@ -39,10 +66,6 @@ const MAX_QUEUED_BYTES = 262_144;
 /** How long and how far a reply is followed after its last useful byte. */
 const DRAIN_MS = 1_000;
 const MAX_DRAINED_BYTES = 65_536;
-
-/** Each is about 50 us of work. A head comes once a reply; pieces come all the time, and are what would keep new clients waiting. */
-const giveLater = batchPerTick<Exchange>(16, (exchange) => exchange.give());
-const deliverLater = batchPerTick<Exchange>(4, (exchange) => exchange.deliver());
 
 /** Sends one request; resolves and throws as `ProviderClient.send`. */
 export function startExchange(
@@ -64,7 +87,7 @@ interface Waiter<T> {
   readonly reject: (error: Error) => void;
 }
 
-class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
+class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchange {
   status = 0;
   #headers: Record<string, string | string[] | undefined> = {};
   #controller: Dispatcher.DispatchController | undefined;
@@ -185,7 +208,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     }
     this.#maxWhole = -1;
     this.#waitingSince = undefined;
-    giveLater(this);
+    this.#context.queues.give(this);
   }
 
   /** Hands itself on to who sent the request, unless it has failed meanwhile or was given before */
@@ -217,7 +240,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     this.#queuedBytes += chunk.length;
     if (reader !== undefined && !this.#isDue) {
       this.#isDue = true;
-      deliverLater(this);
+      this.#context.queues.deliver(this);
     }
     if (this.#queuedBytes > MAX_QUEUED_BYTES) controller.pause();
   }
@@ -238,7 +261,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange {
     this.#ended = true;
     this.#settle();
     if (this.#isDue) return;
-    if (this.#head !== undefined && this.#maxWhole >= 0) giveLater(this);
+    if (this.#head !== undefined && this.#maxWhole >= 0) this.#context.queues.give(this);
     this.#reader?.resolve(this.#maxWhole >= 0 ? this.#takeWhole() : undefined);
     this.#reader = undefined;
   }

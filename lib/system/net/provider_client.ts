@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import type { buildConnector, Dispatcher } from "undici";
 import type { Clock } from "../../base/clock.ts";
 import { lazily } from "../../base/lazily.ts";
-import { type HttpExchange, startExchange } from "./http_exchange.ts";
+import { createExchangeQueues, type ExchangeQueues, type HttpExchange, startExchange } from "./http_exchange.ts";
 import { ForeignServerError } from "./network_error.ts";
 import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
 
@@ -59,11 +59,16 @@ const MAX_HEADER_BYTES = 16_384;
  * Source: docs/design/dependencies.md "Packages in use"; docs/design/network.md "Provider clients"
  */
 export function createProviderClients(
-  { clock, proxy }: { readonly clock: Clock; readonly proxy?: ProxySettings | undefined },
+  { clock, proxy, queues = createExchangeQueues() }: {
+    readonly clock: Clock;
+    readonly proxy?: ProxySettings | undefined;
+    /** Shared by all clients of a gateway. Default: queues of this factory alone */
+    readonly queues?: ExchangeQueues | undefined;
+  },
 ): ProviderClientFactory {
   const proxyFor = createProxyRules(proxy);
   return ({ provider, origin, admit }) => {
-    const context = { provider, origin, clock };
+    const context = { provider, origin, clock, queues };
     let dispatcher: Promise<Dispatcher> | undefined;
     let ready: Dispatcher | undefined;
     let closed = false;

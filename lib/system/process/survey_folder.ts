@@ -249,13 +249,12 @@ function isKeyFile(path: string | Buffer, size: number): boolean {
     return !isGone(error);
   }
   try {
-    return holdsPrivateKey(HEAD.subarray(0, readSync(file, HEAD, 0, HEAD.length, 0)));
+    const head = new Uint8Array(KEY_HEAD_BYTES);
+    return holdsPrivateKey(head.subarray(0, readSync(file, head, 0, head.length, 0)));
   } finally {
     closeSync(file);
   }
 }
-
-const HEAD = new Uint8Array(KEY_HEAD_BYTES);
 
 function guardedAt(path: string, root: string): readonly Guarded[] {
   const identity = unlessGone(() => nameIdentity(path));

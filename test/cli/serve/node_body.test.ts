@@ -4,7 +4,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { readNodeBody } from "../../../cli/serve/node_body.ts";
+import { createNodeBodyReader } from "../../../cli/serve/node_body.ts";
 import { until } from "../../support/until.ts";
 
 const MAX_BYTES = 1_000_000;
@@ -12,7 +12,7 @@ const MAX_BYTES = 1_000_000;
 /** Reads a body that comes in these pieces, and forgets it. */
 async function readAndForget(stream: EventEmitter, sizes: readonly number[]): Promise<readonly WeakRef<Uint8Array>[]> {
   // No more of the request is asked
-  const { bytes } = readNodeBody({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
+  const { bytes } = createNodeBodyReader()({ runtime: { node: { req: stream } } } as unknown as Request, MAX_BYTES);
   const chunks = sizes.map((size) => new Uint8Array(size));
   for (const chunk of chunks) stream.emit("data", chunk);
   stream.emit("end");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Dispatcher } from "undici";
 import { CancelError } from "../../../lib/base/cancel.ts";
-import { type HttpExchange, startExchange } from "../../../lib/system/net/http_exchange.ts";
+import { createExchangeQueues, type HttpExchange, startExchange } from "../../../lib/system/net/http_exchange.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 /** A request that was sent, and the network as its handler sees it. */
@@ -23,7 +23,7 @@ function send(
     return true;
   };
   const request = { method: "GET", path: "/", headers: {}, signal, timeoutMs: 1000, wholeBytes } as const;
-  const context = { provider: "up", origin: "http://up.test", clock };
+  const context = { provider: "up", origin: "http://up.test", clock, queues: createExchangeQueues() };
   // No more of them is asked
   const sent = startExchange({ dispatch } as unknown as Dispatcher, request, context);
   let isGiven = false;
