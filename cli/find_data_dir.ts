@@ -2,7 +2,7 @@ import { dirname } from "node:path";
 import { ConfigError } from "../lib/base/errors.ts";
 import { resolvePath } from "../lib/config/folders.ts";
 import { locateConfig, trustDirectory } from "../lib/config/load_config.ts";
-import { parseToml } from "../lib/config/parse_toml.ts";
+import { parseToml } from "../lib/config/toml.ts";
 import type { CommandContext } from "./command.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { toTomlValue } from "../lib/config/to_toml_value.ts";
+import { toTomlValue } from "../lib/config/toml.ts";
 
 /** Choices for a new configuration. Everything else keeps its default. */
 export interface StarterChoices {

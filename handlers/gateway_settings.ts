@@ -1,5 +1,4 @@
-import type { SlidingWindow } from "../lib/access/identity.ts";
-import { slidingWindow } from "../lib/access/sliding_window.ts";
+import { type SlidingWindow, slidingWindow } from "../lib/access/sliding_window.ts";
 import type { Config } from "../lib/config/config.ts";
 import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 

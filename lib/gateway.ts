@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { createPairing } from "./access/create_pairing.ts";
-import { createTickets } from "./access/create_tickets.ts";
-import { createTokens } from "./access/create_tokens.ts";
-import type { Pairing, RecordAccess, Tickets, Tokens } from "./access/identity.ts";
+import { createPairing, type Pairing } from "./access/pairing.ts";
+import { createTickets, type Tickets } from "./access/tickets.ts";
+import { createTokens } from "./access/tokens.ts";
+import type { RecordAccess, Tokens } from "./access/identity.ts";
 import type { Deliveries } from "./automation/channels/delivery_service.ts";
 import { OPEN_DELIVERIES } from "./automation/channels/delivery_record.ts";
 import type { ReplyTarget } from "./automation/channels/send_reply.ts";
@@ -25,12 +25,10 @@ import { type ConfigStatus, createReloads, type Reloads } from "./config/create_
 import { resolvePath } from "./config/folders.ts";
 import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
-import { APPROVAL_LIMITS, type Approvals } from "./guard/approvals.ts";
-import { accessEvent } from "./guard/audit/access_event.ts";
-import type { Audit } from "./guard/audit/audit.ts";
-import { createAudit } from "./guard/audit/create_audit.ts";
+import { APPROVAL_LIMITS, type Approvals, keepTidy } from "./guard/approvals.ts";
+import { accessEvent } from "./guard/audit/audit_event.ts";
+import { type Audit, createAudit } from "./guard/audit/audit.ts";
 import { createApprovals } from "./guard/create_approvals.ts";
-import { keepTidy } from "./guard/keep_tidy.ts";
 import { createMemory, type Memory } from "./memory/memory.ts";
 import { createPlans } from "./memory/plans.ts";
 import { createAgentProviders } from "./providers/agent_providers.ts";
@@ -557,7 +555,7 @@ interface NodeParts extends Pick<ServicesOptions, "environment"> {
 async function openNodes({ config, environment, ...parts }: NodeParts): Promise<Nodes | undefined> {
   const { websocket, node_control: settings } = config().gateway;
   if (!settings.enabled) return undefined;
-  const { createNodes } = await import("./extensions/nodes/create_nodes.ts");
+  const { createNodes } = await import("./extensions/nodes/nodes.ts");
   return createNodes({
     ...parts,
     authToken: settings.auth_token || (environment[settings.auth_token_env] ?? ""),

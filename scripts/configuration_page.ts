@@ -7,9 +7,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { JsonSchema } from "../lib/base/records/json_schema.ts";
 import { defaultConfig } from "../lib/config/config.ts";
-import { configJsonSchema } from "../lib/config/json_schema.ts";
-import { KEY_CHANGES } from "../lib/config/key_changes.ts";
-import { toTomlValue } from "../lib/config/to_toml_value.ts";
+import { configJsonSchema } from "../lib/config/schema_keys.ts";
+import { KEY_CHANGES } from "../lib/config/change_config.ts";
+import { toTomlValue } from "../lib/config/toml.ts";
 import { idleSettings } from "../lib/tools/idle_settings.ts";
 
 const PAGE = join(import.meta.dirname, "../docs/configuration.md");

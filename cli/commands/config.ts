@@ -3,10 +3,10 @@ import { writeConfigValue } from "../../lib/config/edit_config.ts";
 import { userConfigFile } from "../../lib/config/folders.ts";
 import { parseKeyText, toKeyText } from "../../lib/config/key_path.ts";
 import { locateConfig } from "../../lib/config/load_config.ts";
-import { parseValue } from "../../lib/config/parse_value.ts";
+import { parseValue } from "../../lib/config/layers.ts";
 import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { maskSecrets } from "../../lib/config/secrets.ts";
-import { toTomlKey, toTomlValue } from "../../lib/config/to_toml_value.ts";
+import { toTomlKey, toTomlValue } from "../../lib/config/toml.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import { EXIT, UsageError } from "../cli_error.ts";
@@ -74,7 +74,7 @@ export const configSchemaCommand = defineCliCommand({
   args: {},
   example: "postern config schema > postern.schema.json",
   async run(context) {
-    const { configJsonSchema } = await import("../../lib/config/json_schema.ts");
+    const { configJsonSchema } = await import("../../lib/config/schema_keys.ts");
     const schema = configJsonSchema();
     context.print(schema, JSON.stringify(schema, null, 2));
     return EXIT.ok;

@@ -1,7 +1,7 @@
 import type { ArgsDef } from "citty";
 import { stat } from "node:fs/promises";
 import { systemClock } from "../../lib/base/clock.ts";
-import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
+import { readLogEnd } from "../../lib/host/daemon/log_file.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
 import { CommandError, EXIT } from "../cli_error.ts";

@@ -6,7 +6,7 @@ import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { type DaemonState, readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { endProcess } from "../../lib/host/daemon/end_process.ts";
 import { type DetachedProcess, launchDetached } from "../../lib/host/daemon/launch.ts";
-import { readLogEnd } from "../../lib/host/daemon/read_log_end.ts";
+import { readLogEnd } from "../../lib/host/daemon/log_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";

@@ -2,7 +2,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { launchersIn } from "../../lib/guard/launchers.ts";
+import { launchersIn } from "../../lib/guard/rule_match.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { type CommandContainment, containmentOf, type SandboxMode } from "../../lib/system/process/containment.ts";
 import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";

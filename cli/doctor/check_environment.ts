@@ -1,6 +1,6 @@
-import { environmentLayer } from "../../lib/config/environment_layer.ts";
+import { environmentLayer } from "../../lib/config/layers.ts";
 import { hasKey, toKeyText } from "../../lib/config/key_path.ts";
-import { parseToml } from "../../lib/config/parse_toml.ts";
+import { parseToml } from "../../lib/config/toml.ts";
 import { missingVariables, namedVariables } from "../../lib/config/secrets.ts";
 import { HANDOVER_VARIABLE } from "../../lib/host/daemon/handover_variable.ts";
 import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";

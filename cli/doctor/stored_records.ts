@@ -1,5 +1,5 @@
-import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../../lib/access/create_pairing.ts";
-import { TOKENS } from "../../lib/access/create_tokens.ts";
+import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../../lib/access/pairing.ts";
+import { TOKENS } from "../../lib/access/tokens.ts";
 import { parseTokenBody } from "../../lib/access/token_body.ts";
 import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import {

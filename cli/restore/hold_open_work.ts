@@ -1,5 +1,5 @@
-import { createTokens } from "../../lib/access/create_tokens.ts";
-import { PAIRING_CODES } from "../../lib/access/create_pairing.ts";
+import { createTokens } from "../../lib/access/tokens.ts";
+import { PAIRING_CODES } from "../../lib/access/pairing.ts";
 import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
 import { parseScheduleRecord, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
@@ -10,8 +10,8 @@ import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { APPROVALS, OPEN_APPROVALS, parseApproval, toApprovalBody } from "../../lib/guard/approval_records.ts";
-import { accessEvent } from "../../lib/guard/audit/access_event.ts";
-import { createAudit } from "../../lib/guard/audit/create_audit.ts";
+import { accessEvent } from "../../lib/guard/audit/audit_event.ts";
+import { createAudit } from "../../lib/guard/audit/audit.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { appendEvents } from "../../lib/runs/journal/run_recorder.ts";
 import { recallRun } from "../../lib/runs/recovery/recall_run.ts";

@@ -1,4 +1,5 @@
-import type { Identity, SlidingWindow } from "../../lib/access/identity.ts";
+import type { SlidingWindow } from "../../lib/access/sliding_window.ts";
+import type { Identity } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
 import type { DoorAccess } from "../door.ts";
 import type { GatewaySettings, Windows } from "../gateway_settings.ts";

@@ -91,38 +91,3 @@ export interface Tokens {
   /** Stored tokens that have not expired, not counting those of the environment and the control file */
   count(): Promise<number>;
 }
-
-/** How a client that pairs is named, and when its token ends. */
-export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };
-
-/** The pairing code and its exchange (docs/design/access.md "Pairing"). */
-export interface Pairing {
-  /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
-  createCode(by?: AccessActor): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
-  /**
-   * Takes the code, atomically, and issues an admin token.
-   * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
-   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
-   *   naming the field, which does not use the code up
-   */
-  redeem(code: string | null, terms?: PairingTerms): Promise<IssuedToken>;
-}
-
-/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */
-export interface Tickets {
-  issue(identity: Identity): { readonly ticket: string; readonly expiresInSeconds: number };
-  take(ticket: string): Identity | undefined;
-}
-
-/** A sliding window per key. */
-export interface SlidingWindow {
-  /** Takes one slot of `key`. @param now milliseconds, monotonic */
-  take(key: string, now: number): WindowState;
-}
-export interface WindowState {
-  readonly allowed: boolean;
-  readonly limit: number;
-  readonly remaining: number;
-  /** Milliseconds until a slot is free (when refused) or the window is empty again */
-  readonly resetMs: number;
-}

@@ -1,5 +1,17 @@
-import type { SlidingWindow } from "./identity.ts";
 import { createRecentKeys } from "./recent_keys.ts";
+
+/** A sliding window per key. */
+export interface SlidingWindow {
+  /** Takes one slot of `key`. @param now milliseconds, monotonic */
+  take(key: string, now: number): WindowState;
+}
+export interface WindowState {
+  readonly allowed: boolean;
+  readonly limit: number;
+  readonly remaining: number;
+  /** Milliseconds until a slot is free (when refused) or the window is empty again */
+  readonly resetMs: number;
+}
 
 export interface SlidingWindowOptions {
   /** Requests allowed in any `windowMs` milliseconds: a whole number of 1 or more */

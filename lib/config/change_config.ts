@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
-import { crossChecks } from "./cross_checks.ts";
-import { KEY_CHANGES } from "./key_changes.ts";
+import { crossChecks } from "./validate_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
-import { isTable } from "./normalize_layer.ts";
-import type { RawTable } from "./parse_toml.ts";
+import { isTable } from "./layers.ts";
+import type { RawTable } from "./toml.ts";
 
 /** What becomes of a running configuration by a newly loaded one. Keys are texts, as `gateway.port`. */
 export interface ConfigChange {
@@ -65,3 +64,77 @@ function differences(before: unknown, after: unknown, path: KeyPath): readonly s
   const keys = new Set([...Object.keys(old), ...Object.keys(now)]);
   return [...keys].flatMap((key) => differences(old[key], now[key], [...path, key]));
 }
+
+/**
+ * When a changed value begins to count: `live` with the next piece of work, `restart` with the next start of the gateway, since
+ * what depends on it is built once.
+ */
+export type KeyChange = "live" | "restart";
+
+/** Every key of the schema is below exactly one of these: keys, and tables for all that is in them. */
+export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
+  "data_dir": "restart",
+  "workspace": "restart",
+  "enable_git": "live",
+  "enable_agents_ipc": "live",
+  "enable_composio": "live",
+  "enable_pushover": "live",
+  "gateway.host": "restart",
+  "gateway.port": "restart",
+  // Who may do anything at all is not decided in passing
+  "gateway.require_pairing": "restart",
+  "gateway.allow_public_bind": "restart",
+  "gateway.allowed_hosts": "live",
+  "gateway.cors_origins": "live",
+  "gateway.rate_limit_max": "live",
+  "gateway.rate_limit_window_secs": "live",
+  "gateway.rate_limit_per_identity": "live",
+  "gateway.max_request_bytes": "live",
+  "gateway.pairing_code_ttl_secs": "live",
+  "gateway.shutdown_grace_secs": "restart",
+  "gateway.request_timeout_secs": "restart",
+  "gateway.websocket": "restart",
+  "gateway.node_control": "restart",
+  // From or to kind = "none" it needs a restart: see changeConfig
+  "provider": "live",
+  "providers": "live",
+  "agent": "live",
+  "runs": "live",
+  "budget": "live",
+  "proxy": "live",
+  "autonomy": "live",
+  "tools": "live",
+  "security.enable_git": "live",
+  "security.enable_agents_ipc": "live",
+  "security.enable_composio": "live",
+  "security.enable_pushover": "live",
+  "security.allowed_commands": "live",
+  "security.read_file": "live",
+  "security.write_file": "live",
+  "security.shell": "live",
+  "security.process": "live",
+  "security.git": "live",
+  "security.mcp": "restart",
+  "security.audit": "live",
+  "mcp": "restart",
+  "url_access": "live",
+  "http_request": "live",
+  "web_fetch": "live",
+  "web_search": "live",
+  "browser": "live",
+  "cron": "live",
+  "agents": "live",
+  "model_routes": "live",
+  "embedding_routes": "live",
+  "query_classification": "live",
+  "channels": "live",
+  "runtime": "restart",
+  "plugins": "restart",
+  "skills": "restart",
+  "sops": "live",
+  "hardware": "live",
+  "storage": "restart",
+  "logging.level": "live",
+  "logging.format": "restart",
+  "conversations": "live",
+};

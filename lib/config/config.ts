@@ -13,10 +13,9 @@ import {
   sopsSchema,
 } from "./schema/agent.ts";
 import { hardwareSchema, pluginsSchema, runtimeSchema } from "./schema/extension.ts";
-import { gatewaySchema } from "./schema/gateway.ts";
+import { gatewaySchema, loggingSchema, storageSchema } from "./schema/gateway.ts";
 import { namedProviderSchema, providerSchema } from "./schema/provider.ts";
 import { autonomySchema, mcpServerSchema, securitySchema, switches, toolSchema } from "./schema/security.ts";
-import { loggingSchema, storageSchema } from "./schema/system.ts";
 import { about, named, text } from "./schema/value.ts";
 import {
   browserSchema,

@@ -2,14 +2,12 @@ import { isDeepStrictEqual } from "node:util";
 import type { AST } from "toml-eslint-parser";
 import { ConfigError } from "../base/errors.ts";
 import { writeAtomically } from "../base/write_atomically.ts";
-import { setAt } from "./environment_layer.ts";
+import { isTable, setAt } from "./layers.ts";
 import { readText } from "./find_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
 import { checkConfigText } from "./load_config.ts";
 import { keyNamesOf, type LocatedKeys, locateKeys } from "./locate_keys.ts";
-import { isTable } from "./normalize_layer.ts";
-import { parseToml, type RawTable } from "./parse_toml.ts";
-import { toTomlKey, toTomlValue } from "./to_toml_value.ts";
+import { parseToml, type RawTable, toTomlKey, toTomlValue } from "./toml.ts";
 
 /** A change of text: `insert` takes the place of the characters from `start` to `end`. */
 interface Splice {

@@ -2,13 +2,12 @@ import { realpath } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { ConfigError, type ConfigProblem } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
-import { type EnvironmentKey, environmentLayer, setAt } from "./environment_layer.ts";
+import { type EnvironmentKey, environmentLayer, isTable, setAt } from "./layers.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
 import { requireFolder, resolvePath, userConfigFile, userDataDir, type UserPlace } from "./folders.ts";
 import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
 import type { LocatedKeys } from "./locate_keys.ts";
-import { isTable } from "./normalize_layer.ts";
-import { parseToml, type RawTable } from "./parse_toml.ts";
+import { parseToml, type RawTable } from "./toml.ts";
 import { switches } from "./schema/security.ts";
 import { validateConfig, type ValidationFinding } from "./validate_config.ts";
 

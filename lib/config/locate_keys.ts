@@ -1,6 +1,6 @@
 import type { AST } from "toml-eslint-parser";
 import { type KeyPath, toKeyText } from "./key_path.ts";
-import { withoutMark } from "./parse_toml.ts";
+import { withoutMark } from "./toml.ts";
 
 /** A value of a TOML text with its place. */
 export interface LocatedValue {

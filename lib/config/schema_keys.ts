@@ -1,9 +1,11 @@
+import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
+import type { JsonSchema } from "../base/records/json_schema.ts";
 import { configSchema } from "./config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
 import { nearest } from "./nearest.ts";
-import { isTable } from "./normalize_layer.ts";
-import type { RawTable } from "./parse_toml.ts";
+import { isTable } from "./layers.ts";
+import type { RawTable } from "./toml.ts";
 
 /** What the walk below reads of a valibot schema; each kind has some of these. */
 interface Node {
@@ -111,4 +113,9 @@ function childOf(node: Node | undefined, part: string | number): Node | undefine
 function unwrap(node: Node | undefined): Node | undefined {
   const inner = node?.wrapped ?? node?.pipe?.find(({ pipe }) => pipe !== undefined);
   return inner === undefined ? node : unwrap(inner);
+}
+
+/** JSON Schema (2020-12) of `postern.toml`, for editors. Where more than one spelling is read, it names the one that is kept. */
+export function configJsonSchema(): JsonSchema {
+  return { ...toJsonSchema(configSchema, { target: "draft-2020-12", typeMode: "input" }), title: "postern.toml" };
 }

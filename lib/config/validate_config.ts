@@ -1,12 +1,14 @@
 import * as v from "valibot";
+import { isNodeId } from "../base/records/node_id.ts";
+import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
-import { crossChecks } from "./cross_checks.ts";
 import type { KeyPath } from "./key_path.ts";
-import { isTable, mergeLayers, normalizeLayer } from "./normalize_layer.ts";
-import type { RawTable } from "./parse_toml.ts";
-import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
+import { isTable, mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
+import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
+import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";
+import type { RawTable } from "./toml.ts";
 
 /** Something wrong with the value at `path`; `reason` goes on after `Cannot use "key" (place): `. Holds no secret. */
 export interface ValidationFinding {
@@ -73,4 +75,132 @@ function shown(path: KeyPath, value: unknown): string {
   if (typeof value === "number" || typeof value === "boolean") return `, not ${value}`;
   if (Array.isArray(value)) return ", not a list";
   return value instanceof Date ? ", not a date" : ", not a table";
+}
+
+/** Something that is wrong although each value is fine by itself. `reason` goes on after `Cannot use "key" (place): `. */
+export interface Contradiction {
+  readonly path: KeyPath;
+  readonly reason: string;
+}
+
+/** What contradicts itself in a configuration whose every value is within its bounds. */
+export function crossChecks(config: Config): readonly Contradiction[] {
+  const checks = [gatewayChecks, providerChecks, routeChecks, extensionChecks, systemChecks];
+  return checks.flatMap((check) => [...check(config)]);
+}
+
+function* gatewayChecks({ gateway }: Config): Iterable<Contradiction> {
+  const { websocket, node_control: nodes } = gateway;
+  for (const [index, origin] of gateway.cors_origins.entries()) {
+    if (origin === "*" || (URL.canParse(origin) && new URL(origin).origin === origin)) continue;
+    yield {
+      path: ["gateway", "cors_origins", index],
+      reason: 'it must be "*" or an origin, as "https://app.example.com" without a path',
+    };
+  }
+  if (gateway.cors_origins.includes("*") && !gateway.require_pairing) {
+    yield {
+      path: ["gateway", "cors_origins"],
+      reason: '"*" without pairing lets every web page in; name the origins or set gateway.require_pairing = true',
+    };
+  }
+  if (websocket.pong_timeout_secs < websocket.heartbeat_secs) {
+    yield {
+      path: ["gateway", "websocket", "pong_timeout_secs"],
+      reason: `it must not be below heartbeat_secs (${websocket.heartbeat_secs})`,
+    };
+  }
+  if (nodes.auth_token !== "" && nodes.auth_token_env !== "") {
+    yield { path: ["gateway", "node_control", "auth_token"], reason: "auth_token_env is set too; keep one of the two" };
+  }
+  if (nodes.enabled && nodes.auth_token === "" && nodes.auth_token_env === "") {
+    yield { path: ["gateway", "node_control", "enabled"], reason: "node control needs auth_token_env (or auth_token)" };
+  }
+  for (const [index, id] of nodes.allowed_node_ids.entries()) {
+    if (isNodeId(id)) continue;
+    yield {
+      path: ["gateway", "node_control", "allowed_node_ids", index],
+      reason: 'it must be lower-case letters and digits with single "_" or "-" between them, at most 24 characters',
+    };
+  }
+}
+
+function* providerChecks(config: Config): Iterable<Contradiction> {
+  const tables = [
+    { path: ["provider"], provider: config.provider },
+    ...Object.entries(config.providers).map(([name, provider]) => ({ path: ["providers", name], provider })),
+  ];
+  if (Object.hasOwn(config.providers, PLAIN_PROVIDER)) {
+    yield {
+      path: ["providers", PLAIN_PROVIDER],
+      reason:
+        `the name is reserved: the model "${PLAIN_PROVIDER}/<id>" is <id> without the agent's own tools; take another name`,
+    };
+  }
+  for (const { path, provider } of tables) {
+    if (provider.kind === "openai_compatible" && provider.base_url === "") {
+      yield {
+        path: [...path, "base_url"],
+        reason: 'kind = "openai_compatible" needs the address of the API, as "http://127.0.0.1:8000/v1"',
+      };
+    }
+    if (provider.api_key_env !== "" && provider.api_key_file !== "") {
+      yield { path: [...path, "api_key_file"], reason: "api_key_env is set too; keep one of the two" };
+    }
+    for (const [index, name] of provider.fallback.entries()) {
+      const first = name.split("/", 1)[0] ?? name;
+      if (isProvider(first, config)) continue;
+      yield { path: [...path, "fallback", index], reason: `there is no [providers.${first}]` };
+    }
+  }
+}
+
+function* routeChecks(config: Config): Iterable<Contradiction> {
+  const { query_classification: { enabled, rules } } = config;
+  for (const table of ["model_routes", "embedding_routes"] as const) {
+    const hints = config[table].map(({ hint }) => hint);
+    for (const [index, { hint, provider }] of config[table].entries()) {
+      if (!isProvider(provider, config)) {
+        const reason = provider.includes("://")
+          ? 'it is an address; name a [providers.<name>] here whose "base_url" it is'
+          : `there is no [providers.${provider}]`;
+        yield { path: [table, index, "provider"], reason };
+      }
+      if (hints.indexOf(hint) < index) yield { path: [table, index, "hint"], reason: "another route has it already" };
+    }
+  }
+  for (const [index, { hint }] of enabled ? rules.entries() : []) {
+    if (config.model_routes.some((route) => route.hint === hint)) continue;
+    const path = ["query_classification", "rules", index, "hint"];
+    yield { path, reason: "no route in [[model_routes]] has it" };
+  }
+}
+
+function isProvider(name: string, config: Config): boolean {
+  return Object.hasOwn(config.providers, name) || PROVIDER_KINDS.some((kind) => kind === name);
+}
+
+function* extensionChecks(config: Config): Iterable<Contradiction> {
+  for (const [name, agent] of Object.entries(config.agents)) {
+    const index = agent.allowed_tools.indexOf("delegate");
+    if (index >= 0) {
+      yield { path: ["agents", name, "allowed_tools", index], reason: "a sub-agent may not delegate; take it out" };
+    }
+  }
+  for (const [name, server] of Object.entries(config.mcp.servers)) {
+    if ((server.command === "") === (server.url === "")) {
+      yield { path: ["mcp", "servers", name], reason: "it must have either command or url" };
+    } else if (server.url !== "" && !/^https?:\/\/[^\s/]/.test(server.url)) {
+      yield { path: ["mcp", "servers", name, "url"], reason: "it must be an http or https address" };
+    }
+  }
+}
+
+function* systemChecks(config: Config): Iterable<Contradiction> {
+  if (config.storage.driver === "postgres" && !/^postgres(ql)?:\/\//.test(config.storage.url)) {
+    yield { path: ["storage", "url"], reason: 'driver = "postgres" needs a postgres:// address' };
+  }
+  if (config.cron.timezone !== "" && !isTimezone(config.cron.timezone)) {
+    yield { path: ["cron", "timezone"], reason: 'it must be an IANA time zone, as "Europe/Zurich"' };
+  }
 }

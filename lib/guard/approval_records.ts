@@ -1,5 +1,7 @@
 import * as v from "valibot";
 import { type Approval, type ApprovalRule, approvalRuleSchema, approvalSchema } from "../base/records/approval.ts";
+import type { Actor } from "./approvals.ts";
+import type { ApprovalEvent } from "./audit/audit_event.ts";
 import type { RuleMatch } from "./rule_match.ts";
 
 /**
@@ -64,4 +66,22 @@ export function matchOfRule({ match, input_digest, folder, command, op, access }
     case "command":
       return command === null || access === null ? undefined : { kind: "command", op, access, command };
   }
+}
+
+/** What the audit is told of an approval's new state. @param by null: nobody, as for an expiry */
+export function approvalEvent(approval: Approval, by: Actor | null): ApprovalEvent {
+  const { id, status, used_at, tool, digest, run_id, call_id, remember, rule_id, note } = approval;
+  return {
+    type: "approval",
+    action: status === "pending" ? "asked" : used_at === null ? status : "used",
+    approval_id: id,
+    tool,
+    digest,
+    run_id,
+    call_id,
+    by: by === null ? null : { via: by.via, token_id: by.tokenId },
+    remember,
+    rule_id,
+    note,
+  };
 }

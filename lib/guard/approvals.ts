@@ -1,4 +1,4 @@
-import type { Caller } from "../base/records/caller.ts";
+import type { Clock } from "../base/clock.ts";
 import type {
   Approval,
   ApprovalRule,
@@ -7,9 +7,11 @@ import type {
   Remember,
   RuleMatchKind,
 } from "../base/records/approval.ts";
+import type { Caller } from "../base/records/caller.ts";
+import type { Logger } from "../base/telemetry/log.ts";
 import type { Write } from "../storage/store.ts";
+import type { Access } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
-import type { Access } from "./decision.ts";
 
 /** Bounds of approvals. */
 export const APPROVAL_LIMITS = {
@@ -114,4 +116,26 @@ export interface Approvals {
   revoke(ruleId: string, by: Actor): Promise<boolean>;
   /** Settles what expired while no gateway ran, and forgets what was settled `days` ago (0: nothing) */
   tidy(days: number): Promise<void>;
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * Tidies the approvals now and once a day; a failure is logged.
+ * @returns what ends it
+ */
+export async function keepTidy(
+  approvals: Approvals,
+  options: { readonly clock: Clock; readonly log: Logger; readonly days: () => number },
+): Promise<() => void> {
+  const tidy = async () => {
+    try {
+      await approvals.tidy(options.days());
+    } catch (error) {
+      options.log.error("Old approvals could not be forgotten", { error });
+    }
+  };
+  await tidy();
+  const timer = options.clock.every(DAY_MS, () => void tidy());
+  return () => timer.clear();
 }

@@ -14,8 +14,14 @@ import {
   unlessUnreadable,
 } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import { approvalEvent } from "./approval_event.ts";
-import { APPROVALS, type KeptApproval, OPEN_APPROVALS, parseApproval, toApprovalBody } from "./approval_records.ts";
+import {
+  approvalEvent,
+  APPROVALS,
+  type KeptApproval,
+  OPEN_APPROVALS,
+  parseApproval,
+  toApprovalBody,
+} from "./approval_records.ts";
 import {
   matchNotOffered,
   matchWithoutRemember,
@@ -29,7 +35,7 @@ import { createApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rul
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
 import type { AuditAppend } from "./audit/audit.ts";
 import type { AuditEvent } from "./audit/audit_event.ts";
-import { asksAlways } from "./decision.ts";
+import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
 
 export interface CreateApprovalsOptions {

@@ -1,9 +1,30 @@
-import { rm } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import { open, rm } from "node:fs/promises";
 import { join } from "node:path";
+import process from "node:process";
 import * as v from "valibot";
 import { writeAtomically } from "../base/write_atomically.ts";
-import { readPrivateFile } from "./private_file.ts";
 import { processIdentity } from "./process_identity.ts";
+
+/** Text of a file that this user alone wrote and can read; undefined for any other. */
+export async function readPrivateFile(path: string): Promise<string | undefined> {
+  try {
+    const file = await open(path, "r");
+    try {
+      return isPrivate(await file.stat()) ? await file.readFile("utf8") : undefined;
+    } finally {
+      await file.close();
+    }
+  } catch {
+    return undefined;
+  }
+}
+
+/** Another user's record would lead root's command line to that user's own server, or to a process that user chose. */
+function isPrivate({ mode, uid }: Stats): boolean {
+  if (process.platform === "win32") return true;
+  return (mode & 0o077) === 0 && uid === process.getuid?.();
+}
 
 const LOOPBACK = /^http:\/\/(127(\.\d{1,3}){3}|localhost|\[::1\]):\d{1,5}\/$/;
 

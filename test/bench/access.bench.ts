@@ -1,5 +1,5 @@
 /** Prints the cost of what every request pays for access, in nanoseconds: `node test/bench/access.bench.ts`. */
-import { createTokens } from "../../lib/access/create_tokens.ts";
+import { createTokens } from "../../lib/access/tokens.ts";
 import { slidingWindow } from "../../lib/access/sliding_window.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
-import { createAudit } from "../../lib/guard/audit/create_audit.ts";
+import { createAudit } from "../../lib/guard/audit/audit.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { auditedCall } from "../support/audited_call.ts";
 

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ConfigError } from "../../lib/base/errors.ts";
-import { changeConfig } from "../../lib/config/change_config.ts";
+import { changeConfig, KEY_CHANGES } from "../../lib/config/change_config.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { KEY_CHANGES } from "../../lib/config/key_changes.ts";
 import { allKeys } from "../../lib/config/schema_keys.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 

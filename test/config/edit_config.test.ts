@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import fc from "fast-check";
 import { setConfigValue, writeConfigValue } from "../../lib/config/edit_config.ts";
-import { parseToml } from "../../lib/config/parse_toml.ts";
+import { parseToml } from "../../lib/config/toml.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const FILE = `# My gateway

@@ -1,4 +1,4 @@
-import type { Access } from "../../lib/guard/decision.ts";
+import type { Access } from "../../lib/guard/policy.ts";
 
 /** A row of the tool tables of docs/design/tools.md "The contract of a tool". */
 export interface ToolRow {

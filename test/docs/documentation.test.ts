@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { describe, test } from "node:test";
-import { parseToml } from "../../lib/config/parse_toml.ts";
+import { parseToml } from "../../lib/config/toml.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 import { PROJECT_ROOT } from "../support/source_files.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";

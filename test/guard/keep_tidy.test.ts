@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { keepTidy } from "../../lib/guard/keep_tidy.ts";
+import { keepTidy } from "../../lib/guard/approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { approvalQuestion } from "../support/approval_question.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";

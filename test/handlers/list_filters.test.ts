@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createAudit } from "../../lib/guard/audit/create_audit.ts";
+import { createAudit } from "../../lib/guard/audit/audit.ts";
 import type { Store, Stored, Write } from "../../lib/storage/store.ts";
 import { auditedCall } from "../support/audited_call.ts";
 import { approvalQuestion } from "../support/approval_question.ts";

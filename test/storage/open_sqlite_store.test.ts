@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { createTokens } from "../../lib/access/create_tokens.ts";
+import { createTokens } from "../../lib/access/tokens.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createPlans } from "../../lib/memory/plans.ts";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { parseToml } from "../../lib/config/parse_toml.ts";
+import { parseToml } from "../../lib/config/toml.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
 

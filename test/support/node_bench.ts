@@ -1,7 +1,12 @@
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
-import { createNodes, type NodesOptions } from "../../lib/extensions/nodes/create_nodes.ts";
-import type { LinkPeer, NodeLink, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import {
+  createNodes,
+  type LinkPeer,
+  type NodeLink,
+  type Nodes,
+  type NodesOptions,
+} from "../../lib/extensions/nodes/nodes.ts";
 import type { Tool, ToolContext, ToolResult } from "../../lib/tools/runtime/tool.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";

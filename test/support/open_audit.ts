@@ -1,6 +1,5 @@
 import { SILENT } from "../../lib/base/telemetry/log.ts";
-import type { Audit } from "../../lib/guard/audit/audit.ts";
-import { createAudit } from "../../lib/guard/audit/create_audit.ts";
+import { type Audit, createAudit } from "../../lib/guard/audit/audit.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
 import { createFakeClock } from "./fake_clock.ts";

@@ -7,7 +7,7 @@ import { ToolError } from "../../lib/base/errors.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
-import { LEVELS } from "../../lib/guard/level.ts";
+import { LEVELS } from "../../lib/guard/policy.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { createToolExecutor } from "../../lib/tools/runtime/create_tool_executor.ts";
 import type { Tool, ToolServices } from "../../lib/tools/runtime/tool.ts";

@@ -1,10 +1,9 @@
 import { opendir, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
-import type { ConfigProblem } from "../../base/errors.ts";
-import { ToolError } from "../../base/errors.ts";
+import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/canonical_json.ts";
 import { toKeyText } from "../../config/key_path.ts";
-import { withoutMark } from "../../config/parse_toml.ts";
+import { withoutMark } from "../../config/toml.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { decodeText } from "../../tools/files/read_text.ts";
 import { checkDefinition } from "./check_definition.ts";

@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { about, boolean, environmentName, integer, required, text, texts } from "./value.ts";
+import { LOG_LEVELS } from "../../base/telemetry/log.ts";
+import { about, boolean, choice, environmentName, integer, required, text, texts } from "./value.ts";
 
 const websocketSchema = v.strictObject({
   heartbeat_secs: about("Seconds between two pings", integer(30, 1, 3600)),
@@ -41,4 +42,19 @@ export const gatewaySchema = v.strictObject({
   request_timeout_secs: about("Seconds after which a request is given up", integer(600, 1, 86_400)),
   websocket: about("WebSocket connections", v.optional(websocketSchema, {})),
   node_control: about("Nodes: other machines that offer their tools", v.optional(nodeControlSchema, {})),
+});
+
+/** `[storage]`: `url` is for `postgres` alone and may hold a password. */
+export const storageSchema = v.strictObject({
+  driver: about(
+    "Where records are kept: `sqlite` in the data directory, or `memory`, which forgets them at the end. This version has no `postgres`",
+    choice(["sqlite", "memory", "postgres"], "sqlite"),
+  ),
+  url: about("Address of the database server. For `postgres` alone", text("")),
+});
+
+/** `[logging]`: lines go to stderr, or to the daemon's log file. */
+export const loggingSchema = v.strictObject({
+  level: about("Least important line that is written", choice(LOG_LEVELS, "info")),
+  format: about("Lines for people or for programs", choice(["pretty", "json"], "pretty")),
 });

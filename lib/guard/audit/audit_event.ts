@@ -1,6 +1,7 @@
+import type { AccessActor, AccessChange, TokenRecord } from "../../access/identity.ts";
 import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
-import type { Access, Decision, Effects } from "../decision.ts";
+import type { Access, Decision, Effects } from "../policy.ts";
 
 /** Who did it: the door it came by and the token's id, never the token. */
 export interface AuditActor {
@@ -224,3 +225,54 @@ export const AUDIT_TYPES = [
   "node",
   "retention",
 ] as const satisfies readonly AuditEvent["type"][];
+
+/** Returns what the audit is told of a change of who may call. */
+export function accessEvent(change: AccessChange): AuditEvent {
+  switch (change.kind) {
+    case "issued":
+      return { type: "token", action: "issued", ...tokenFields(change.record), by: actorOf(change.by) };
+    case "revoked": {
+      const { tokenIds } = change;
+      return { type: "token", action: "revoked", token_ids: tokenIds, count: tokenIds.length, by: actorOf(change.by) };
+    }
+    case "paired":
+      return { type: "pairing", action: "paired", ...tokenFields(change.record), address: change.address };
+    case "code_made":
+      return { type: "pairing", action: "code_made", address: null, by: actorOf(change.by) };
+    case "locked":
+      return { type: "pairing", action: "locked", address: change.address, by: null };
+  }
+}
+
+function tokenFields({ id, label, scopes, expires_at, idle_ttl_seconds }: TokenRecord) {
+  return { token_id: id, label, scopes, expires_at, idle_ttl_seconds };
+}
+
+function actorOf(by: AccessActor): AuditActor | null {
+  return by === null ? null : { via: by.via, token_id: by.tokenId };
+}
+
+const MAX_CHARACTERS = 512;
+const MAX_ITEMS = 32;
+
+/** A copy of an event without known secrets, of bounded size: long texts and lists are cut with a mark. */
+export function plainEvent<E extends AuditEvent>(event: E, redact: (text: string) => string): E {
+  // The copy has the shape of what came in: texts stay texts, lists stay lists
+  return plain(event, redact) as E;
+}
+
+function plain(value: unknown, redact: (text: string) => string): unknown {
+  if (typeof value === "string") return cut(redact(value));
+  if (Array.isArray(value)) {
+    const kept = value.slice(0, MAX_ITEMS).map((item) => plain(item, redact));
+    return value.length > MAX_ITEMS ? [...kept, `... ${value.length - MAX_ITEMS} more`] : kept;
+  }
+  if (value === null || typeof value !== "object") return value;
+  const copy: Record<string, unknown> = {};
+  for (const [key, item] of Object.entries(value)) if (item !== undefined) copy[key] = plain(item, redact);
+  return copy;
+}
+
+function cut(text: string): string {
+  return text.length > MAX_CHARACTERS ? `${text.slice(0, MAX_CHARACTERS)}...` : text;
+}

@@ -11,7 +11,7 @@ import {
   parseAuditRecord,
   recordHash,
 } from "./audit_chain.ts";
-import { type AuditEntry, readAuditPage } from "./audit_pages.ts";
+import { type AuditEntry, readAuditPage } from "./list_audit.ts";
 
 /**
  * What is wrong at a position. `altered`: the record does not have its own hash, or cannot be read; `missing`: records are not

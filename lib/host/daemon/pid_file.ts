@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { writeAtomically } from "../../base/write_atomically.ts";
-import { readPrivateFile } from "../private_file.ts";
+import { readPrivateFile } from "../control_file.ts";
 import { processIdentity } from "../process_identity.ts";
 
 const recordSchema = v.object({

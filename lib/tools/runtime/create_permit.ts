@@ -3,7 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { ApprovalRule } from "../../base/records/approval.ts";
 import { redactJson } from "../../base/redact.ts";
 import type { Approvals } from "../../guard/approvals.ts";
-import { asksAlways, type Decision } from "../../guard/decision.ts";
+import { asksAlways, type Decision } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallAudit } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";

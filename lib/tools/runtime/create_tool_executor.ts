@@ -6,7 +6,7 @@ import type { Config } from "../../config/config.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
-import { RULE_ENABLED } from "../../guard/barriers.ts";
+import { RULE_ENABLED } from "../../guard/policy.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import { auditCall } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";

@@ -4,7 +4,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
-import type { Access, Effects } from "../../guard/decision.ts";
+import type { Access, Effects } from "../../guard/policy.ts";
 import type { Boards } from "../../hardware/boards.ts";
 import type { Mailbox } from "../../memory/mailbox.ts";
 import type { Memory } from "../../memory/memory.ts";

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import type { Config } from "../../config/config.ts";
-import { decide } from "../../guard/decide.ts";
-import type { Access, Decision } from "../../guard/decision.ts";
+import { type Access, decide, type Decision } from "../../guard/policy.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
 
 /** Decision about a call, or `bad_input` with the error when the call cannot be prepared or is not admitted. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { parseToml } from "../../../lib/config/parse_toml.ts";
+import { parseToml } from "../../../lib/config/toml.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
 import { until } from "../../support/until.ts";
 import { onMachine } from "../support/run_in.ts";

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSyn
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { parseToml } from "../../../lib/config/parse_toml.ts";
+import { parseToml } from "../../../lib/config/toml.ts";
 import { validateConfig } from "../../../lib/config/validate_config.ts";
 import { startLocalServer } from "../../../fixtures/upstream/local_servers.ts";
 import { onMachine } from "../support/run_in.ts";

@@ -9,7 +9,7 @@ import { fileURLToPath } from "node:url";
 import { readControlFile } from "../../../lib/host/control_file.ts";
 import { readPidFile, writePidFile } from "../../../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../../../lib/host/process_identity.ts";
-import { detectInit } from "../../../lib/host/service/detect_init.ts";
+import { detectInit } from "../../../lib/host/service/service_manager.ts";
 import { readServiceMark } from "../../../lib/host/service/service_description.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { RUN, RUN_ENV } from "../../support/gateway_process.ts";

@@ -1,7 +1,7 @@
 import type { ArgsDef } from "citty";
 import { shownFlag } from "../../../cli/command.ts";
 import { VERBS } from "../../../cli/verbs.ts";
-import { parseToml } from "../../../lib/config/parse_toml.ts";
+import { parseToml } from "../../../lib/config/toml.ts";
 import { schemaAt, unknownKeys } from "../../../lib/config/schema_keys.ts";
 import type { Block, Page } from "./read_pages.ts";
 

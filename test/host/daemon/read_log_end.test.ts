@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { readLogEnd } from "../../../lib/host/daemon/read_log_end.ts";
+import { readLogEnd } from "../../../lib/host/daemon/log_file.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const lines = (count: number) => Array.from({ length: count }, (_, index) => `line ${index}`);

@@ -10,9 +10,9 @@ import {
   type ServiceDescription,
   toServiceMark,
 } from "../../../lib/host/service/service_description.ts";
-import { toLaunchdPlist } from "../../../lib/host/service/to_launchd_plist.ts";
-import { toOpenrcScript } from "../../../lib/host/service/to_openrc_script.ts";
-import { toSystemdUnit } from "../../../lib/host/service/to_systemd_unit.ts";
+import { toLaunchdPlist } from "../../../lib/host/service/launchd_service.ts";
+import { toOpenrcScript } from "../../../lib/host/service/openrc_service.ts";
+import { toSystemdUnit } from "../../../lib/host/service/systemd_service.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const PLAIN: ServiceDescription = {

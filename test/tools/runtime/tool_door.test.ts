@@ -3,7 +3,7 @@ import { test } from "node:test";
 import * as v from "valibot";
 import { CancelError, cancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
-import type { Access } from "../../../lib/guard/decision.ts";
+import type { Access } from "../../../lib/guard/policy.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 import { type ContextWith, defineTool } from "../../../lib/tools/runtime/define_tool.ts";
 import type { Tool, ToolResult } from "../../../lib/tools/runtime/tool.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as v from "valibot";
-import type { Effects } from "../../../lib/guard/decision.ts";
+import type { Effects } from "../../../lib/guard/policy.ts";
 import { defineTool } from "../../../lib/tools/runtime/define_tool.ts";
 import { createToolPolicy } from "../../../lib/tools/runtime/tool_policy.ts";
 import { type ConfigTable, toConfig } from "../../support/config_edits.ts";

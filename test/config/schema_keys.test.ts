@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Validator } from "@cfworker/json-schema";
-import { configJsonSchema } from "../../lib/config/json_schema.ts";
+import { configJsonSchema } from "../../lib/config/schema_keys.ts";
 
 // The validator's own type wants mutable lists
 const validator = new Validator(configJsonSchema() as ConstructorParameters<typeof Validator>[0], "2020-12");

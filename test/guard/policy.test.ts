@@ -1,10 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { decide } from "../../lib/guard/decide.ts";
-import type { AutonomyRules, DecideInput } from "../../lib/guard/decide_input.ts";
-import type { Access, Effects } from "../../lib/guard/decision.ts";
-import { LEVELS, parseLevel } from "../../lib/guard/level.ts";
+import {
+  type Access,
+  type AutonomyRules,
+  decide,
+  type DecideInput,
+  type Effects,
+  LEVELS,
+  parseLevel,
+} from "../../lib/guard/policy.ts";
 
 const ACCESSES: readonly Access[] = ["read", "state", "write", "network"];
 const WORKSPACE = {

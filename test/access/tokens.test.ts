@@ -2,7 +2,7 @@ import fc from "fast-check";
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { createTokens } from "../../lib/access/create_tokens.ts";
+import { createTokens } from "../../lib/access/tokens.ts";
 import type { RecordAccess } from "../../lib/access/identity.ts";
 import { ConfigError, HttpError } from "../../lib/base/errors.ts";
 import { createLogger } from "../../lib/base/telemetry/log.ts";

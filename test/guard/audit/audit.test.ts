@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger, type LogRecord } from "../../../lib/base/telemetry/log.ts";
 import { AUDIT_RECORDS } from "../../../lib/guard/audit/audit_chain.ts";
-import { type AuditOptions, createAudit } from "../../../lib/guard/audit/create_audit.ts";
+import { type AuditOptions, createAudit } from "../../../lib/guard/audit/audit.ts";
 import { pruneAudit } from "../../../lib/guard/audit/prune_audit.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";

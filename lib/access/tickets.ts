@@ -1,8 +1,14 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { Identity, Tickets, Tokens } from "./identity.ts";
-import { secretHash } from "./secret_hash.ts";
+import type { Identity, Tokens } from "./identity.ts";
+import { secretHash } from "./token_body.ts";
+
+/** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */
+export interface Tickets {
+  issue(identity: Identity): { readonly ticket: string; readonly expiresInSeconds: number };
+  take(ticket: string): Identity | undefined;
+}
 
 const TTL_SECONDS = 30;
 const MAX_TICKETS = 1_000;

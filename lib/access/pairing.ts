@@ -4,8 +4,24 @@ import { HttpError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
-import type { IssuedToken, Pairing, PairingTerms, RecordAccess, Tokens } from "./identity.ts";
-import { secretHash } from "./secret_hash.ts";
+import type { AccessActor, IssuedToken, RecordAccess, Tokens, TokenTerms } from "./identity.ts";
+import { secretHash } from "./token_body.ts";
+
+/** How a client that pairs is named, and when its token ends. */
+export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };
+
+/** The pairing code and its exchange (docs/design/access.md "Pairing"). */
+export interface Pairing {
+  /** A fresh code, `ABCD-EFGH`, in place of any earlier one. Only its hash is kept */
+  createCode(by?: AccessActor): Promise<{ readonly code: string; readonly expiresInSeconds: number }>;
+  /**
+   * Takes the code, atomically, and issues an admin token.
+   * @param terms default: the label `paired`, and no end; `address` is the peer's, for the record
+   * @throws {HttpError} 401 pairing_code_required, 403 pairing_code_invalid, 429 pairing_locked with Retry-After; 400 invalid_request
+   *   naming the field, which does not use the code up
+   */
+  redeem(code: string | null, terms?: PairingTerms): Promise<IssuedToken>;
+}
 
 export interface CreatePairingOptions {
   readonly store: Store;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createPairing } from "../../lib/access/create_pairing.ts";
-import { createTokens } from "../../lib/access/create_tokens.ts";
+import { createPairing } from "../../lib/access/pairing.ts";
+import { createTokens } from "../../lib/access/tokens.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";

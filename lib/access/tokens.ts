@@ -7,8 +7,7 @@ import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import type { AccessActor, Identity, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
-import { secretHash } from "./secret_hash.ts";
-import { parseTokenBody, type TokenBody } from "./token_body.ts";
+import { parseTokenBody, secretHash, type TokenBody } from "./token_body.ts";
 
 /** Bounds of tokens. */
 export const TOKEN_LIMITS = {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createTickets } from "../../lib/access/create_tickets.ts";
+import { createTickets } from "../../lib/access/tickets.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";

@@ -1,0 +1,279 @@
+import { resolve } from "node:path";
+import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "../system/files/forbidden_paths.ts";
+
+/** What a call may change; `state` is the agent's own records in the data directory. */
+export type Access = "read" | "state" | "write" | "network";
+
+/** What a call is about to touch, for the policy, the approval and the audit. */
+export interface Effects {
+  /** As the tool was given them, relative to `root` */
+  readonly paths?: readonly string[];
+  /** Whose `allowed_root` the paths are relative to. Default: the workspace itself */
+  readonly root?: "read_file" | "write_file";
+  readonly urls?: readonly string[];
+  readonly command?: readonly string[];
+}
+
+/** One rule that was looked at: what it says, or `pass` when it has nothing to say about this call. */
+export interface RuleStep {
+  /** As `always_ask:shell` or `level:read_only/write` */
+  readonly rule: string;
+  readonly says: "allow" | "ask" | "deny" | "pass";
+}
+
+/** What the policy says about one call, and why. */
+export interface Decision {
+  readonly kind: "allow" | "ask" | "deny";
+  /** One sentence with the smallest change that flips the decision */
+  readonly reason: string;
+  /** The rule that decided, the last of `path` that does not pass */
+  readonly rule: string;
+  /** Every rule that was looked at, in order */
+  readonly path: readonly RuleStep[];
+  /**
+   * The smallest change of the configuration that flips the decision: a deny into an ask or an allow, an ask into an allow, an
+   * allow into an ask. Each is one edit, as `add "shell" to [autonomy] auto_approve`, and all of them together are needed.
+   * Empty when no configuration flips it.
+   */
+  readonly change: readonly string[];
+}
+
+/** Whether a rule asks each time, by `always_ask` or as a procedure's step: its answer then stands for one call alone. */
+export function asksAlways(rule: string): boolean {
+  return rule.startsWith("always_ask:") || rule.startsWith("sop:");
+}
+
+/** What `access` does, for a sentence. */
+export const DOES: Readonly<Record<Access, string>> = {
+  read: "only reads",
+  state: "changes the agent's own records",
+  write: "can change files or run programs",
+  network: "reaches the network",
+};
+
+/** Levels of `[autonomy] level`, from the narrowest on. */
+export const LEVELS = ["read_only", "supervised", "full"] as const;
+export type Level = (typeof LEVELS)[number];
+
+/** What each level says to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
+export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, "allow" | "ask" | "deny">>>> = {
+  read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
+  supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },
+  full: { read: "allow", state: "allow", write: "allow", network: "allow" },
+};
+
+/** Reads a level without case, `-` and `_`: `ReadOnly` is `read_only`. undefined for any other text. */
+export function parseLevel(text: string): Level | undefined {
+  const plain = text.toLowerCase().replace(/[-_]/g, "");
+  return LEVELS.find((level) => level.replace("_", "") === plain);
+}
+
+/** The part of `[autonomy]` that decides. */
+export interface AutonomyRules {
+  /** read_only, supervised or full, read without case, `-` and `_` */
+  readonly level: string;
+  readonly forbidden_paths: readonly string[];
+  /** Tool names: an ask becomes an allow */
+  readonly auto_approve: readonly string[];
+  /** Tool names: an allow becomes an ask; wins over auto_approve */
+  readonly always_ask: readonly string[];
+}
+
+/** Where the call would happen. All paths are absolute. */
+export interface DecideWorkspace {
+  readonly root: string;
+  /** The folder that the call's paths are relative to */
+  readonly fileRoot: string;
+  readonly home: string;
+  /** Postern's own data directory and configuration file */
+  readonly ownPaths: readonly string[];
+}
+
+export interface DecideInput {
+  readonly tool: string;
+  /** Of this call, computed by the tool */
+  readonly access: Access;
+  readonly effects: Effects;
+  /** What to set to turn the tool on, as `[security.write_file] enabled = true`; undefined when it is on */
+  readonly offUntil: string | undefined;
+  readonly autonomy: AutonomyRules;
+  readonly workspace: DecideWorkspace;
+}
+
+/** Short names for three tools, accepted in the lists; an edit names what the list says. */
+const ALIASES: Readonly<Record<string, string>> = {
+  glob: "glob_search",
+  search: "content_search",
+  memory_read: "memory_recall",
+};
+
+/**
+ * Whether a call may run, and why. Pure: no disk, no clock.
+ *
+ * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
+ * `always_ask` an allow into an ask and wins; nothing beats a deny. An unknown level denies everything.
+ * Source: docs/design/policy.md "Autonomy"
+ */
+export function decide(input: DecideInput): Decision {
+  const barriers = barriersTo(input);
+  return denied(input.tool, barriers) ?? decideByLevel(input, barriers);
+}
+
+/** undefined when no barrier stands. All that stand must be lifted, so all of their edits are named at once. */
+function denied(tool: string, barriers: readonly Barrier[]): Decision | undefined {
+  const standing = barriers.filter(stands);
+  const [first] = standing;
+  if (first === undefined) return undefined;
+  const lasting = standing.find(({ change }) => change.length === 0);
+  const change = lasting === undefined ? standing.flatMap((barrier) => barrier.change) : [];
+  return {
+    kind: "deny",
+    reason: `Cannot call "${tool}": ${first.reason}; ${lasting?.wayOut ?? toSentence(change)}`,
+    rule: first.rule,
+    path: [...barriers.slice(0, barriers.indexOf(first)).map(toPass), { rule: first.rule, says: "deny" }],
+    change,
+  };
+}
+
+function decideByLevel({ tool, access, autonomy }: DecideInput, barriers: readonly Barrier[]): Decision {
+  // An unknown level is a barrier, and none stands
+  const level = parseLevel(autonomy.level) as Level;
+  const says = LEVEL_TABLE[level][access];
+  const asking = named(autonomy.always_ask, tool);
+  const approving = named(autonomy.auto_approve, tool);
+  const rule = `level:${level}/${access}`;
+  const path: readonly RuleStep[] = [...barriers.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), { rule, says }];
+  const approve = says === "ask" && approving.length === 0 ? [`add "${tool}" to [autonomy] auto_approve`] : [];
+
+  if (asking.length > 0) {
+    const rule = `always_ask:${tool}`;
+    const change = [...remove(asking, "always_ask"), ...approve];
+    const reason = toAsk(tool, "[autonomy] always_ask names it", change);
+    return { kind: "ask", reason, rule, path: [...path, { rule, says: "ask" }], change };
+  }
+  const unlisted: readonly RuleStep[] = [...path, { rule: "always_ask", says: "pass" }];
+  if (says === "allow") {
+    const change = [`add "${tool}" to [autonomy] always_ask`];
+    const reason = toAllow(tool, `it ${DOES[access]}, which level "${level}" allows`, change);
+    return { kind: "allow", reason, rule, path: unlisted, change };
+  }
+  if (approving.length > 0) {
+    const rule = `auto_approve:${tool}`;
+    const change = remove(approving, "auto_approve");
+    const reason = toAllow(tool, "[autonomy] auto_approve names it", change);
+    return { kind: "allow", reason, rule, path: [...unlisted, { rule, says: "allow" }], change };
+  }
+  const reason = toAsk(tool, `it ${DOES[access]}, which level "${level}" asks about`, approve);
+  return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
+}
+
+function toPass({ rule }: Barrier): RuleStep {
+  return { rule, says: "pass" };
+}
+
+function toAsk(tool: string, why: string, change: readonly string[]): string {
+  return `Cannot call "${tool}" without approval: ${why}; ${toSentence(change)} to allow it without asking`;
+}
+
+function toAllow(tool: string, why: string, change: readonly string[]): string {
+  return `Can call "${tool}" without asking: ${why}; ${toSentence(change)} to be asked first`;
+}
+
+function remove(names: readonly string[], list: string): readonly string[] {
+  return names.map((name) => `remove "${name}" from [autonomy] ${list}`);
+}
+
+function toSentence(change: readonly string[]): string {
+  return change.join(" and ");
+}
+
+/** The entries of a list that mean this tool. */
+function named(names: readonly string[], tool: string): readonly string[] {
+  return [...new Set(names)].filter((name) => name === tool || ALIASES[name] === tool);
+}
+
+/** The rule of a tool that is off. */
+export const RULE_ENABLED = "enabled";
+/** The rule of a level that does not deny. */
+export const RULE_LEVEL = "level";
+
+/** Longer paths are shortened in a sentence */
+const MAX_PATH_SHOWN = 200;
+
+/** Something that can deny whatever the lists say. */
+export interface Barrier {
+  /** Why it denies; undefined: it does not */
+  readonly reason: string | undefined;
+  readonly rule: string;
+  /** Edits that lift it; none where no configuration does */
+  readonly change: readonly string[];
+  /** What helps where no edit does; undefined where one does */
+  readonly wayOut?: string;
+}
+
+/** What can deny this call, in the order it counts; those that do have a reason. Pure: no disk, no clock. */
+export function barriersTo(input: DecideInput): readonly Barrier[] {
+  return [offBarrier(input), forbiddenBarrier(input), levelBarrier(input)];
+}
+
+/** Whether it denies this call. */
+export function stands({ reason }: Barrier): boolean {
+  return reason !== undefined;
+}
+
+function offBarrier({ offUntil }: DecideInput): Barrier {
+  if (offUntil === undefined) return passing(RULE_ENABLED);
+  return { reason: "it is off", rule: RULE_ENABLED, change: [`set ${offUntil}`] };
+}
+
+function levelBarrier({ access, autonomy }: DecideInput): Barrier {
+  const level = parseLevel(autonomy.level);
+  if (level !== undefined && LEVEL_TABLE[level][access] !== "deny") return passing(RULE_LEVEL);
+  // There is one: the widest level allows everything
+  const wider = LEVELS.find((each) => LEVEL_TABLE[each][access] !== "deny") as Level;
+  return {
+    reason: level === undefined
+      ? `"${autonomy.level}" is no level, which are read_only, supervised and full`
+      : `it ${DOES[access]}, which level "${level}" never allows`,
+    rule: level === undefined ? "level:unknown" : `level:${level}/${access}`,
+    change: [`set [autonomy] level = "${wider}"`],
+  };
+}
+
+function forbiddenBarrier({ effects, autonomy, workspace }: DecideInput): Barrier {
+  const rule = "forbidden_path";
+  const paths = (effects.paths ?? []).map((path) => ({ given: path, full: resolve(workspace.fileRoot, path) }));
+  if (paths.length === 0) return passing(rule);
+  const { root: workspaceRoot, home } = workspace;
+  const expand = (path: string) => expandForbidden(path, { home, workspaceRoot });
+  const fixed = [...FORBIDDEN_PATHS.map(expand), ...workspace.ownPaths];
+  const chosen = [...new Set(autonomy.forbidden_paths)].map((name) => ({ name, path: expand(name) }));
+  const firstHit = (forbidden: readonly string[]) => {
+    const forbiddenBy = createForbiddenBy({ workspaceRoot, forbidden });
+    for (const { given, full } of paths) {
+      const by = forbiddenBy(full);
+      if (by !== undefined) return { given, by };
+    }
+    return undefined;
+  };
+  const hit = firstHit([...fixed, ...chosen.map(({ path }) => path)]);
+  if (hit === undefined) return passing(rule);
+  const reason = `${shown(hit.given)} lies in the forbidden path "${hit.by}"`;
+  const found = { reason, rule: `${rule}:${hit.by}` };
+  const lasting = firstHit(fixed);
+  if (lasting !== undefined) {
+    const wayOut = `no setting allows "${lasting.by}", only a workspace inside it makes files there usable`;
+    return { ...found, change: [], wayOut };
+  }
+  // Each of the user's entries that denies a path by itself
+  const removed = chosen.filter(({ path }) => firstHit([path]) !== undefined).map(({ name }) => name);
+  return { ...found, change: removed.map((name) => `remove "${name}" from [autonomy] forbidden_paths`) };
+}
+
+function passing(rule: string): Barrier {
+  return { reason: undefined, rule, change: [] };
+}
+
+function shown(path: string): string {
+  return JSON.stringify(path.length > MAX_PATH_SHOWN ? `${path.slice(0, MAX_PATH_SHOWN)}...` : path);
+}
