@@ -12,37 +12,38 @@ const sealedSchema = v.object({ key: v.string(), nonce: v.string(), data: v.stri
 
 const entrySchema = v.object({
   id: v.string(),
-  /** Counts up through a mailbox */
+  /** Counts up within a mailbox */
   seq: v.number(),
   from: v.string(),
-  /** Bytes the message takes in an answer */
+  /** Bytes that the message takes in a tool result */
   bytes: v.number(),
   /** Payload, time and sender */
   sealed: sealedSchema,
 });
+/** A message as its mailbox stores it: the envelope in plain text, the content sealed. */
 export type MailboxEntry = v.InferOutput<typeof entrySchema>;
 
 const bodySchema = v.object({ v: v.literal(1), entries: v.array(entrySchema) });
 
 const contentSchema = v.object({ payload: v.string(), timestamp: v.string(), sender: v.string() });
 
-/** What of a message is sealed. `timestamp` is ISO 8601. */
+/** The sealed part of a message. `timestamp` is ISO 8601. */
 export type MailboxContent = v.InferOutput<typeof contentSchema>;
 
 /**
- * A persisted body as the newest form of a mailbox: the one place where older versions are upcast.
+ * Parses a stored body into the newest form of a mailbox. Older versions are upcast here and nowhere else.
  * @throws {v.ValiError} for a body that no version wrote
  */
 export function parseMailbox(body: unknown): readonly MailboxEntry[] {
   return v.parse(bodySchema, body).entries;
 }
 
-/** The body to persist, in the newest version. */
+/** Returns the body to store, in the newest version. */
 export function toMailboxBody(entries: readonly MailboxEntry[]): v.InferOutput<typeof bodySchema> {
   return { v: 1, entries: [...entries] };
 }
 
-/** @throws {v.ValiError} for a text that no version sealed */
+/** Parses the opened text of a message. @throws {v.ValiError} for a text that no version sealed */
 export function parseContent(text: string): MailboxContent {
   return v.parse(contentSchema, JSON.parse(text));
 }
@@ -51,9 +52,9 @@ export function parseContent(text: string): MailboxContent {
 export const MAILBOX_LIMITS = {
   nameCharacters: 128,
   payloadBytes: 64 * 1024,
-  /** Of one mailbox */
+  /** Messages in one mailbox */
   messages: 1_000,
-  /** Of one mailbox as JSON, so that all of it fits into one answer of a tool */
+  /** Bytes of one mailbox as JSON: the whole mailbox fits into one tool result */
   bytes: 240 * 1024,
   mailboxes: 1_000,
   /** Messages of one list */
@@ -67,11 +68,11 @@ export interface MailboxMessage {
   readonly payload: string;
   /** ISO 8601 */
   readonly timestamp: string;
-  /** Who really sent it, as the gateway knows: `subagent:<id>`, `http:<token id>`, `cli` ... */
+  /** Sender as the gateway knows it: `subagent:<id>`, `http:<token id>`, `cli` ... */
   readonly sender: string;
 }
 
-/** Which messages; a field that is not given matches all. */
+/** Selects messages. A field that is not given matches all. */
 export interface MailboxFilter {
   readonly to?: string | undefined;
   readonly from?: string | undefined;
@@ -84,16 +85,17 @@ export interface MailboxFilter {
  * used; `mailbox_altered` for a message that does not open, which no method passes on.
  */
 export interface Mailbox {
-  /** @throws {ToolError} `mailbox_full` */
+  /** Adds a message to the mailbox of its receiver. @throws {ToolError} `mailbox_full` */
   send(message: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage>;
-  /** Removes and returns all that wait for `to`, in order; of two callers at once each message goes to one. Removes nothing when it throws */
+  /** Removes and returns all messages for `to`, in order. Two callers at once never get the same message. Removes nothing when it throws */
   receive(to: string): Promise<readonly MailboxMessage[]>;
-  /** By receiver, in order, as much as one answer holds; nothing is removed. @param limit 1-1000. Default 100 */
+  /** Returns messages by receiver and in order, as many as one tool result holds. Removes nothing. @param limit 1-1000. Default 100 */
   list(filter: MailboxFilter & { readonly limit?: number | undefined }): Promise<readonly MailboxMessage[]>;
-  /** Removes without opening, altered ones too. @returns how many there were */
+  /** Removes messages without opening them, altered messages too. @returns how many there were */
   clear(filter: MailboxFilter): Promise<number>;
 }
 
+/** Services that the mailboxes use. */
 export interface MailboxOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -102,12 +104,12 @@ export interface MailboxOptions {
   readonly cipher: () => Promise<RecordCipher>;
 }
 
-/** By receiver. */
+/** Collection of the mailboxes. The key is the receiver's name. */
 export const MAILBOXES = "mailboxes";
 const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
 
-/** The mailboxes over a store, one record per receiver. */
+/** Creates the mailboxes over a store, one record for each receiver. */
 export function createMailbox({ store, clock, random, cipher }: MailboxOptions): Mailbox {
   const keptCipher = lazily(cipher);
   const openCipher = async (): Promise<RecordCipher> => {
@@ -235,7 +237,7 @@ function writesOf(
   return entries.length > 0 ? [changed] : [changed, { op: "delete", collection: MAILBOXES, key: to }];
 }
 
-/** What a message's text is bound to: moved to another receiver, sender or place, it does not open. */
+/** Returns the text that a message is bound to. A message that was moved to another receiver, sender or place does not open. */
 function boundTo(to: string, { id, seq, from, bytes }: Omit<MailboxEntry, "sealed">): string {
   return JSON.stringify(["mailbox", 1, id, seq, to, from, bytes]);
 }
@@ -250,7 +252,7 @@ function entriesOf(store: Store, stored: Stored | undefined): readonly MailboxEn
   );
 }
 
-/** Messages of a record that need not be whole. */
+/** Counts the messages of a record. A damaged record counts as one message. */
 function countOf(body: unknown): number {
   try {
     return parseMailbox(body).length;

@@ -5,7 +5,7 @@ import { ToolError } from "../base/errors.ts";
 import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 
-/** One thing the agent keeps. Times are ISO 8601. */
+/** A memory: one value under a namespace and a key. Times are ISO 8601. */
 export interface MemoryRecord {
   readonly namespace: string;
   readonly key: string;
@@ -26,7 +26,7 @@ const bodySchema = v.object({
 });
 
 /**
- * A persisted body as the newest form of the record: the one place where older versions are upcast.
+ * Parses a stored body into the newest form of a memory. Older versions are upcast here and nowhere else.
  * @throws {v.ValiError} for a body that no version wrote
  */
 export function parseMemoryRecord(body: unknown): MemoryRecord {
@@ -34,12 +34,12 @@ export function parseMemoryRecord(body: unknown): MemoryRecord {
   return record;
 }
 
-/** The body to persist, in the newest version. */
+/** Returns the body to store, in the newest version. */
 export function toMemoryBody(record: MemoryRecord): v.InferOutput<typeof bodySchema> {
   return { v: 1, ...record, tags: [...record.tags] };
 }
 
-/** Where memories go that name no namespace. */
+/** Namespace of memories that name none. */
 export const DEFAULT_NAMESPACE = "default";
 
 /** Bounds of one memory and of all of them. */
@@ -48,12 +48,13 @@ export const MEMORY_LIMITS = {
   valueBytes: 64 * 1024,
   tags: 20,
   tagCharacters: 64,
-  /** All namespaces together */
+  /** Memories in all namespaces together */
   records: 100_000,
-  /** Records of one recall */
+  /** Memories that one recall returns */
   recall: 100,
 } as const;
 
+/** A memory to store. */
 export interface StoreMemoryInput {
   /** 1-256 characters */
   readonly key: string;
@@ -65,6 +66,7 @@ export interface StoreMemoryInput {
   readonly tags?: readonly string[] | undefined;
 }
 
+/** A search for memories: by key, by words, or the newest. */
 export interface RecallInput {
   /** Plain words, searched in key, value and tags */
   readonly query?: string | undefined;
@@ -76,7 +78,7 @@ export interface RecallInput {
   readonly limit?: number | undefined;
 }
 
-/** A part of everything that is kept, for people to look through. */
+/** A page of memories for people to look through. */
 export interface MemoryListInput {
   /** Default: all of them */
   readonly namespace?: string | undefined;
@@ -89,7 +91,7 @@ export interface MemoryListInput {
 }
 
 /**
- * What the agent keeps between conversations.
+ * Memory that the agent keeps between conversations.
  *
  * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
  */
@@ -104,18 +106,18 @@ export interface Memory {
   ): Promise<
     { readonly records: readonly MemoryRecord[]; readonly hasMore: boolean; readonly last: string | undefined }
   >;
-  /** Forgets everything, or everything in a namespace. @returns how many there were */
+  /** Forgets all memories, or all memories of a namespace. @returns how many there were */
   forgetAll(input: { readonly namespace?: string | undefined }): Promise<number>;
   /** @returns false when there is no such key */
   forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
 }
 
-/** By namespace and key. */
+/** Collection of the memories. The key is `namespace/key`. */
 export const MEMORY = "memory";
 const DEFAULT_RECALL = 10;
 const MAX_ATTEMPTS = 20;
 
-/** The memory over a store; one record per namespace and key. */
+/** Creates the memory over a store, one record for each namespace and key. */
 export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
   const { store, clock } = options;
   const room = createRoom(() => store.count(MEMORY));
@@ -199,8 +201,8 @@ export function createMemory(options: { readonly store: Store; readonly clock: C
 }
 
 /**
- * Room for new records. Counting all of them takes milliseconds, so it is done only when what surely fits is used up; what was
- * forgotten meanwhile is found then.
+ * Creates the count of free places. Counting all records takes milliseconds, so it happens only when the places of the count before
+ * are used up. It then also finds the places of memories that were forgotten meanwhile.
  */
 function createRoom(count: () => Promise<number>) {
   let free = 0;

@@ -6,9 +6,10 @@ import type { Store, Write } from "../storage/store.ts";
 
 /** States of a planned task. */
 export const PLAN_STATUSES = ["pending", "in_progress", "completed", "cancelled"] as const;
+/** State of a planned task. */
 export type PlanStatus = (typeof PLAN_STATUSES)[number];
 
-/** One task of a plan. Ids are "1", "2" ... in order of addition and never used twice in a plan. Times are ISO 8601. */
+/** A task of a plan. Ids are "1", "2" ... in order of addition and never used twice in a plan. Times are ISO 8601. */
 export interface PlanTask {
   readonly id: string;
   readonly title: string;
@@ -36,14 +37,14 @@ const bodySchema = v.object({
 });
 
 /**
- * A persisted body as the newest form of a plan: the one place where older versions are upcast.
+ * Parses a stored body into the newest form of a plan. Older versions are upcast here and nowhere else.
  * @throws {v.ValiError} for a body that no version wrote
  */
 export function parsePlan(body: unknown): Plan {
   return { tasks: v.parse(bodySchema, body).tasks };
 }
 
-/** The body to persist, in the newest version. */
+/** Returns the body to store, in the newest version. */
 export function toPlanBody(plan: Plan): v.InferOutput<typeof bodySchema> {
   return { v: 1, tasks: [...plan.tasks] };
 }
@@ -53,7 +54,7 @@ export const PLAN_LIMITS = {
   tasks: 200,
   titleCharacters: 500,
   scopeCharacters: 512,
-  /** Over this the oldest plan makes room */
+  /** Plans in the store. One more plan replaces the oldest */
   plans: 1_000,
 } as const;
 
@@ -63,24 +64,24 @@ export const PLAN_LIMITS = {
  * Every method throws ToolError `invalid_input` for a value out of bounds, naming the field.
  */
 export interface Plans {
-  /** A new plan of pending tasks, in place of an earlier one */
+  /** Creates a plan of pending tasks, in place of an earlier plan */
   create(scope: string, titles: readonly string[]): Promise<Plan>;
-  /** One more pending task at the end; starts a plan where there is none. @throws {ToolError} `plan_full` */
+  /** Adds a pending task at the end. Starts a plan where there is none. @throws {ToolError} `plan_full` */
   add(scope: string, title: string): Promise<Plan>;
-  /** @throws {ToolError} `task_not_found` naming the ids there are */
+  /** Changes the status of a task. @throws {ToolError} `task_not_found` naming the ids there are */
   update(scope: string, id: string, status: PlanStatus): Promise<Plan>;
-  /** Without tasks when there is no plan */
+  /** Returns the plan. Without tasks when there is none */
   list(scope: string): Promise<Plan>;
-  /** @returns false when there was no plan */
+  /** Removes the plan. @returns false when there was none */
   delete(scope: string): Promise<boolean>;
 }
 
-/** By scope: a conversation, or a run. */
+/** Collection of the plans. The key is the scope. */
 export const PLANS = "plans";
 const MAX_ATTEMPTS = 20;
 const SHOWN_IDS = 20;
 
-/** The plans over a store, one record per scope. */
+/** Creates the plans over a store, one record for each scope. */
 export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
   const { store, clock } = options;
   const now = () => new Date(clock.now()).toISOString();

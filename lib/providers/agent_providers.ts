@@ -5,22 +5,24 @@ import type { Provider, Providers, ResolvedModel } from "./provider.ts";
 import { type ProviderSettings, VENDORS } from "./provider_settings.ts";
 import { type RetryOptions, withRetries } from "./retry.ts";
 
-/** `[agents.<name>]`: who answers for an agent. */
+/** The keys of `[agents.<name>]` that say which model answers for an agent. */
 export type AgentProviderSettings = Pick<Config["agents"][string], "provider" | "model" | "api_key_env">;
 
+/** Services that the models of agents use. */
 export interface AgentProvidersOptions extends Omit<OpenProviderOptions, "table">, RetryOptions {
-  /** For agents without an address of their own */
+  /** Providers for agents without an address of their own */
   readonly providers: Providers;
 }
 
 /** The models of the configured agents. */
 export interface AgentProviders {
   /**
-   * Its own provider where it has an address, opened at the first use and kept, else the default one; with its model.
+   * Returns the agent's model and the provider that answers. An agent with an address has a provider of its own, which is opened at
+   * its first use and kept. Every other agent has the default provider.
    * @throws {ProviderError} `provider_error` for a key that is missing; {HttpError} as `Providers.resolve`
    */
   of(name: string, settings: AgentProviderSettings): Promise<ResolvedModel>;
-  /** What is opened from now on is opened anew; what was given stays usable */
+  /** Opens each agent's provider anew at its next use. Providers that were given out stay usable */
   renew(): void;
   close(): Promise<void>;
 }
@@ -28,6 +30,7 @@ export interface AgentProviders {
 const TIMEOUT_SECONDS = 120;
 const MAX_RETRIES = 2;
 
+/** Creates the models of the configured agents. Opens nothing before the first use. */
 export function createAgentProviders(options: AgentProvidersOptions): AgentProviders {
   let opened = new Map<string, Promise<ResolvedModel>>();
   const earlier: (typeof opened)[] = [];
@@ -84,7 +87,7 @@ function toSettings({ provider, model, api_key_env }: AgentProviderSettings): Pr
   };
 }
 
-/** A vendor's own API speaks the vendor's format; every other address the format of chat completions. */
+/** Returns the kind of an address: the vendor's for its own API, else the format of chat completions. */
 function kindOf(address: string): string {
   const origin = URL.parse(address)?.origin;
   const known = Object.entries(VENDORS).find(([kind, { baseUrl }]) =>

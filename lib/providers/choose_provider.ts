@@ -17,14 +17,15 @@ export interface ChosenProvider {
   readonly settings: ProviderSettings;
   /** As `Ollama answers at 127.0.0.1:11434` */
   readonly reason: string;
-  /** Whether it hangs on which local servers answer, and may be another one later */
+  /** True when the choice depends on which local servers answer: another provider may be chosen later */
   readonly isFound: boolean;
-  /** The local server it is; undefined for every other provider */
+  /** The local server behind the provider. Undefined for every other provider */
   readonly server?: LocalServer | undefined;
   /** Servers that were found and may not be used. Default: none */
   readonly refused?: readonly RefusedServer[] | undefined;
 }
 
+/** The facts that a choice of the default provider needs. */
 export interface ChooseProviderOptions {
   /** `[provider]` */
   readonly provider: ProviderSettings;
@@ -37,7 +38,7 @@ export interface ChooseProviderOptions {
   readonly ownerOf: OwnerOf;
   /** Further places where local servers are looked for, as those a person trusted. Default: none */
   readonly trusted?: readonly string[] | undefined;
-  /** Whether an origin is this gateway itself. Default: none is */
+  /** Tells whether an origin is this gateway itself. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
 
@@ -45,8 +46,8 @@ const NOT_SOUGHT = "no API key is set, and local servers are not looked for";
 const KINDS_BY_KEY = ["openai", "anthropic", "openrouter"];
 
 /**
- * What `[provider]` says; for `auto` the server at `base_url` where one is given, else the first of a key in OPENAI_API_KEY,
- * ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. Never throws.
+ * Chooses the default provider: the kind of `[provider]`. For `auto` it is the server at `base_url` where one is given, else the first
+ * of a key in OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, a local server, the offline provider. Never throws.
  * Source: docs/design/providers.md "Choosing a provider"
  */
 export async function chooseProvider(options: ChooseProviderOptions): Promise<ChosenProvider> {
@@ -59,11 +60,11 @@ export async function chooseProvider(options: ChooseProviderOptions): Promise<Ch
     if ((env[name]?.trim() ?? "") !== "") return told(kind, `${name} is set`);
   }
   const chosen = chooseLocal(provider, await findLocalServers(options));
-  // Where nobody looks, nothing comes and goes
+  // Without a search for local servers the choice never changes
   return options.localOrigins === false ? { ...chosen, reason: NOT_SOUGHT, isFound: false } : chosen;
 }
 
-/** As `discoverLocalServers`, with the options of a choice. */
+/** Finds local servers with the options of a choice. */
 export function findLocalServers(
   { localOrigins, ...options }: Omit<ChooseProviderOptions, "provider">,
 ): Promise<FoundServers> {

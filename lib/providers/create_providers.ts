@@ -19,6 +19,7 @@ import type { OwnerOf } from "./discovery/server_owner.ts";
 import { createModelNames, type ModelNames, type ProviderEntry } from "./models/resolve_model.ts";
 import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 
+/** The configuration of providers and the services that providers use. */
 export interface CreateProvidersOptions {
   /** `[provider]`; kind also `auto` and `none` */
   readonly provider: ProviderSettings;
@@ -29,7 +30,7 @@ export interface CreateProvidersOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly metrics: Metrics;
-  /** Who counts what is asked. Default: the metrics, registered here */
+  /** Counts requests and tokens. Default: the metrics, registered here */
   readonly observer?: StreamObserver;
   /** The built-in provider */
   readonly offline: Provider;
@@ -42,7 +43,7 @@ export interface CreateProvidersOptions {
   readonly localOrigins?: readonly string[] | false | undefined;
   /** Tells who runs the server at an origin, and whether a server that was found may be used */
   readonly ownerOf: OwnerOf;
-  /** What was made of `provider`. Default: it is chosen now */
+  /** The choice that was made for `provider`. Default: it is made now */
   readonly chosen?: ChosenProvider;
   /** Memory that the data directory keeps of earlier models. Default: nothing is remembered, and nothing is kept */
   readonly memory?: ProviderMemory;
@@ -56,8 +57,8 @@ const FIRST_LIST_MS = 2_000;
 const NAMES_MS = 2_000;
 
 /**
- * The configured providers, each with its retries and fallbacks; what `auto` is, chooseProvider says. With `none` every `resolve`
- * throws ProviderError. Source: docs/design/providers.md "Choosing a provider"
+ * Creates the configured providers, each with its retries and fallbacks. chooseProvider decides what `auto` is. With `none` every
+ * `resolve` throws ProviderError. Source: docs/design/providers.md "Choosing a provider"
  * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
  */
 export async function createProviders(options: CreateProvidersOptions): Promise<Providers> {

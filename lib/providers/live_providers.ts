@@ -25,6 +25,7 @@ const PARTS = [
 /** The part of a configuration that says which models answer. */
 export type ProvidersConfig = Pick<Config, typeof PARTS[number]>;
 
+/** The first configuration, and the services that providers use. */
 export interface LiveProvidersOptions
   extends Omit<CreateProvidersOptions, "provider" | "providers" | "net" | "chosen" | "ownerOf"> {
   readonly config: ProvidersConfig;
@@ -33,30 +34,32 @@ export interface LiveProvidersOptions
   readonly fixed?: Providers | undefined;
   /** HTTP clients under a `[proxy]` */
   readonly netOf: (proxy: Config["proxy"]) => ProviderClientFactory;
-  /** Whether an origin is this gateway itself, which must not become its own provider */
+  /** Tells whether an origin is this gateway itself, which must not become its own provider */
   readonly isOwn?: (origin: string) => boolean;
   /** Where owners of local servers are read from. Default: this machine */
   readonly owners?: Pick<ServerOwnersOptions, "sockets" | "users" | "ownUid"> | undefined;
 }
 
-/** Providers that may become others while the gateway runs. What was resolved before stays as it was to the end of its use. */
+/** Providers that may be replaced while the gateway runs. A model that was resolved before stays usable to the end of its run. */
 export interface LiveProviders extends Providers {
-  /** As the newest configuration has it */
+  /** HTTP clients of the newest configuration */
   readonly net: ProviderClientFactory;
-  /** Whether a configuration says something else than the one in use */
+  /** Tells whether a configuration names other providers than the one in use */
   differs(config: ProvidersConfig): boolean;
   /**
-   * Opens the providers of another configuration, keys read anew; what it gives puts them to use.
+   * Opens the providers of another configuration, with their keys read anew. The function that it returns puts them to use.
    * @throws {ConfigError} a key or address that is missing or unreadable, a fallback that is not configured
    */
   prepare(config: ProvidersConfig): Promise<() => void>;
-  /** Looks for local servers soon, where they are looked for at all: something about them has changed */
+  /** Looks for local servers soon, where they are watched: a change about them is known */
   lookSoon(): void;
 }
 
 /**
- * The configured providers with their routes. While `kind = "auto"` hangs on which local servers answer, they are watched: each 30 s,
- * and at once when the one in use cannot be reached. A new one, or the next after one that went, is used for new runs.
+ * Creates the configured providers with their routes.
+ *
+ * While the choice of `kind = "auto"` depends on which local servers answer, these are watched: each 30 s, and at once when the one in
+ * use cannot be reached. New runs use a server that came, or the next one after a server that went.
  * @throws {ConfigError} as createProviders
  */
 export async function createLiveProviders(options: LiveProvidersOptions): Promise<LiveProviders> {
@@ -225,7 +228,7 @@ export async function createLiveProviders(options: LiveProvidersOptions): Promis
 
 const LISTENING_MS = 2_000;
 
-/** From the first real provider on, the offline assistant no longer answers for any name. */
+/** Remembers that a real provider was there. From then on the offline assistant no longer answers for every name. */
 async function rememberReal(
   memory: ProviderMemory,
   { settings, server }: ChosenProvider,

@@ -7,6 +7,7 @@ import { createOpenAiCompatible } from "./openai/openai_compatible.ts";
 import type { Provider } from "./provider.ts";
 import { type ProviderSettings, readProviderAddress, readProviderKey, VENDORS } from "./provider_settings.ts";
 
+/** Services that a provider over HTTP uses. */
 export interface OpenProviderOptions {
   /** Key path of the settings, as `providers.work`, for errors */
   readonly table: string;
@@ -21,13 +22,13 @@ export interface OpenProviderOptions {
 /** A provider without retries. */
 export interface OpenedProvider {
   readonly provider: Provider;
-  /** Used where none is named; empty: asked of the server when it is needed */
+  /** Model for requests that name none. Empty: the server is asked for it when it is needed */
   readonly model: string;
 }
 
 /**
- * The provider at the end of a wire. Nothing is asked of it before its first use.
- * @param name its own, as resolved models name it
+ * Opens a provider over HTTP. Sends nothing before its first use.
+ * @param name name of the provider, as resolved models have it
  * @throws {ConfigError} a key or address that is missing or unreadable
  */
 export async function openProvider(

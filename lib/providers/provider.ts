@@ -3,7 +3,7 @@ import type { Message } from "../base/records/message.ts";
 import type { ModelEntry } from "../base/records/model.ts";
 import type { ProviderEvent } from "../base/records/provider_event.ts";
 
-/** A tool as the model is told of it. `strict` is the client's wish, passed through where the vendor has it. */
+/** A tool as a request declares it. `strict` is the client's wish, and is passed on to vendors that know it. */
 export interface ToolDeclaration {
   readonly name: string;
   readonly description: string;
@@ -13,6 +13,7 @@ export interface ToolDeclaration {
   readonly extra?: Readonly<Record<string, unknown>>;
 }
 
+/** The client's wish which tools the model calls; an object names one tool. */
 export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
 
 /** Parameters of the chat-completions format that are handed on as they are. Absent means the vendor's default. */
@@ -41,7 +42,7 @@ export interface PassedFields {
   readonly names: readonly string[];
 }
 
-/** Says that a provider has nothing for a parameter of the request. */
+/** Returns the notice that a provider has nothing for a parameter of the request. */
 export function parameterIgnored(name: string): ProviderEvent {
   return {
     type: "notice",
@@ -51,6 +52,7 @@ export function parameterIgnored(name: string): ProviderEvent {
   };
 }
 
+/** A request for one turn, in the words of no vendor. */
 export interface ProviderRequest {
   /** The model's name as the provider knows it */
   readonly model: string;
@@ -61,6 +63,7 @@ export interface ProviderRequest {
   readonly parameters: ModelParameters;
 }
 
+/** Options of one request that are no part of what the model reads. */
 export interface ProviderCallOptions {
   readonly signal: AbortSignal;
   readonly requestId?: string | undefined;
@@ -79,15 +82,15 @@ export interface ProviderCallOptions {
 
 /** A source of model turns. */
 export interface Provider {
-  /** Its configured name: the kind for `[provider]`, the table's name for `[providers.<name>]` */
+  /** Configured name: the kind for `[provider]`, the table's name for `[providers.<name>]` */
   readonly name: string;
   /**
-   * One turn. Every array is one network read. The stream ends with `finish`. An empty array says that the reply has begun,
+   * Asks for a turn. Every array is one network read. The stream ends with `finish`. An empty array says that the reply has begun,
    * before anything was said. Iterated once.
    * @throws {ProviderError} before or after the first event; {CancelError} when `signal` aborts
    */
   stream(request: ProviderRequest, options: ProviderCallOptions): AsyncIterable<readonly ProviderEvent[]>;
-  /** The models it really serves. @throws {ProviderError} */
+  /** Lists the models that the provider serves now. @throws {ProviderError} */
   listModels(signal: AbortSignal): Promise<readonly ModelEntry[]>;
   close(): Promise<void>;
 }

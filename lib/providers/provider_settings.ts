@@ -13,6 +13,7 @@ export interface ProviderSettings {
   readonly fallback: readonly string[];
 }
 
+/** Usual settings of a kind of provider. */
 export interface Vendor {
   /** Address of the vendor's own API; undefined: `base_url` is required */
   readonly baseUrl: string | undefined;
@@ -22,7 +23,7 @@ export interface Vendor {
   readonly model: string | undefined;
 }
 
-/** What is known of the kinds that are reached over HTTP. */
+/** Usual settings of the kinds that are reached over HTTP. */
 export const VENDORS: Readonly<Record<string, Vendor>> = {
   openai: { baseUrl: "https://api.openai.com/v1", keyEnv: "OPENAI_API_KEY", model: "gpt-5-mini" },
   anthropic: { baseUrl: "https://api.anthropic.com/v1", keyEnv: "ANTHROPIC_API_KEY", model: "claude-sonnet-4-5" },
@@ -41,7 +42,7 @@ export interface ProviderKey {
 type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
- * The key of a provider: `api_key_file`, else `api_key_env`, else the vendor's usual variable.
+ * Reads the key of a provider: `api_key_file`, else `api_key_env`, else the vendor's usual variable.
  * @param table key path of the settings, as `provider` or `providers.work`
  * @throws {ConfigError} a file that cannot be read, a named variable that is not set, a vendor's own API without a key
  */
@@ -69,7 +70,7 @@ export async function readProviderKey(
   );
 }
 
-/** Origin and path of the API. A bare address gets the usual path `/v1`. @throws {ConfigError} no address, or none that can be read */
+/** Reads origin and path of the API. A bare address gets the usual path `/v1`. @throws {ConfigError} no address, or none that can be read */
 export function readProviderAddress(
   settings: ProviderSettings,
   table: string,
@@ -97,7 +98,7 @@ export function readProviderAddress(
   return { origin: url.origin, basePath: path === "" ? "/v1" : path };
 }
 
-/** The address in OLLAMA_HOST (`host`, `host:port`, or a URL; `0.0.0.0` means this machine); undefined when it names none. */
+/** Returns the address in OLLAMA_HOST (`host`, `host:port`, or a URL; `0.0.0.0` means this machine). Undefined when it names none. */
 export function ollamaAddress(host: string | undefined): string | undefined {
   const value = host?.trim() ?? "";
   if (value === "") return undefined;

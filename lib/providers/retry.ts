@@ -8,7 +8,7 @@ import { firstChatModel } from "./models/model_list.ts";
 import { withNames } from "./models/model_names.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "./provider.ts";
 
-/** One place to ask. */
+/** A provider to ask, with a model and a number of retries. */
 export interface Attempt {
   readonly provider: Provider;
   /** Model at this provider; undefined: the request's own; empty: the first that the provider lists */
@@ -17,7 +17,7 @@ export interface Attempt {
   readonly maxRetries: number;
 }
 
-/** What is counted of a stream. */
+/** Observes streams, for the metrics and the watch over servers. */
 export interface StreamObserver {
   /** An attempt gave its first events, `ms` after it began */
   onFirstEvents(provider: string, ms: number): void;
@@ -28,8 +28,10 @@ export interface StreamObserver {
   ): void;
 }
 
+/** The last event of a turn that was complete. */
 export type FinishEvent = Extract<ProviderEvent, { type: "finish" }>;
 
+/** Services that retries use. */
 export interface RetryOptions {
   readonly clock: Clock;
   readonly random: Random;
@@ -45,7 +47,7 @@ const MAX_PAUSE_MS = 8_000;
 const MAX_RETRY_AFTER_SECONDS = 30;
 
 /**
- * A provider that asks again, and then asks the others, as long as no event was given: never after the first byte.
+ * Returns a provider that asks again, and then asks the others, as long as it has given no event: never after the first byte.
  *
  * Pauses double from 0.5 s to 8 s, shortened by up to half at random; a Retry-After up to 30 s is kept instead. Only what may pass
  * by itself is tried again; the next provider is asked for every error but those that lie in the request (`provider_rejected`).
@@ -74,16 +76,16 @@ interface RetryCall {
 
 class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #inner: AsyncIterator<readonly ProviderEvent[]> | undefined;
-  /** Of the attempts; the one at work */
+  /** Place of the running attempt among the attempts */
   #place = 0;
   /** Model at that attempt's provider; undefined: the request's own */
   #model: string | undefined = undefined;
   #retries = 0;
   #startedAt = 0;
-  /** Something was given: from here on nothing is tried again */
+  /** Events were given to the reader: from here on nothing is tried again */
   #given = false;
   #ended = false;
-  /** The running attempt was counted; true while there is none */
+  /** True when the running attempt was counted, and while there is none */
   #counted = true;
   #notices: ProviderEvent[] | undefined;
   readonly #attempts: readonly [Attempt, ...Attempt[]];
@@ -218,7 +220,7 @@ class RetryStream implements AsyncIterableIterator<readonly ProviderEvent[], und
   }
 }
 
-/** Empty where the provider does not say: it is then asked again, and its failure is the attempt's. */
+/** Returns the first model that a provider lists. Empty when the list cannot be read: the attempt then fails by itself. */
 async function firstModel(provider: Provider, signal: AbortSignal): Promise<string> {
   try {
     return firstChatModel(await provider.listModels(signal)) ?? "";
@@ -239,8 +241,8 @@ const UNSENT: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Whether a provider may have worked, and charges, for a request it never answered: it was sent, and then there was silence or the
- * connection broke. An answer with an error status says that nothing was made.
+ * Returns whether a provider may have worked for a request that it never answered, and charges for it: the request was sent, and then
+ * no reply came or the connection broke. A reply with an error status says that nothing was made.
  */
 export function mayHaveBeenServed({ status, cause }: ProviderError): boolean {
   if (status !== undefined) return false;

@@ -14,7 +14,7 @@ interface Entry {
   readonly words: WordBag | undefined;
 }
 
-/** A store that forgets everything with the process: for tests and `driver = "memory"`. Keeps the whole contract of Store. */
+/** Creates a store that forgets everything with the process: for tests and `driver = "memory"`. Keeps the whole contract of Store. */
 export function createMemoryStore(): Store {
   const collections = new Map<string, Map<string, Entry>>();
   const streams = new Map<string, string[]>();

@@ -21,8 +21,8 @@ export function restoreFolders(dataDir: string, now: number): RestoreFolders {
 }
 
 /**
- * Finds the restores that have made their folder and not put it in the place of the data directory: they were cut off, or one is at work,
- * which holds the data directory's lock. Nothing needs such a folder: the backup that it is made of is there.
+ * Finds the restores that made their folder and did not yet put it in the place of the data directory. Such a restore was cut off, or
+ * is at work and holds the data directory's lock. Nothing needs the folder: the backup that it is made of is there.
  * @returns empty where the folder around the data directory cannot be listed
  */
 export function cutOffRestores(dataDir: string): readonly RestoreFolders[] {

@@ -1,7 +1,7 @@
 import { isLonger } from "../base/is_longer.ts";
 import type { ScanOptions, Write } from "./store.ts";
 
-/** A checked write whose bodies are JSON texts: what the drivers apply. */
+/** A checked write for the drivers. Its bodies are JSON texts. */
 export type EncodedWrite =
   | {
     readonly op: "put" | "insert";
@@ -23,7 +23,7 @@ export type EncodedWrite =
   | { readonly op: "drop"; readonly stream: string };
 
 /**
- * Checks a write and takes a copy of it, so that a bad one fails alone and a body changed later is not written.
+ * Checks a write and copies its bodies, so that a bad write fails alone and a body that changes later is not written.
  * @throws {TypeError} a body JSON cannot carry, a bad name. @throws {RangeError} a bad version or position
  */
 export function encodeWrite(write: Write): EncodedWrite {
@@ -67,7 +67,7 @@ const MAX_KEY_BYTES = 2048;
 const MAX_LIMIT = 1000;
 
 /**
- * A collection, stream or key as every driver can keep it: 1-2048 bytes of valid Unicode without NUL.
+ * Checks a collection, stream or key: 1-2048 bytes of valid Unicode without NUL, which every driver can keep.
  * @throws {TypeError} for anything else: two such keys could become one on disk
  */
 export function checkName(kind: "collection" | "stream" | "key", name: string): string {
@@ -82,13 +82,13 @@ export function checkName(kind: "collection" | "stream" | "key", name: string): 
   return name;
 }
 
-/** @throws {RangeError} unless it is a whole number of 1-1000 */
+/** Checks a limit of records. @throws {RangeError} unless it is a whole number of 1-1000 */
 export function checkLimit(limit: ScanOptions["limit"]): number {
   if (Number.isInteger(limit) && limit >= 1 && limit <= MAX_LIMIT) return limit;
   throw new RangeError(`Cannot read ${limit} records: the limit must be a whole number of 1-${MAX_LIMIT}`);
 }
 
-/** @throws {RangeError} unless it is a whole number of 0 or more */
+/** Checks a position in a stream. @throws {RangeError} unless it is a whole number of 0 or more */
 export function checkSeq(seq: number): number {
   if (Number.isSafeInteger(seq) && seq >= 0) return seq;
   throw new RangeError(`Cannot use ${seq} as a position: it must be a whole number of 0 or more`);

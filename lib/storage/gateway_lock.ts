@@ -4,7 +4,7 @@ import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../base/errors.ts";
 import { syncFoldersSync } from "../base/sync_folder.ts";
 
-/** The hold on a data directory; releasing twice does nothing. */
+/** The lock on a data directory. A second release does nothing. */
 export interface GatewayLock {
   release(): void;
 }
@@ -13,7 +13,7 @@ export interface GatewayLock {
  * Takes a data directory for this process, so that one gateway at a time owns its records, or a daemon its name. The operating system drops the
  * lock with the process, also on `kill -9`. The directory is created, mode 0700, where it is missing.
  * @param name file in the directory. Default: that of the records
- * @returns undefined when another holds it
+ * @returns undefined when another process holds it
  * @throws {ConfigError} `database_unusable` when the file cannot be written
  */
 export function takeGatewayLock(dataDir: string, name = "gateway.lock"): GatewayLock | undefined {

@@ -6,10 +6,10 @@ import { migrations } from "./sqlite/migrations.ts";
 import { ownerOf } from "./sqlite/open_database.ts";
 import type { UnreadableRecord } from "./store.ts";
 
-/** What a database file looks like from outside. */
+/** Facts about a database file, read without changing it. */
 export interface DatabaseFacts {
   readonly owner: ReturnType<typeof ownerOf>;
-  /** Of the file itself, without its log. Bytes */
+  /** Bytes of the file itself, without its log */
   readonly bytes: number;
   /** Number of the last migration it had */
   readonly version: number;
@@ -19,7 +19,7 @@ export interface DatabaseFacts {
   readonly damage: string | null | undefined;
 }
 
-/** Half a second of reading: a quick check reads every page, and nothing can stop it */
+/** Bytes that a quick check reads in half a second. The check reads every page and cannot be stopped */
 const MAX_CHECKED_BYTES = 536_870_912;
 
 /**
@@ -67,7 +67,7 @@ export interface UnreadableFound {
   readonly finished: boolean;
 }
 
-/** More need not be named at once. */
+/** Damaged records that are named at once. */
 const MAX_FOUND = 1_000;
 
 /**

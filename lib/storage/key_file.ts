@@ -7,12 +7,12 @@ import type { Random } from "../base/random.ts";
 import { syncFolder } from "../base/sync_folder.ts";
 import { createTemporaryNames } from "../base/temporary_names.ts";
 
-/** Of an AES-256 key. */
+/** Length of an AES-256 key. */
 export const KEY_BYTES = 32;
 
 /**
- * The key in a file, 32 bytes and nothing else. A missing one is made, mode 0600, whole or not at all, and by one process alone
- * where several try.
+ * Loads the key of a file, which holds 32 bytes and nothing else. Makes a missing file, mode 0600, whole or not at all. When several
+ * processes try, one makes it.
  * @throws {ConfigError} `key_file` for one that is a link or no file, that others may read, or that has another length
  */
 export async function loadKeyFile(
@@ -57,7 +57,7 @@ async function readKey(path: string): Promise<Uint8Array | undefined> {
   }
 }
 
-/** A link is made whole or not at all, and never over a key that is there. */
+/** Makes the key's file by a link: whole or not at all, and never over a key that is there. */
 async function makeKey(path: string, random: Random): Promise<void> {
   const temporary = join(dirname(path), createTemporaryNames({ clock: systemClock, random }).next());
   try {

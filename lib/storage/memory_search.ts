@@ -3,13 +3,13 @@ import { type SearchTerm, type TextEngine, wordsOf } from "./search_texts.ts";
 const K1 = 1.2;
 const B = 0.75;
 
-/** A text as a bag of folded words. */
+/** A text as a count of its folded words. */
 export interface WordBag {
   readonly counts: ReadonlyMap<string, number>;
   readonly total: number;
 }
 
-/** Words without case and diacritics, counted; `scopeWords` words beside them make the text longer, as on disk. */
+/** Counts the words of a text without case and diacritics. `scopeWords` words make the text longer, as in the index on disk. */
 export function toWordBag(text: string, scopeWords: number): WordBag {
   const counts = new Map<string, number>();
   const words = wordsOf(text);
@@ -25,9 +25,9 @@ export interface IndexedText {
 }
 
 /**
- * The search over texts in memory, by the same rules as the index on disk.
- * @param texts all that are indexed: how rare a word is and how long a text, is measured against all of them
- * @param found those the search may find, in order of insertion
+ * Creates the search over texts in memory, by the same rules as the index on disk.
+ * @param texts all indexed texts: the weight of a word and of a text's length is measured against all of them
+ * @param found texts that the search may find, in order of insertion
  */
 export function createTextEngine<T extends IndexedText>(texts: readonly T[], found: readonly T[]): TextEngine<T> {
   return {
@@ -47,7 +47,7 @@ export function createTextEngine<T extends IndexedText>(texts: readonly T[], fou
 }
 
 /**
- * By BM25, best first, without those that have none of the terms; equal ones keep their order.
+ * Ranks texts by BM25, best first. Texts without any of the terms are left out. Equal texts keep their order.
  * Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009; the constants and the arithmetic of FTS5
  */
 function rank<T extends IndexedText>(texts: readonly T[], found: readonly T[], terms: readonly SearchTerm[]): T[] {

@@ -7,12 +7,12 @@ import { openDatabase } from "./sqlite/open_database.ts";
 import { createRecordStatements } from "./sqlite/record_statements.ts";
 import { createUnreadableRecords, forgetWritten, type Store, type Write } from "./store.ts";
 
-/** Times a read waits for writes that came while it waited */
+/** Times that a read waits for writes which came while it waited */
 const MAX_ROUNDS = 3;
 
 /**
- * The store in one SQLite file: WAL, full sync, group commit. What a write's promise has resolved survives `kill -9` and a
- * loss of power. Reads see what is committed, and wait for the disk where others have just written.
+ * Opens the store in one SQLite file: WAL, full sync, group commit. A write whose promise has resolved survives `kill -9` and a loss
+ * of power. Reads see what is committed, and wait for the disk when others have just written.
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt`, `database_unusable`
  */
 export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {

@@ -1,10 +1,10 @@
 import { HttpError } from "../base/errors.ts";
 import type { ScanOptions, Store, Stored, StreamRecord } from "./store.ts";
 
-/** Turns a stored body into a record of its room. @throws for a body that no version wrote */
+/** Parses a stored body into a record of the wing that owns it. @throws for a body that no version wrote */
 export type ParseRecord<T> = (body: unknown) => T;
 
-/** A record as its room knows it. */
+/** A stored record with its parsed body. */
 export interface ReadRecord<T> {
   readonly key: string;
   readonly version: number;
@@ -125,7 +125,7 @@ function unreadable(collection: string, key: string): HttpError {
   );
 }
 
-/** As ScanOptions, with as many records as there are. */
+/** Options of a scan without a limit. */
 export interface ScanAllOptions extends Omit<ScanOptions, "after" | "limit"> {
   readonly after?: string | undefined;
 }
@@ -133,9 +133,9 @@ export interface ScanAllOptions extends Omit<ScanOptions, "after" | "limit"> {
 const PAGE = 100;
 
 /**
- * Every record of a collection, read a page at a time, so that one who stops early reads no more than that.
+ * Yields every record of a collection. Reads a page at a time, so a caller that stops early reads no more than that.
  *
- * Records may be deleted meanwhile where the order is `key`; with `created` the one yielded last must stay.
+ * Records may be deleted meanwhile when the order is `key`. With `created`, the record that was yielded last must stay.
  */
 export async function* scanAll(
   store: Store,

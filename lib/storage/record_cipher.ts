@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import { createCipheriv, createDecipheriv, createHash } from "node:crypto";
 import type { Random } from "../base/random.ts";
 
-/** A text as it is kept: `data` is the encrypted text with its 16 bytes of tag behind it, in base64. */
+/** A text as the store keeps it: `data` is the encrypted text with its 16 bytes of tag behind it, in base64. */
 export interface Sealed {
   /** Tells one key from another; says nothing about the key */
   readonly key: string;
@@ -13,18 +13,18 @@ export interface Sealed {
 
 /** Encrypts texts for the database. */
 export interface RecordCipher {
-  /** @param bound what the text belongs to: it opens with exactly this and nothing else */
+  /** Encrypts a text. @param bound the record that the text belongs to: the text opens with exactly this */
   seal(text: string, bound: string): Sealed;
-  /** @throws {SealError} for a text that was altered, moved to another record, or sealed with another key */
+  /** Decrypts a text. @throws {SealError} for a text that was altered, moved to another record, or sealed with another key */
   open(sealed: Sealed, bound: string): string;
 }
 
-/** A sealed text does not open. */
+/** Error of a sealed text that does not open. */
 export class SealError extends Error {
   override readonly name: string = "SealError";
 }
 
-/** A sealed text says that it was sealed with another key: the key may be the wrong one, and the text whole. */
+/** Error of a sealed text that names another key: the key may be the wrong one, and the text undamaged. */
 export class OtherKeyError extends SealError {
   override readonly name = "OtherKeyError";
 }
@@ -34,7 +34,7 @@ const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
 /**
- * AES-256-GCM with random nonces, good for 2^32 texts a key (NIST SP 800-38D section 8.3).
+ * Creates a cipher of AES-256-GCM with random nonces, good for 2^32 texts a key (NIST SP 800-38D section 8.3).
  * @param key 32 bytes
  */
 export function createRecordCipher(key: Uint8Array, random: Random): RecordCipher {

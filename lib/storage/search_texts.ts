@@ -7,14 +7,14 @@ const PREFIX_FROM_CHARACTERS = 3;
 /** Gathering all words with one beginning costs more than the word itself, and long words have fewer of them. */
 const MAX_PREFIX_TERMS = 4;
 
-/** One word to look for. `prefix`: it also finds the words that begin with it. */
+/** A word to look for. With `prefix`, the words that begin with it are found too. */
 export interface SearchTerm {
   readonly word: string;
   readonly prefix: boolean;
 }
 
 /**
- * The words of a query or a text: runs of letters, digits and combining marks. Everything else separates them, so no query
+ * Splits a query or a text into words: runs of letters, digits and combining marks. Everything else separates them, so no query
  * can reach the syntax of a search engine.
  */
 export function wordsOf(text: string): readonly string[] {
@@ -22,7 +22,7 @@ export function wordsOf(text: string): readonly string[] {
 }
 
 /**
- * The terms of a query: the first 12 different words of its first 8,192 characters, of which any may match. The four longest,
+ * Returns the terms of a query: the first 12 different words of its first 8,192 characters, of which any may match. The four longest,
  * where they have three characters or more, match as prefixes.
  */
 export function searchTerms(query: string): readonly SearchTerm[] {
@@ -35,20 +35,20 @@ export function searchTerms(query: string): readonly SearchTerm[] {
   return words.map((word) => ({ word, prefix: longest.includes(word) }));
 }
 
-/** Where a search looks, as one word of the index. */
+/** Scope of a search: the records that it looks at, as a word of the index. */
 export interface TextScope {
   readonly word: string;
-  /** Whether the word says all of the prefix; otherwise keys have to be compared beside it */
+  /** True when the word stands for the whole prefix. When false, keys have to be compared too */
   readonly whole: boolean;
 }
 
-/** The scopes a record is in, as words: its collection, and the part of its key up to the first slash. */
+/** Returns the scopes of a record as words: its collection, and the part of its key up to the first slash. */
 export function scopeWordsOf(collection: string, key: string): readonly string[] {
   const end = key.indexOf("/") + 1;
   return end === 0 ? [collectionWord(collection)] : [collectionWord(collection), prefixWord(collection, key, end)];
 }
 
-/** The narrowest scope that holds every key with this prefix. */
+/** Returns the narrowest scope that holds every key with this prefix. */
 export function scopeOf(collection: string, prefix: string): TextScope {
   const end = prefix.indexOf("/") + 1;
   return end === 0
@@ -60,7 +60,7 @@ function collectionWord(collection: string): string {
   return `c${hex(collection)}`;
 }
 
-/** No hexadecimal digit is a "z", so no two pairs are one word. */
+/** Returns the word of a collection and a first part of a key. "z" is no hexadecimal digit, so two different pairs make different words. */
 function prefixWord(collection: string, key: string, end: number): string {
   return `${collectionWord(collection)}z${hex(key.slice(0, end))}`;
 }
@@ -69,26 +69,26 @@ function hex(text: string): string {
   return Buffer.from(text).toString("hex");
 }
 
-/** What a driver does for a search, in the scope of that search. */
+/** A driver's part of a search, in the scope of that search. */
 export interface TextEngine<T> {
-  /** Whether the scope has any text */
+  /** Returns whether the scope has any text */
   hasTexts(): boolean;
-  /** Texts with this term, in the scope or in all, counted no further than `max` */
+  /** Counts the texts with this term, in the scope or in all, up to `max` */
   count(term: SearchTerm, options: { readonly where: "scope" | "all"; readonly max: number }): number;
-  /** Texts with any of the terms, best first by BM25 */
+  /** Returns texts with any of the terms, best first by BM25 */
   ranked(terms: readonly SearchTerm[], limit: number): readonly T[];
-  /** Texts with all or any of the terms, last inserted first */
+  /** Returns texts with all or any of the terms, last inserted first */
   newest(terms: readonly SearchTerm[], how: "all" | "any", limit: number): readonly T[];
   idOf(item: T): number;
 }
 
-/** A term in more texts than this says little about any of them, and ranking by it costs the most. */
+/** Texts up to which a term is rare. A more frequent term says little about any text, and ranking by it costs the most. */
 const RARE_TEXTS = 4_000;
-/** Texts that one search ranks, about. */
+/** Texts that one search ranks, at about the most. */
 const RANKED_TEXTS = 8_000;
-/** A word found this often need not find those that begin with it: no search gives more. */
+/** Texts that are enough. A word in so many texts need not find longer words: no search returns more. */
 const ENOUGH_TEXTS = 1_000;
-/** Common words that one text should have together; more of them are in so few that looking for it is long. */
+/** Common words that are looked for together. More words are together in so few texts that the search takes long. */
 const MAX_TOGETHER = 8;
 
 /**
@@ -113,7 +113,7 @@ export function searchTexts<T>(engine: TextEngine<T>, query: string, limit: numb
   return [...found.values()];
 }
 
-/** Terms that are in no text are in neither. */
+/** Splits terms into rare and common ones. A term that is in no text is in neither. */
 function split(engine: TextEngine<unknown>, terms: readonly SearchTerm[], limit: number) {
   const rare: SearchTerm[] = [];
   const common: SearchTerm[] = [];

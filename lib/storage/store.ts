@@ -2,7 +2,7 @@ import type { WhereField } from "./indexed_fields.ts";
 
 /**
  * The store contract: a few named atomic operations, async in type, one call = one transaction.
- * Every persisted body is a JSON value with a version of its own, parsed and upcast by the room that owns the collection.
+ * Every stored body is a JSON value with a version of its own. The wing that owns the collection parses and upcasts it.
  * Source: docs/design/storage.md "The store"
  */
 
@@ -14,6 +14,7 @@ export interface Stored {
   readonly body: unknown;
 }
 
+/** Records that a scan returns, and their order. */
 export interface ScanOptions {
   /** Only keys that start with this */
   readonly prefix?: string;
@@ -29,6 +30,7 @@ export interface ScanOptions {
   readonly limit: number;
 }
 
+/** A search for words in the texts of a collection. */
 export interface TextSearch {
   /** Plain words; query syntax of the engine is quoted away */
   readonly query: string;
@@ -44,7 +46,7 @@ export interface StreamRecord {
   readonly body: unknown;
 }
 
-/** One write of a batch. `text` makes the record findable by `search`. */
+/** A write of a batch. `text` makes the record findable by `search`. */
 export type Write =
   | {
     readonly op: "put";
@@ -81,6 +83,7 @@ export type Write =
   /** Forgets a whole stream */
   | { readonly op: "drop"; readonly stream: string };
 
+/** The place where records are (docs/design/storage.md "The store"). */
 export interface Store {
   get(collection: string, key: string): Promise<Stored | undefined>;
   scan(collection: string, options: ScanOptions): Promise<readonly Stored[]>;
@@ -101,7 +104,7 @@ export interface Store {
   ): Promise<readonly StreamRecord[]>;
   /** All or nothing, in order. Resolves when it is durable. @returns false when a precondition did not hold and nothing was written */
   batch(writes: readonly Write[]): Promise<boolean>;
-  /** Whether the last write reached the disk; false makes `/health` say `degraded` */
+  /** Returns whether the last write reached the disk. When false, `/health` says `degraded` */
   healthy(): boolean;
   /** Records that readers found to be damaged (read_records.ts) */
   readonly unreadable: UnreadableRecords;
@@ -130,9 +133,10 @@ export interface UnreadableRecords {
   watch(listener: (record: UnreadableRecord) => void): void;
 }
 
-/** More are left out: the list is for people, and the first thousand say enough. */
+/** Records that the list holds. It is for people, and a thousand say enough. */
 const MAX_KEPT = 1_000;
 
+/** Creates an empty list of records that were set aside. */
 export function createUnreadableRecords(): UnreadableRecords {
   const found = new Map<string, UnreadableRecord>();
   const listeners: ((record: UnreadableRecord) => void)[] = [];

@@ -35,6 +35,7 @@ export interface FoundServers {
   readonly refused: readonly RefusedServer[];
 }
 
+/** Places to look at, and the means to look. */
 export interface DiscoveryOptions {
   readonly net: ProviderClientFactory;
   readonly clock: Clock;
@@ -45,7 +46,7 @@ export interface DiscoveryOptions {
   readonly ownerOf: OwnerOf;
   /** Further places on this machine, as those a person trusted. Default: none */
   readonly trusted?: readonly string[] | undefined;
-  /** Whether an origin is this gateway itself, which is not asked. Default: none is */
+  /** Tells whether an origin is this gateway itself, which is not asked. Default: none is */
   readonly isOwn?: ((origin: string) => boolean) | undefined;
 }
 
@@ -63,9 +64,10 @@ const SOFTWARE_OF_OWNER: ReadonlyMap<string, string> = new Map(Object.entries({
 }));
 
 /**
- * Model servers on this machine, in the order of `origins`, OLLAMA_HOST first. All are asked at once, 2 s in total; a server is
- * known by the shape of its answers, not by its port, and taken only where its owner is accepted. One without a model is left out, and
- * so is another Postern: two that found each other would ask in a circle. Never throws.
+ * Finds the model servers on this machine, in the order of `origins`, OLLAMA_HOST first. Asks all of them at once, for 2 s in total.
+ *
+ * A server is known by the shape of its answers and not by its port, and is taken only when its owner is accepted. A server without a
+ * model is left out. Another Postern is left out too: two gateways that found each other would ask in a circle. Never throws.
  */
 export async function discoverLocalServers(options: DiscoveryOptions): Promise<FoundServers> {
   const { net, clock, env, ownerOf, trusted = [] } = options;
@@ -102,7 +104,7 @@ export function admission(ownerOf: OwnerOf, origin: string): () => Promise<strin
   return async () => {
     const found = await ownerOf(origin);
     if (found.accepted) return found.identity;
-    // The connection itself says so better, and one that is taken all the same finds another identity afterwards
+    // The connection fails by itself with a better reason. If it is accepted all the same, the identity afterwards is another
     if (found.isGone === true) return NOBODY;
     throw new ForeignServerError(found.reason);
   };
@@ -110,7 +112,7 @@ export function admission(ownerOf: OwnerOf, origin: string): () => Promise<strin
 
 const NOBODY = "nobody listens";
 
-/** `localhost` may mean either of two addresses, and owners are looked up by one. */
+/** Writes `localhost` as 127.0.0.1: the name may mean two addresses, and owners are looked up by one address. */
 function localOrigin(address: string): string {
   const url = new URL(address);
   if (url.hostname === "localhost") url.hostname = "127.0.0.1";
@@ -149,7 +151,7 @@ async function readJson(client: ProviderClient, path: string, signal: AbortSigna
     const { text, cut } = await exchange.text(MAX_ANSWER_BYTES);
     return exchange.status === 200 && !cut ? JSON.parse(text) : undefined;
   } catch {
-    // Nothing there, or something else: that is the answer
+    // No model server answers at this path
     return undefined;
   }
 }

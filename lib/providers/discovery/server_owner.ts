@@ -11,7 +11,7 @@ export type ServerOwner =
     readonly accepted: true;
     /** As `run by ollama` */
     readonly owner: string;
-    /** The same as long as the same sockets listen */
+    /** Names the listening sockets: another text means another server */
     readonly identity: string;
   }
   | {
@@ -22,9 +22,10 @@ export type ServerOwner =
     readonly isGone?: boolean;
   };
 
-/** Looks whose the server at an origin is now. Never throws */
+/** Looks up who runs the server at an origin now. Never throws */
 export type OwnerOf = (origin: string) => Promise<ServerOwner>;
 
+/** The rules and the facts about users that decide about a server. */
 export interface ServerOwnersOptions {
   /** `[provider] local_users` */
   readonly localUsers: () => readonly string[];
@@ -83,6 +84,7 @@ export function createServerOwners(options: ServerOwnersOptions): OwnerOf {
   };
 }
 
+/** Memory that keeps the trust, and the means to look up a server's owner. */
 export interface TrustServerOptions {
   readonly memory: Pick<ProviderMemory, "trust">;
   /** Makes the transaction that stores the trust. Default: the store's batch */

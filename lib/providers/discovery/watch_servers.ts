@@ -1,23 +1,24 @@
 import type { Clock, Timer } from "../../base/clock.ts";
 
+/** The clock, and the look that is taken again and again. */
 export interface WatchServersOptions {
   readonly clock: Clock;
   /** Looks which local servers answer. One call at a time. Must not throw */
   readonly look: () => Promise<void>;
 }
 
-/** Looks again from time to time, and soon after a sign that something changed. */
+/** A watch over local servers: looks from time to time, and soon after a sign of a change. */
 export interface ServersWatch {
-  /** What is in use failed to answer */
+  /** Looks again soon: the server in use failed to answer */
   lookSoon(): void;
   stop(): void;
 }
 
 const CALM_MS = 30_000;
-/** Between two looks, however many requests fail */
+/** Least time between two looks, however many requests fail */
 const LEAST_MS = 1_000;
 
-/** Looks each 30 s from now on. */
+/** Starts a watch that looks each 30 s. */
 export function watchServers({ clock, look }: WatchServersOptions): ServersWatch {
   let timer: Timer | undefined;
   let endedAt = Number.NEGATIVE_INFINITY;

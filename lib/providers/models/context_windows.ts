@@ -3,19 +3,19 @@ import type { ProviderError } from "../../base/errors.ts";
 import type { Provider } from "../provider.ts";
 import { TOO_LONG } from "../upstream/upstream_error.ts";
 
-/** How many tokens models take, as their providers say. */
+/** Context windows of models, in tokens, as their providers say. */
 export interface ContextWindows {
   /**
-   * Of input and output together: as the list of models has it, read once an hour, or as an earlier refusal said, whichever is
-   * less; 0 where neither is known. Never throws
+   * Returns the window of input and output together: the lesser of the list of models, which is read once an hour, and of an earlier
+   * refusal. 0 when neither is known. Never throws
    */
   of(provider: Provider, model: string): Promise<number>;
-  /** As the list of models has it; 0 where it does not say. Never throws */
+  /** Returns the window that the list of models gives. 0 when the list does not say. Never throws */
   listed(provider: Provider, model: string): Promise<number>;
   /**
-   * Takes the provider's word when it refuses a request as too long.
-   * @param tokens of that request as we measure them: where it should have fitted, the measure is that much off for this model
-   * @returns the window by our measure; 0 for any other error
+   * Learns the window from a provider that refuses a request as too long.
+   * @param tokens tokens of that request as Postern measures them. When the request should have fitted, the measure is off for this model
+   * @returns the window by Postern's measure. 0 for any other error
    */
   learn(provider: Provider, model: string, refusal: { readonly error: ProviderError; readonly tokens: number }): number;
 }
@@ -29,12 +29,12 @@ interface Known {
 const KEPT_MS = 3_600_000;
 /** The list is read before a reply: a slow provider must not hold it up. */
 const TIMEOUT_MS = 3_000;
-/** Models learnt of, for each provider: names come from clients */
+/** Models of one provider whose windows were learnt. The bound is there since names come from clients */
 const MAX_LEARNT = 100;
-/** Of a refused request's tokens: tried next, where the window is not named, or by its name the request had fitted. */
+/** Share of a refused request's tokens to try next. Used when the refusal names no window, or names one that the request fits. */
 const NEXT_TRY = 0.6;
 
-/** What OpenAI and vLLM, Anthropic, Mistral, llama.cpp and Google say. */
+/** Refusals of OpenAI and vLLM, Anthropic, Mistral, llama.cpp and Google. */
 const REFUSALS = [
   /maximum context length is (\d+)/i,
   /tokens > (\d+) maximum/i,
@@ -43,6 +43,7 @@ const REFUSALS = [
   /maximum number of tokens allowed \((\d+)/i,
 ];
 
+/** Creates the context windows, empty at first. */
 export function createContextWindows(clock: Clock): ContextWindows {
   const known = new WeakMap<Provider, Known>();
   const learnt = new WeakMap<Provider, Map<string, number>>();

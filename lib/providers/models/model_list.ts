@@ -14,6 +14,7 @@ export interface ModelList {
   known(): readonly ModelEntry[];
 }
 
+/** Services that a list of models uses. */
 export interface ModelListOptions {
   readonly clock: Clock;
   readonly log: Logger;
@@ -35,7 +36,7 @@ const keptSchema = v.array(
 const KEPT_MS = 60_000;
 const TIMEOUT_MS = 10_000;
 
-/** A cache over `listModels` with a single flight: callers at the same time share one request, which none of them can cancel. */
+/** Creates a cache over `listModels`. Callers at the same time share one request, which none of them can cancel. */
 export function createModelList(provider: Provider, { clock, log, documents, key }: ModelListOptions): ModelList {
   let kept: readonly ModelEntry[] | undefined;
   let freshUntil = Number.NEGATIVE_INFINITY;
@@ -85,6 +86,7 @@ function firstOf(work: Promise<void>, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** The models that a server lists, and the error for any other name. */
 export interface ListedModelsOptions {
   /** Models the server had when it was found. */
   readonly models: readonly string[];
@@ -93,9 +95,9 @@ export interface ListedModelsOptions {
 }
 
 /**
- * A provider that takes the model names it lists and no others: llama.cpp, LM Studio and SGLang answer with the model that is
- * loaded, whatever the request names. The list is read again for a name that is not in it. A server that does not list its models
- * then decides by itself.
+ * Wraps a provider: it takes the model names that it lists and no others. llama.cpp, LM Studio and SGLang answer with the model that
+ * is loaded, whatever the request names. The list is read again for a name that is not in it. When the list cannot be read, the
+ * server decides.
  */
 export function withListedModels(provider: Provider, { models, unknown }: ListedModelsOptions): Provider {
   let listed = new Set(models);
@@ -121,12 +123,12 @@ export function withListedModels(provider: Provider, { models, unknown }: Listed
   };
 }
 
-/** The model a server is used with when none is named: the first that is not for embeddings; undefined for an empty list. */
+/** Returns the model to use when none is named: the first that is not for embeddings. Undefined for an empty list. */
 export function firstChatModel(models: readonly Pick<ModelEntry, "id">[]): string | undefined {
   return (models.find(({ id }) => !/embed|rerank/i.test(id)) ?? models[0])?.id;
 }
 
-/** A provider that answers a request without a model name by the first model it lists, asked for at that time. */
+/** Wraps a provider: a request without a model name goes to the first model that the provider lists at that time. */
 export function withDefaultModel(provider: Provider): Provider {
   return {
     ...provider,

@@ -17,6 +17,7 @@ export interface ProviderEntry {
   readonly isOffline: boolean;
 }
 
+/** The configured providers, and the choice among them. */
 export interface ModelNamesOptions {
   readonly entries: ReadonlyMap<string, ProviderEntry>;
   /** `[provider]`; undefined for the kind `none` */

@@ -2,7 +2,7 @@ import { ProviderError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
 import type { Providers, ResolvedModel } from "../provider.ts";
 
-/** A name for a model: what it is good for. */
+/** A model under a hint, which is a name for what the model is good for. */
 export interface ModelRoute {
   readonly hint: string;
   /** Name of a configured provider */
@@ -11,7 +11,7 @@ export interface ModelRoute {
   readonly model: string;
 }
 
-/** Why a query got its hint. */
+/** Hint of a query, and the rule that gave it. */
 export interface Classification {
   readonly hint: string;
   readonly priority: number;
@@ -24,18 +24,19 @@ type RoutingConfig = Pick<Config, "model_routes" | "embedding_routes" | "query_c
 /** `model: "hint:<name>"` asks for the route of this hint. */
 export const HINT_PREFIX = "hint:";
 
-/** Whether a configuration has a route of either kind. */
+/** Returns whether a configuration has a route of either kind. */
 export function hasRoutes(config: RoutingConfig): boolean {
   return config.model_routes.length + config.embedding_routes.length > 0;
 }
 
-/** The route of a hint; undefined for an unknown one. */
+/** Returns the route of a hint. Undefined for an unknown hint. */
 export function routeOf(routes: readonly ModelRoute[], hint: string): ModelRoute | undefined {
   return routes.find((route) => route.hint === hint);
 }
 
 /**
- * The hint of a query by `[query_classification]`: that of the rule with the highest priority that matches, of equals the first one.
+ * Returns the hint of a query by `[query_classification]`: the hint of the matching rule with the highest priority, and of the first
+ * among equals.
  *
  * A rule matches when the query's length is within its bounds and one of its keywords (without case) or patterns (as they are)
  * stands in the query, also inside a word; a rule without any matches by length alone. Off: undefined.
@@ -59,8 +60,8 @@ export function classifyQuery(
 }
 
 /**
- * The providers with the routes of a configuration: `resolve` takes `hint:<name>`, `route` the query of a request that names no
- * model. Without `[[model_routes]]` the same object: every name is then a model's.
+ * Adds the routes of a configuration to providers: `resolve` takes `hint:<name>`, `route` the query of a request that names no
+ * model. Returns the same object without `[[model_routes]]`: every name is then the name of a model.
  *
  * Both throw ProviderError `model_not_found` for a hint without a route, and for a route whose provider is not in use.
  */

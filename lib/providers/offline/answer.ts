@@ -10,6 +10,7 @@ export interface ToolAnswer {
   readonly isError: boolean;
 }
 
+/** A question, and everything that an answer may quote. */
 export interface AnswerOptions {
   readonly question: string;
   /** The question without the files that it names */

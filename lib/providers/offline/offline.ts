@@ -14,6 +14,7 @@ import { type ModelParameters, parameterIgnored, type Provider, type ProviderReq
 const PIECE_CHARS = 24;
 const MAX_PIECES = 64;
 
+/** The clock, the help texts, and whether another model is in use. */
 export interface OfflineOptions {
   readonly now: Clock["now"];
   /** Text of each command's `--help`, by its name. Default: none */
@@ -23,10 +24,10 @@ export interface OfflineOptions {
 }
 
 /**
- * The embedded default: no model, and honest about it. It searches with the agent's read tools, knows Postern's own documentation, and
- * quotes what it finds.
+ * Creates the embedded default provider. It has no model and says so. It searches with the agent's read tools, knows Postern's own
+ * documentation, and quotes what it finds.
  *
- * Takes any model name: which names reach it is decided where names are resolved. The same request gives the same events, save for
+ * Takes any model name: resolve_model.ts decides which names reach it. The same request gives the same events, except for
  * the time of day. `max_tokens` counts four bytes as a token, usage is estimated likewise; `stop` and `response_format` of type
  * `json_object` (`{"answer": text}`) are honoured.
  * @throws {ProviderError} `provider_rejected` for a `json_schema` format: nothing here can follow a schema

@@ -13,6 +13,7 @@ export interface OfflineCall {
   readonly arguments: string;
 }
 
+/** Reply of the offline assistant: a text, or tool calls that it wants first. */
 export type OfflineReply =
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "calls"; readonly calls: readonly OfflineCall[] };
@@ -20,7 +21,7 @@ export type OfflineReply =
 /** Knowledge that the offline assistant has beside the request. */
 export interface OfflineKnowledge {
   readonly now: Clock["now"];
-  /** Postern's own */
+  /** Reads Postern's own documentation */
   readonly documentation: () => Promise<readonly Passage[]>;
   /** Tells whether the reply says how to connect a model: true while none is in use. */
   readonly hints: boolean;

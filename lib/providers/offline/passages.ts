@@ -1,6 +1,6 @@
 /** A piece of a text that can be quoted by itself: a paragraph, an item of a list, a row of a table, or a block of code. */
 export interface Passage {
-  /** Where it is from, as `docs/use.md` or `Postern's README` */
+  /** Place of the text, as `docs/use.md` or `Postern's README` */
   readonly source: string;
   /** The nearest heading above it; empty: there is none */
   readonly heading: string;
@@ -17,6 +17,7 @@ export interface Passage {
   readonly isOwn: boolean;
 }
 
+/** Place that passages come from. */
 export interface PassagesOptions {
   readonly source: string;
   /** Default false */
@@ -27,7 +28,7 @@ const PROSE =
   /\.(md|mdx|markdown|txt|text|rst|adoc|asciidoc)$|(^|\/)(readme|changelog|contributing|license|notes|todo)$/i;
 const MAX_PASSAGES = 4_000;
 const MAX_CHARACTERS = 2_000;
-/** The patterns below read a line some times over */
+/** Characters of a line: the patterns below read each line several times */
 const MAX_LINE = 1_000;
 const MAX_HEADING = 200;
 const MAX_CODE_LINES = 30;

@@ -6,6 +6,7 @@ import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider
 import { TurnStream } from "../upstream/turn_stream.ts";
 import { readModelList, sendUpstream, type UpstreamSettings } from "../upstream/upstream_http.ts";
 
+/** Settings of a server that speaks the chat-completions format. */
 export interface OpenAiCompatibleOptions extends UpstreamSettings {
   /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer`. Default false */
   readonly ownApi?: boolean;

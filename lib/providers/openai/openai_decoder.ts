@@ -16,6 +16,7 @@ import {
   withContent,
 } from "./vendor_fields.ts";
 
+/** The upstream that answers, and how its reply is decoded. */
 export interface OpenAiDecoderOptions {
   readonly upstream: Upstream;
   readonly nextId: () => string;

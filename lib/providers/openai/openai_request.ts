@@ -10,6 +10,7 @@ import { isRecord } from "../upstream/json_reading.ts";
 import type { OpenAiOpaque } from "./openai_decoder.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";
 
+/** Differences between servers of the format that a request heeds. */
 export interface OpenAiRequestOptions {
   /** Ask for the usage at the end of the stream; some local servers refuse the option */
   readonly includeUsage: boolean;
@@ -24,7 +25,7 @@ export interface OpenAiRequestOptions {
 }
 
 /**
- * The JSON of a chat-completions request. A vendor's own parts of its replies and the fields that a client sent beside the known
+ * Returns the JSON of a chat-completions request. A vendor's own parts of its replies and the fields that a client sent beside the known
  * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
  */
 export function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {

@@ -5,7 +5,7 @@ import { callFieldsBeside } from "./vendor_fields.ts";
 
 /** Puts the tool call deltas of a turn in order, mending what servers get wrong. */
 export interface ToolCallAssembly {
-  /** One entry of `delta.tool_calls` (or of `message.tool_calls`, then whole). */
+  /** Takes an entry of `delta.tool_calls`, or a whole call of `message.tool_calls`. */
   push(call: unknown, out: ProviderEvent[]): void;
   /** Reports calls that never got a name, and arguments that are no JSON. @returns how many calls the turn has */
   end(out: ProviderEvent[]): number;
@@ -135,7 +135,7 @@ export function createToolCallAssembly(options: {
   };
 }
 
-/** Whether a part that names a call belongs to another call than the one under its index. */
+/** Returns whether a part with a name belongs to another call than the one under its index. */
 function isAnother(known: Slot, id: string | undefined, name: string | undefined): boolean {
   if (name === undefined || known.name === undefined) return false;
   if (id !== undefined && known.id !== undefined) return id !== known.id;

@@ -13,8 +13,9 @@ export const REPLY_FIELDS: ReadonlySet<string> = new Set([
   // Filler that hides the length of a chunk on the way to this gateway
   "obfuscation",
 ]);
+/** Fields of a choice that the gateway reads. */
 export const CHOICE_FIELDS: ReadonlySet<string> = new Set(["index", "delta", "message", "finish_reason"]);
-/** `reasoning` is read too, and still passed on under its own name */
+/** Fields of a message, or of its delta, that the gateway reads. `reasoning` is read too, and still passed on under its own name. */
 export const DELTA_FIELDS: ReadonlySet<string> = new Set([
   "role",
   "content",
@@ -23,7 +24,9 @@ export const DELTA_FIELDS: ReadonlySet<string> = new Set([
   "tool_calls",
   "function_call",
 ]);
+/** Fields of a tool call that the gateway reads. */
 export const CALL_FIELDS: ReadonlySet<string> = new Set(["index", "id", "type", "function", "name", "arguments"]);
+/** Fields of a tool call's `function` that the gateway reads. */
 export const FUNCTION_FIELDS: ReadonlySet<string> = new Set(["name", "arguments"]);
 
 /** Results for the reader of a reply; vendors refuse them, or have no use for them, in the next request. */

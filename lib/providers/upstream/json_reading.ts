@@ -3,24 +3,24 @@ import type { Usage } from "../../base/records/usage.ts";
 /** A JSON object whose members are not known yet. */
 export type JsonRecord = { readonly [key: string]: unknown };
 
-/** Whether a parsed JSON value is an object. */
+/** Returns whether a parsed JSON value is an object. */
 export function isRecord(value: unknown): value is JsonRecord {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** The value when it is a string with something in it. */
+/** Returns the value when it is a string that is not empty. */
 export function stringOf(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-/** The value when it is a count: a whole number from 0. */
+/** Returns the value when it is a count: a whole number from 0. */
 export function countOf(value: unknown): number | undefined {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
 }
 
 /**
- * Usage in the words of the chat-completions format, with all that the vendor says beside the counts; undefined when a count is
- * missing. A missing total is the sum.
+ * Reads usage in the words of the chat-completions format, with everything that the vendor says beside the counts. Undefined when a
+ * count is missing. A missing total is the sum.
  */
 export function usageOf(value: unknown): Usage | undefined {
   if (!isRecord(value)) return undefined;

@@ -4,7 +4,7 @@ import type { HttpExchange } from "../../system/net/http_exchange.ts";
 import { brokenReply } from "./upstream_error.ts";
 import { MAX_WHOLE_BYTES } from "./upstream_http.ts";
 
-/** What a vendor's stream means: the data of its events in, provider events out. One per turn. */
+/** Decoder of one turn: takes the data of a vendor's stream events, gives provider events. */
 export interface TurnDecoder {
   /**
    * Adds the events of one stream event to `out`; what was added before an error stays valid.
@@ -13,15 +13,16 @@ export interface TurnDecoder {
    */
   push(data: string, out: ProviderEvent[]): boolean;
   /**
-   * The stream has ended without its end mark.
+   * Ends a stream that has no end mark.
    * @param rest an event that was not closed; undefined when nothing is left
    * @throws {ProviderError} when the reply is incomplete
    */
   end(rest: string | undefined, out: ProviderEvent[]): void;
-  /** A whole reply as plain JSON, sent in place of a stream. @throws {ProviderError} as `push` */
+  /** Decodes a whole reply that came as plain JSON in place of a stream. @throws {ProviderError} as `push` */
   whole(body: string, out: ProviderEvent[]): void;
 }
 
+/** The request of a turn, and the decoder of its reply. */
 export interface TurnStreamOptions {
   readonly upstream: { readonly name: string };
   /** Sends the request; the reply's status is good. Called once, by the first `next()` */
@@ -40,15 +41,15 @@ const DONE: Result = { done: true, value: undefined };
 const ENDED = Promise.resolve(DONE);
 
 /**
- * One turn as arrays of events, one per network read. Written as a bare iterator, since each level of generators costs more than
- * decoding does. Leaving early breaks the upstream request off at once; events that came before an error are given first.
+ * Streams a turn as arrays of events, one for each network read. A bare iterator, since each level of generators costs more than
+ * decoding does. Leaving early breaks the upstream request off at once. Events that came before an error are given first.
  */
 export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
   #exchange: HttpExchange | undefined;
   #failure: unknown;
   #failed = false;
   #done = false;
-  /** Whether a chunk was understood; `told` once the reader knows */
+  /** "yes" when a chunk was understood, "told" when the reader knows it */
   #begun: "no" | "yes" | "told" = "no";
   readonly #options: TurnStreamOptions;
   /** Made with the first bytes of a stream: a reply in one piece needs none */
@@ -93,7 +94,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     return { done: false, value: events };
   }
 
-  /** @returns true once, for a first chunk that says nothing yet: it is told by an empty array */
+  /** Returns true once, for a first chunk without events: the reader gets an empty array */
   #hasBegun(): boolean {
     if (this.#begun !== "yes") return false;
     this.#begun = "told";
@@ -112,7 +113,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
     throw this.#failure;
   }
 
-  /** @returns undefined when all of it was there, which needs no turn of the queue */
+  /** Reads a reply that is no event stream. Returns undefined when the whole reply was there, so that nobody waits for a microtask */
   #readOther(exchange: HttpExchange, type: string, events: ProviderEvent[]): Promise<void> | undefined {
     if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
     if (!this.#options.whole) return this.#readUnasked(exchange, events);
@@ -159,7 +160,7 @@ export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[
   }
 }
 
-/** Whether the first byte that says something opens a JSON object. */
+/** Returns whether the first byte that is no white space opens a JSON object. */
 function isObject(bytes: Uint8Array): boolean {
   return bytes.find((byte) => byte > 32) === BRACE;
 }

@@ -2,7 +2,7 @@ import { ProviderError, type ProviderErrorOptions } from "../../base/errors.ts";
 import { createRedactor } from "../../base/redact.ts";
 import { isRecord, stringOf } from "./json_reading.ts";
 
-/** Who is asked, for the words of an error. */
+/** The upstream that is asked, for the words of its errors. */
 export interface Upstream {
   /** The provider's configured name */
   readonly name: string;
@@ -26,7 +26,7 @@ export interface UpstreamRefusal {
 const MAX_MESSAGE_LENGTH = 500;
 /** The code by which OpenAI's clients know that a history is too long. */
 const CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded";
-/** How vendors and local servers say it. */
+/** Words of vendors and local servers for a history that is too long. */
 export const TOO_LONG =
   /context[ _](length|window|size)|too many (input )?tokens|prompt is too long|maximum number of tokens|too large for model with/i;
 const NO_MODEL =
@@ -93,7 +93,7 @@ export function toUpstreamError(upstream: Upstream, refusal: UpstreamRefusal): P
   });
 }
 
-/** A reply that breaks the rules of its format: `provider_error`, worth another try while nothing was sent on. */
+/** Returns the error of a reply that breaks the rules of its format: `provider_error`, tried again while nothing was sent on. */
 export function brokenReply(upstream: { readonly name: string }, problem: string, cause?: unknown): ProviderError {
   return new ProviderError("provider_error", `Cannot read the reply of provider "${upstream.name}": ${problem}`, {
     provider: upstream.name,
@@ -150,7 +150,7 @@ function readError(body: string): ToldError {
   };
 }
 
-/** Servers of local models say it as a failure of their own, too. */
+/** Returns whether a request was too long. Local servers answer it with 500 too. */
 function isTooLong(status: number | undefined, { code, message }: ToldError): boolean {
   const mayBe = status === undefined || status === 400 || status === 413 || status === 422 || status === 500;
   return mayBe && TOO_LONG.test(`${code ?? ""} ${message}`);
@@ -161,7 +161,7 @@ function isUnknownModel(status: number | undefined, told: ToldError): boolean {
   return (status === 404 || status === 400) && NO_MODEL.test(told.message);
 }
 
-/** What was told, without the key in any of its forms. */
+/** Returns the error without the key in any of its forms. */
 function withoutKey(told: ToldError, key: string | undefined): ToldError {
   if (key === undefined || key === "") return told;
   const { redact } = createRedactor([key]);

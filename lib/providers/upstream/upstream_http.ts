@@ -4,7 +4,7 @@ import type { ProviderClient } from "../../system/net/provider_client.ts";
 import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
 
-/** What a vendor's provider is built on. */
+/** Settings and services of a provider over HTTP. */
 export interface UpstreamSettings {
   readonly upstream: Upstream;
   readonly client: ProviderClient;
@@ -16,17 +16,18 @@ export interface UpstreamSettings {
   readonly nextId: () => string;
 }
 
+/** A request to an upstream. */
 export interface UpstreamCall {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   /** JSON of a POST; undefined for a GET */
   readonly body?: string | undefined;
   readonly signal: AbortSignal;
-  /** The reply comes in one piece: its head with its last word. Default false */
+  /** The reply comes in one piece: its head arrives when the whole reply is ready. Default false */
   readonly whole?: boolean;
 }
 
-/** A reply in one piece is silent while the model speaks, so its silence says less: it gets this many times as long. */
+/** Factor of the timeout for a reply in one piece: the upstream is silent until the model has spoken its last word. */
 const WHOLE_PATIENCE = 5;
 /** Longest reply that comes whole, asked for or in place of a stream */
 export const MAX_WHOLE_BYTES = 32 * 1024 * 1024;

@@ -7,7 +7,7 @@ import { syncFolder } from "../../base/sync_folder.ts";
 export interface DiskSync {
   /** Resolves when all that was committed before the call is on the disk. @throws the file system's error */
   sync(): Promise<void>;
-  /** Whether the log has grown so long that it should be copied into the database */
+  /** Returns whether the log is long enough to be copied into the database */
   isLogLong(): boolean;
   /**
    * Copies the log into the database and starts it over. Nothing may be committed meanwhile.

@@ -3,9 +3,10 @@ import { HttpError } from "../../base/errors.ts";
 import { nextTick } from "../../base/tick.ts";
 import { type DiskSync, LogCopyError, writeFirstPage } from "./disk_sync.ts";
 
-/** Returned by a write whose precondition did not hold: what it did so far is taken back. */
+/** Result of a write whose precondition did not hold: its changes are taken back. */
 export const ROLL_BACK = Symbol("roll back");
 
+/** Writes to a database that share transactions and syncs of the disk. */
 export interface GroupCommit {
   /**
    * Queues a write. Those queued in one turn of the event loop, or 64 of them, are one transaction; each is all or nothing
@@ -17,12 +18,12 @@ export interface GroupCommit {
   flush(): Promise<void>;
   /** Resolves when what is committed now is on the disk, or cannot be brought there; undefined when it is */
   settled(): Promise<void> | undefined;
-  /** Whether all writes of the last transaction reached the disk; where they did not, each look tries whether one does now */
+  /** Returns whether all writes of the last transaction reached the disk. After a failure, each call tries another write */
   healthy(): boolean;
 }
 
 const MAX_GROUP = 64;
-/** Each attempt syncs and copies what it can, which takes the disk's time. */
+/** Groups between two attempts to copy the log: each attempt takes time of the disk. */
 const GROUPS_BEFORE_RETRY = 8;
 
 interface Pending {

@@ -3,7 +3,7 @@ import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
 
-/** One step forward of the database's form. A released one never changes. */
+/** A step that brings a database to the next version. A released step never changes. */
 export interface Migration {
   /** The database's version after it; counts from 1 without a gap */
   readonly version: number;

@@ -2,7 +2,7 @@ import { scopeWordsOf } from "../search_texts.ts";
 import type { Migration } from "./migrate.ts";
 
 /**
- * Records by collection and key, their full text, and append-only streams. Times are milliseconds since the epoch.
+ * Creates records by collection and key, their full text, and append-only streams. Times are milliseconds since the epoch.
  *
  * `records.id` grows with each insertion and is never used twice: it is the order `created`. The text table keeps the index
  * without the texts; its rows are the records of the same id where `searchable` is 1.
@@ -38,12 +38,12 @@ const migration0001: Migration = {
 };
 
 /**
- * The full text once more, now with a column of scope words, so that a search need not look at the texts of other collections
- * and namespaces, and with an index of the first three and four letters for words that begin with the ones asked for.
+ * Creates the full text anew with a column of scope words, so that a search need not look at the texts of other collections and
+ * namespaces. An index of the first three and four letters finds words by their beginning.
  *
- * Records by the part of their key up to the first slash, in the order of their insertion, serve the same for lists.
+ * Adds an index of records by the part of their key up to the first slash, in the order of their insertion, for lists.
  *
- * The old index has no texts to copy. Only memories had one, and it is made anew from them.
+ * The old index has no texts to copy. Only memories were in it, and their texts are made anew from the records.
  */
 const migration0002: Migration = {
   version: 2,
@@ -66,7 +66,7 @@ const migration0002: Migration = {
   },
 };
 
-/** Fields the routes filter by, at the time of this version: collection, name of the index, path in the body, order in the index. */
+/** Fields that routes filter by in version 3: collection, name of the index, path in the body, order in the index. */
 const FIELDS = [
   ["runs", "runs_by_run_status", "$.run.status", "id"],
   ["approvals", "approvals_by_status", "$.status", "id"],
@@ -77,9 +77,9 @@ const FIELDS = [
 ] as const;
 
 /**
- * An index for each field that a filter may ask for. A body that is no JSON is in none of them.
+ * Creates an index for each field that a filter may ask for. A body that is not JSON is in none of them.
  *
- * The index of the first parts of keys leaves out keys without a slash, which nothing asks it for.
+ * Keys without a slash leave the index of the first parts of keys: no scan asks for them there.
  */
 const migration0003: Migration = {
   version: 3,

@@ -21,7 +21,8 @@ const COLUMNS = "key, version, body";
 const UPSERT = "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?, ?, 1, ?, ?, ?)";
 
 /**
- * Parameters are plain question marks: older versions of Node do not bind numbered ones by position.
+ * Prepares the statements of the store. Parameters are plain question marks: older versions of Node do not bind numbered parameters
+ * by position.
  * @param now milliseconds since the epoch, for `created_at` and `updated_at`
  */
 export function createRecordStatements(database: DatabaseSync, now: () => number): RecordStatements {

@@ -69,10 +69,10 @@ function ofTexts(terms: readonly SearchTerm[], join: "AND" | "OR"): string {
   return `text : (${words.join(` ${join} `)})`;
 }
 
-/** Every text is below a blob, so this is the end of a range that has none. */
+/** End of a range without an end: SQLite sorts every text before a blob. */
 export const NO_END = new Uint8Array([255]);
 
-/** The first text, by bytes of UTF-8, after all that begin with `prefix`. */
+/** Returns the first text, by bytes of UTF-8, after all texts that begin with `prefix`. */
 export function prefixEnd(prefix: string): string | Uint8Array {
   const points = [...prefix].map((character) => character.codePointAt(0) ?? 0);
   while (points.length > 0) {
