@@ -39,7 +39,7 @@ import { sopExecute } from "./sops/sop_execute.ts";
 import { sopList } from "./sops/sop_list.ts";
 import { sopStatus } from "./sops/sop_status.ts";
 
-/** Every built-in tool, by family. */
+/** All built-in tools, by family. */
 export const BUILTIN_TOOLS: readonly Tool[] = [
   readFile,
   globSearch,

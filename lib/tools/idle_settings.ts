@@ -3,14 +3,14 @@ import type { Config } from "../config/config.ts";
 import { type KeyPath, toKeyText } from "../config/key_path.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
 
-/** A setting that was given and changes nothing in this version. */
+/** Setting that was given and changes nothing in this version. */
 export interface IdleSetting {
   readonly path: KeyPath;
-  /** Whole by itself, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
+  /** Whole sentence, as `[web_fetch] does nothing: this version has no tool "web_fetch"` */
   readonly message: string;
 }
 
-/** Tables and switches of the configuration, and the tools that they are for. A feature without a tool of its own has none. */
+/** Tables and switches of the configuration, with the tools that they are for. `tools` is empty for a feature without tools. */
 const SERVED: readonly { readonly key: string; readonly tools: readonly string[]; readonly feature: string }[] = [
   { key: "http_request", tools: ["http_request"], feature: 'tool "http_request"' },
   { key: "web_fetch", tools: ["web_fetch"], feature: 'tool "web_fetch"' },
@@ -29,7 +29,7 @@ const SERVED: readonly { readonly key: string; readonly tools: readonly string[]
 
 /** Names that the lists of tools accept beside the tools' own. Source: docs/design/policy.md "Autonomy" */
 const OTHER_NAMES = ["glob", "search", "memory_read"];
-/** Tools that come and go while the gateway runs: of nodes and of servers */
+/** Names of tools that come and go while the gateway runs: those of nodes and MCP servers */
 const FOREIGN = /^(node|mcp)__/;
 
 /**
@@ -58,7 +58,7 @@ function idleSections(config: Config, known: readonly string[]): readonly IdleSe
     });
 }
 
-/** Names in the lists of tools that no tool has. A pattern may wait for tools to come. */
+/** Finds names in the lists of tools that no tool has. A pattern is never idle: tools that match may come later. */
 function* idleNames(config: Config, known: readonly string[]): Iterable<IdleSetting> {
   const { autonomy, agent, agents } = config;
   const lists: readonly (readonly [KeyPath, readonly string[]])[] = [

@@ -21,7 +21,7 @@ export const agentsIpc = defineTool({
   needs: ["mailbox"],
   input: v.strictObject({
     op: v.pipe(v.picklist(["send", "recv", "list", "clear"]), v.description("What to do")),
-    from: nameField("send: who it is from, a sub-agent its own id; list, clear: only those from this name"),
+    from: nameField("send: name of the sender, for a sub-agent its own id; list, clear: only messages from this name"),
     to: nameField("send, recv: whose mailbox; list, clear: only this mailbox"),
     payload: v.optional(v.pipe(v.string(), v.description("send: the message, at most 64 KiB"))),
     limit: v.optional(
@@ -53,14 +53,14 @@ export const agentsIpc = defineTool({
   },
 });
 
-/** What of a call says who makes it. */
+/** The parts of a call's context that say who sends a message. */
 interface Sender {
   readonly caller: Caller;
   readonly runId: string;
   readonly conversationId: string | null;
 }
 
-/** A sub-agent is known by its conversation; one that has none, since it only gives an answer, by its run. */
+/** Returns the id of the calling sub-agent: its conversation, or its run when it only gives one answer and has no conversation. */
 function subAgentId({ conversationId, runId }: Sender): string {
   return conversationId ?? runId;
 }

@@ -1,14 +1,14 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 
-/** A chain of agents takes its time; what bounds it are the limits of its runs and the caller's patience. */
+/** Long, since a chain of agents takes its time: the limits of its runs and the caller's own limit end it earlier. */
 const TIMEOUT_MS = 3_600_000;
 
-/** `delegate`: a configured agent, run to its answer (docs/design/runs.md "Sub-agents"). */
+/** `delegate`: runs a configured agent to its answer (docs/design/runs.md "Sub-agents"). */
 export const delegate = defineTool({
   name: "delegate",
   description:
-    "Gives a prompt to a configured agent, waits, and gives its answer. It sees nothing of this conversation, so say all it needs",
+    "Gives a prompt to a configured agent, waits, and returns its answer. The agent sees nothing of this conversation, so the prompt must say everything it needs",
   access: "state",
   repeatable: true,
   enabled: (config) => Object.keys(config.agents).length > 0,
@@ -17,7 +17,7 @@ export const delegate = defineTool({
   timeoutMs: () => TIMEOUT_MS,
   input: v.strictObject({
     agent: v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description("Name of the configured agent")),
-    prompt: v.pipe(v.string(), v.minLength(1), v.description("What it is to do, with all it must know")),
+    prompt: v.pipe(v.string(), v.minLength(1), v.description("What the agent is to do, with everything it must know")),
   }),
   async run(input, context) {
     const answer = await context.services.subAgents.delegate(input, context);

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import type { SubAgentView } from "./sub_agents.ts";
 
-/** `delegate_coordination_status`: who works for whom (docs/design/runs.md "Sub-agents"). */
+/** `delegate_coordination_status`: shows which agents work for which (docs/design/runs.md "Sub-agents"). */
 export const delegateCoordinationStatus = defineTool({
   name: "delegate_coordination_status",
   description: "Shows the delegations and sub-agents, newest first: their chain, depth, state and times",

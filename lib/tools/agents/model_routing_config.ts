@@ -8,7 +8,7 @@ import type { ToolResult } from "../runtime/tool.ts";
 
 const NEEDED = { resolve_hint: ["hint"], classify_query: ["query"], route_query: ["query"] };
 
-/** `model_routing_config`: the configured routes, and what they make of a hint or a query (docs/design/tools.md "Agents"). */
+/** `model_routing_config`: shows the configured routes, and the route of a hint or a query (docs/design/tools.md "Agents"). */
 export const modelRoutingConfig = defineTool({
   name: "model_routing_config",
   description:

@@ -3,21 +3,21 @@ import type { ToolContext } from "../runtime/tool.ts";
 
 /** Bounds of sub-agents. */
 export const SUB_AGENT_LIMITS = {
-  /** UTF-8, of a task, a prompt or a message */
+  /** Bytes in UTF-8 of a task, a prompt or a message */
   textBytes: 64 * 1024,
-  /** At work or waiting in the background, all together */
+  /** Sub-agents that work or wait in the background at once */
   active: 16,
-  /** Records; over this the oldest that is over makes room */
+  /** Records that are kept: over this, the oldest sub-agent that has ended makes room */
   kept: 1_000,
-  /** Generations where no configured agent says another */
+  /** Depth of sub-agents below sub-agents, when no configured agent has a `max_depth` of its own */
   depth: 2,
-  /** Of one list, newest first */
+  /** Sub-agents that one list shows, newest first */
   listed: 100,
   /** Milliseconds `result` waits for an answer */
   waitMs: 60_000,
 } as const;
 
-/** Who starts, asks or stops: what of a call says whose it is, and what it passes on. */
+/** The parts of a call's context that say who starts, reads or stops a sub-agent, and the rights that a sub-agent inherits. */
 export type SubAgentCaller = Pick<
   ToolContext,
   | "runId"
@@ -33,12 +33,12 @@ export type SubAgentCaller = Pick<
   | "progress"
 >;
 
-/** What starts a sub-agent. */
+/** Order for a sub-agent. */
 export interface NewSubAgent {
   readonly task: string;
   /** A name of `[agents.<name>]`. Default: the gateway's own agent */
   readonly agent?: string | undefined;
-  /** Names, `prefix*` or `*` of the caller's tools; empty: none. Default: all the caller has, or those of its agent */
+  /** Patterns of the caller's tools: names, `prefix*` or `*`. Empty: no tools. Default: all the caller's tools, or those of `agent` */
   readonly tools?: readonly string[] | undefined;
 }
 
@@ -47,17 +47,17 @@ export interface SubAgentView {
   readonly id: string;
   /** `delegate`: its caller waits for the answer; `spawn`: it works in the background */
   readonly kind: "spawn" | "delegate";
-  /** null: the gateway's own */
+  /** Name of the configured agent. null: the gateway's own agent */
   readonly agent: string | null;
-  /** The start of what it was told */
+  /** Beginning of the task */
   readonly task: string;
-  /** Of its newest run */
+  /** Status of the newest run */
   readonly status: RunStatus;
-  /** Its newest run */
+  /** Id of the newest run */
   readonly run_id: string;
-  /** The run that started it; null: a person did */
+  /** Run that started the sub-agent. null: a person did */
   readonly parent_id: string | null;
-  /** From the run at the top down to this one: run, agents, ids */
+  /** Names from the run at the top down to this sub-agent: the run's id, then agents or ids */
   readonly chain: readonly string[];
   readonly depth: number;
   readonly max_depth: number;
@@ -66,14 +66,14 @@ export interface SubAgentView {
   readonly ended_at: string | null;
 }
 
-/** How far a sub-agent is. */
+/** State of a sub-agent with its answer. */
 export interface SubAgentAnswer {
   readonly view: SubAgentView;
-  /** Of its newest run; null until it is completed */
+  /** Answer of the newest run. null until the run is completed */
   readonly result: string | null;
-  /** Why it is not completed; null while it works, and when it is */
+  /** Reason why the newest run failed. null while it works and when it is completed */
   readonly error: string | null;
-  /** Milliseconds since it was started */
+  /** Milliseconds since the sub-agent was started */
   readonly ageMs: number;
 }
 
@@ -85,16 +85,16 @@ export interface SubAgentAnswer {
  * caller's to see; `unknown_agent`; `tools_not_held`; `max_depth`; `too_many_sub_agents`; `agent_unavailable`.
  */
 export interface SubAgents {
-  /** Starts one in the background: a durable run, in a conversation of its own */
+  /** Starts a sub-agent in the background: a durable run in a conversation of its own */
   spawn(task: NewSubAgent, by: SubAgentCaller): Promise<SubAgentView>;
   /** Newest first, those in the background */
   list(filter: { readonly status?: RunStatus | undefined }, by: SubAgentCaller): Promise<readonly SubAgentView[]>;
   status(id: string, by: SubAgentCaller): Promise<SubAgentView>;
-  /** Waits for its end, up to `waitMs` of SUB_AGENT_LIMITS */
+  /** Waits for the answer of the newest run, up to `waitMs` of SUB_AGENT_LIMITS */
   result(id: string, by: SubAgentCaller): Promise<SubAgentAnswer>;
-  /** Its next turn in its conversation: after the one at work and those that wait, with the tools that both it and the caller have */
+  /** Queues a further run in the sub-agent's conversation, with the tools that both the sub-agent and the caller have */
   message(id: string, text: string, by: SubAgentCaller): Promise<SubAgentView>;
-  /** Stops what it works on and what waits. @returns false when it was over */
+  /** Cancels the runs that work and wait. @returns false when the sub-agent had ended already */
   cancel(id: string, by: SubAgentCaller): Promise<boolean>;
   /** Runs a configured agent to its answer. @throws {ToolError} `agent_failed`; {CancelError} when the caller's signal aborts */
   delegate(order: { readonly agent: string; readonly prompt: string }, by: SubAgentCaller): Promise<string>;
@@ -102,7 +102,7 @@ export interface SubAgents {
   delegations(by: SubAgentCaller): Promise<readonly SubAgentView[]>;
 }
 
-/** A sub-agent in one line. */
+/** Returns a sub-agent as one line of text for the model. */
 export function describeSubAgent({ id, status, agent, depth, run_id, task }: SubAgentView): string {
   const who = agent === null ? "" : ` agent=${agent}`;
   return `id=${id} status=${status}${who} depth=${depth} run=${run_id} task=${JSON.stringify(task)}`;

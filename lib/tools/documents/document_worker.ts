@@ -3,12 +3,12 @@ import { DocumentError } from "../../documents/document_error.ts";
 import type { DocumentAnswer, DocumentJob } from "./read_document.ts";
 import { createWorkBudget } from "../../documents/work_budget.ts";
 
-// Runs as a thread of its own, for one document. It loads the reader of that kind alone
+// Runs as a thread of its own, for one document, and loads only the reader of that kind
 await answerJob(async (input, context): Promise<DocumentAnswer> => {
   // read_document.ts gives exactly this
   const job = input as DocumentJob;
   const budget = createWorkBudget(job.limits, context);
-  // A copy of its own, since not everything takes shared bytes
+  // Copied, since not every decoder takes shared bytes
   const bytes = new Uint8Array(new Uint8Array(job.file));
   try {
     switch (job.kind) {
@@ -23,7 +23,7 @@ await answerJob(async (input, context): Promise<DocumentAnswer> => {
     }
   } catch (error) {
     if (error instanceof DocumentError) return { kind: "refused", code: error.code, reason: error.message };
-    // Whatever else a reader stumbles over is the document's doing; the log is told what it was
+    // Any other error means a damaged document; the log gets the error
     return { kind: "stumbled", error: error instanceof Error ? String(error.stack) : String(error) };
   }
 });

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { DOCUMENT_TIMEOUT_MS, readDocument } from "./read_document.ts";
 
-/** `docx_read`: the text of a Word document as Markdown (docs/design/tools.md "Files"). */
+/** `docx_read`: reads the text of a Word document as Markdown (docs/design/tools.md "Files"). */
 export const docxRead = defineTool({
   name: "docx_read",
   description:

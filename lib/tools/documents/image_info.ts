@@ -7,7 +7,7 @@ import { DocumentError } from "../../documents/document_error.ts";
 import { fileSource } from "../../documents/image/byte_source.ts";
 import type { ImageProperties } from "../../documents/image/image_properties.ts";
 
-/** `image_info`: what the header of an image says (docs/design/tools.md "Files"). */
+/** `image_info`: reads the properties in the header of an image (docs/design/tools.md "Files"). */
 export const imageInfo = defineTool({
   name: "image_info",
   description:
@@ -35,7 +35,7 @@ export const imageInfo = defineTool({
   },
 });
 
-/** One `name: value` a line. */
+/** Returns a line `name: value` for each property. */
 function describe(image: ImageProperties, size: number): string {
   const { width, height, bitsPerSample, colour, alpha, frames, dpi, exif = {} } = image;
   const turned = exif.orientation !== undefined && exif.orientation > 1;

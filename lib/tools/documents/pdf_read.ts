@@ -5,7 +5,7 @@ import { DOCUMENT_TIMEOUT_MS, readDocument } from "./read_document.ts";
 
 const page = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000));
 
-/** `pdf_read`: the text of the pages of a PDF document (docs/design/tools.md "Files"). */
+/** `pdf_read`: reads the text of the pages of a PDF document (docs/design/tools.md "Files"). */
 export const pdfRead = defineTool({
   name: "pdf_read",
   description:

@@ -13,29 +13,29 @@ import type { WorkLimits } from "../../documents/work_budget.ts";
 
 const MAX_FILE_BYTES = 33_554_432;
 const READ_BYTES = 1_048_576;
-/** Far more than the bounds below let a document take, since a thread at its limit may end the process */
+/** Heap of the thread: far more than the bounds below allow, since a thread at its limit may end the process */
 const MAX_HEAP_MB = 1024;
 const LIMITS: WorkLimits = { timeMs: 20_000, maxParts: 2_000_000, maxInflatedBytes: 134_217_728 };
 
-/** Milliseconds a call may take: the document's own time, and the wait for a thread. */
+/** Milliseconds that a call may take: the document's own time, and the wait for a thread. */
 export const DOCUMENT_TIMEOUT_MS = 60_000;
 
-/** What the thread is given. */
+/** Input of the thread. */
 export type DocumentJob = { readonly file: SharedArrayBuffer; readonly limits: WorkLimits } & DocumentRequest;
 
-/** What is wanted of a document. */
+/** Kind of a document and the part of it to read. */
 export type DocumentRequest =
   | { readonly kind: "docx" }
   /** Pages from 1, both included; undefined: to the last */
   | { readonly kind: "pdf"; readonly pages: { readonly start: number; readonly end: number | undefined } };
 
-/** What the readers make of a document, by its kind. */
+/** Contents that the readers return, by the kind of document. */
 export interface DocumentContents {
   readonly docx: DocxText;
   readonly pdf: PdfText;
 }
 
-/** What the thread answers; the content is that of the kind it was asked for. */
+/** Answer of the thread, with the content for the kind of document that the input named. */
 export type DocumentAnswer =
   | { readonly kind: "content"; readonly content: DocumentContents[keyof DocumentContents] }
   | { readonly kind: "refused"; readonly code: DocumentErrorCode; readonly reason: string }
@@ -73,7 +73,7 @@ export async function readDocument<R extends DocumentRequest>(
     context.log.warn("A document could not be read", { error: answer.error });
     throw refusal("document_invalid", "it is damaged in a way the reader does not understand");
   }
-  // The thread answers with the content of the kind it was asked for
+  // The thread answers with the content for the kind in its input
   return { content: answer.content as DocumentContents[R["kind"]], size: file.byteLength };
 }
 

@@ -7,14 +7,14 @@ interface Line {
   readonly ending: "" | "\n" | "\r\n";
 }
 
-/** Most of a line of the patch that a message repeats */
+/** Characters of a line of the patch that a message repeats */
 const MAX_SHOWN = 80;
 
 /**
- * A text with the hunks of one update applied, one after the other from the top.
+ * Returns a text with the hunks of one update applied, one after the other from the top.
  *
- * Kept lines stay as they are in the file, white space included; new lines end like the line before them; the last line ends,
- * or does not end, with a newline as it did.
+ * Kept lines stay as they are in the file, white space included. New lines end like the line before them. The last line keeps its
+ * newline, or the lack of one.
  * @param path for messages
  * @throws {ToolError} `patch_mismatch`, naming the hunk, counted from 1
  */
@@ -28,7 +28,7 @@ export function applyHunks(text: string, hunks: readonly Hunk[], path: string): 
     if (typeof found !== "number") {
       throw new ToolError("patch_mismatch", `Cannot apply the patch to ${shown(path)}: hunk ${i + 1}: ${found.reason}`);
     }
-    for (; done < found; done++) result.push(lines[done] as Line); // Below the length
+    for (; done < found; done++) result.push(lines[done] as Line); // `found` is below the length
     for (const line of hunk.lines) {
       const old = lines[done];
       if (line.kind === "add") result.push({ text: line.text, ending: endingNear(lines, done) });
@@ -43,7 +43,7 @@ export function applyHunks(text: string, hunks: readonly Hunk[], path: string): 
 
 interface Search {
   readonly finder: LineFinder;
-  /** What comes before was changed already */
+  /** First line that may still change: the lines before were changed by earlier hunks */
   readonly from: number;
   readonly count: number;
 }
@@ -103,19 +103,19 @@ function joinLines(result: readonly Line[], before: readonly Line[]): string {
   }).join("");
 }
 
-/** Lines of a file in which parts of a patch are looked for. */
+/** Finds parts of a patch in the lines of a file. */
 export interface LineFinder {
   /**
-   * Where `wanted` begins, from line `from` on: the first exact place; where there is none, the only place that differs in
-   * trailing, then in leading white space.
-   * @returns an index; undefined: nowhere; `ambiguous`: at several places but for white space
+   * Finds the line where `wanted` begins, from line `from` on: the first exact place. Without one, finds the only place that differs
+   * in trailing white space alone, then the only place that differs in leading white space too.
+   * @returns the index; undefined for no place; `ambiguous` for several places that differ in white space
    */
   find(wanted: readonly string[], from: number): number | "ambiguous" | undefined;
-  /** Whether `wanted` begins at `at`, white space at the lines' ends apart */
+  /** Tells whether `wanted` begins at line `at`, apart from white space around the lines */
   isAt(wanted: readonly string[], at: number): boolean;
 }
 
-/** Comparisons of lines for one file: about two tenths of a second */
+/** Comparisons of lines for one file: they take about 0.2 s */
 const MAX_COMPARISONS = 5_000_000;
 const FORMS: readonly ((line: string) => string)[] = [
   (line) => line,
@@ -123,7 +123,7 @@ const FORMS: readonly ((line: string) => string)[] = [
   (line) => line.trim(),
 ];
 
-/** @param lines without their endings */
+/** Creates the finder for a file. @param lines without their endings */
 export function createLineFinder(lines: readonly string[]): LineFinder {
   const formed: (readonly string[] | undefined)[] = [lines];
   const linesIn = (form: number) => (formed[form] ??= lines.map(FORMS[form] ?? String));

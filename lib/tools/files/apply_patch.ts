@@ -37,12 +37,12 @@ export const applyPatch = defineTool({
   },
 });
 
-/** One section, checked against the files there are. */
+/** Section of a patch that was checked against the files on disk. */
 interface Planned {
   readonly changes: readonly FileChange[];
-  /** For the model, as `M src/a.ts` */
+  /** Line of the output, as `M src/a.ts` */
   readonly line: string;
-  /** For programs */
+  /** The same as data for programs */
   readonly done: { readonly kind: PatchSection["kind"] | "move"; readonly path: string; readonly from?: string };
 }
 

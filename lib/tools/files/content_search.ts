@@ -12,23 +12,23 @@ const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 const MAX_HEAP_MB = 256;
 
-/** What the thread is given. */
+/** Input of the thread. */
 export interface SearchJob {
   readonly setup: FilesSetup;
   readonly scope: FileScope;
   readonly search: FileSearch;
 }
 
-/** What the thread answers. */
+/** Answer of the thread. */
 export type SearchAnswer =
   | { readonly kind: "searched"; readonly result: FilesSearched }
   | { readonly kind: "refused"; readonly code: string; readonly message: string };
 
-/** `content_search`: lines that match a regular expression, as `path:line: text` (docs/design/tools.md "Files"). */
+/** `content_search`: finds lines that match a regular expression, as `path:line: text` (docs/design/tools.md "Files"). */
 export const contentSearch = defineTool({
   name: "content_search",
   description:
-    "Searches the contents of text files for a regular expression (RE2 syntax). Respects .gitignore. One `path:line: text` a match",
+    "Searches the contents of text files for a regular expression (RE2 syntax). Respects .gitignore. Returns a line `path:line: text` for each match",
   access: "read",
   enabled: "always",
   needs: ["files", "workers"],
@@ -50,7 +50,9 @@ export const contentSearch = defineTool({
         v.description("Only files that match this glob, as *.ts or src/**"),
       ),
     ),
-    case_insensitive: v.optional(v.pipe(v.boolean(), v.description("Whether case does not matter. Default false"))),
+    case_insensitive: v.optional(
+      v.pipe(v.boolean(), v.description("Set to ignore upper and lower case. Default false")),
+    ),
     limit: limitField("matches", { max: MAX_LIMIT, fallback: DEFAULT_LIMIT }),
   }),
   textField: "pattern",

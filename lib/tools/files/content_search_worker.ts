@@ -6,7 +6,7 @@ import { answerJob } from "../../system/process/answer_job.ts";
 import type { SearchAnswer, SearchJob } from "./content_search.ts";
 import { searchFiles } from "./search_files.ts";
 
-// Runs as a thread of its own, for one search: it may wait for the disk and for a pattern as long as it takes
+// Runs as a thread of its own, for one search, so that a slow disk or pattern holds up nobody else
 await answerJob(async (input, { stopped }): Promise<SearchAnswer> => {
   // content_search.ts gives exactly this
   const { setup, scope, search } = input as SearchJob;

@@ -1,19 +1,19 @@
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
 
-/** One replacement. */
+/** Replacement of one text by another. */
 export interface TextEdit {
-  /** Not empty */
+  /** Text that is replaced. Not empty */
   readonly old_text: string;
   readonly new_text: string;
 }
 
 /**
- * Makes replacements one after the other; each finds its text exactly once in what the ones before left.
+ * Makes replacements one after the other; each must find its text exactly once in the result of those before.
  *
- * Where all lines of the text end alike, the edits' lines are taken to end so too: a model sees and writes `\n`.
+ * When all lines of the text end alike, the edits get the same line endings: a model sees and writes `\n`.
  * @param path for messages
- * @throws {ToolError} `edit_mismatch`: a text that is not there or there more than once, by the number of the edit
+ * @throws {ToolError} `edit_mismatch` for a text that is missing or there more than once, with the number of the edit
  */
 export function editText(text: string, edits: readonly TextEdit[], path: string): string {
   const ending = uniformEnding(text);
@@ -38,9 +38,10 @@ function mismatch(path: string, index: number, reason: string): ToolError {
   return new ToolError("edit_mismatch", `Cannot edit ${shown(path)}: edits[${index}]: ${reason}`);
 }
 
+/** Characters that end a line. */
 export type LineEnding = "\n" | "\r\n";
 
-/** How the lines of a text end; undefined when it has none or both. */
+/** Returns the line ending of a text. undefined when the text has no line ending, or both kinds. */
 export function uniformEnding(text: string): LineEnding | undefined {
   const newlines = count(text, "\n");
   if (newlines === 0) return undefined;
@@ -49,7 +50,7 @@ export function uniformEnding(text: string): LineEnding | undefined {
   return returns === 0 ? "\n" : undefined;
 }
 
-/** A text with all its lines ending alike. */
+/** Returns a text with this line ending on all its lines. */
 export function withEnding(text: string, ending: LineEnding): string {
   return text.replaceAll(/\r?\n/g, ending);
 }

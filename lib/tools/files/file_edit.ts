@@ -5,7 +5,7 @@ import { pathLine } from "./search_pattern.ts";
 
 const MAX_EDITS = 200;
 
-/** `file_edit`: replaces texts that each occur exactly once in a file (docs/design/tools.md "Files"). */
+/** `file_edit`: replaces texts that occur exactly once in a file (docs/design/tools.md "Files"). */
 export const fileEdit = defineTool({
   name: "file_edit",
   description:

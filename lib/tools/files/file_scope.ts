@@ -4,7 +4,7 @@ import { shown } from "../../system/files/parse_path.ts";
 import type { ToolContext } from "../runtime/tool.ts";
 import { decodeText } from "./read_text.ts";
 
-/** What the reading tools may reach, under the newest configuration. */
+/** Returns the files that the reading tools may reach under the newest configuration. */
 export function readScope(
   context: Pick<ToolContext, "workspaceRoot" | "allowSensitiveFileReads" | "config">,
 ): FileScope {
@@ -16,7 +16,7 @@ export function readScope(
   };
 }
 
-/** What the writing tools may reach, under the newest configuration. */
+/** Returns the files that the writing tools may reach under the newest configuration. */
 export function writeScope(
   context: Pick<ToolContext, "workspaceRoot" | "allowSensitiveFileWrites" | "config">,
 ): FileScope {
@@ -28,11 +28,11 @@ export function writeScope(
   };
 }
 
-/** The most that one call can take out of a file: as long as a tool's input may be */
+/** Bytes that one call can take out of a file: as many as a tool's input may have */
 const MAX_INPUT_BYTES = 1_048_576;
 
 /**
- * The bytes of a text that is about to be written.
+ * Returns the bytes of a text that is about to be written.
  * @throws {ToolError} `file_too_large` over `[security.write_file] max_write_bytes`; `invalid_text` for half a character
  */
 export function toWritable(path: string, text: string, context: Pick<ToolContext, "config">): Uint8Array {
@@ -53,13 +53,13 @@ export function toWritable(path: string, text: string, context: Pick<ToolContext
   );
 }
 
-/** The most a file may have to be edited: what is over the limit now may be below it afterwards. */
+/** Returns the largest size, in bytes, of a file to edit: a file over the limit may be below it after the edit. */
 export function maxEditedBytes({ config }: Pick<ToolContext, "config">): number {
   return config.security.write_file.max_write_bytes + MAX_INPUT_BYTES;
 }
 
 /**
- * The text of a file that is about to be edited.
+ * Returns the text of a file that is about to be edited.
  * @throws {ToolError} `not_found` when there is no file, `binary_file` when it is no UTF-8 text
  */
 export function editableText(path: string, file: InspectedFile | undefined): string {

@@ -8,11 +8,11 @@ const MAX_ENTRIES = 100_000;
 const DEFAULT_LIMIT = 200;
 const MAX_LIMIT = 2000;
 
-/** `glob_search`: the files a glob names, one path a line, sorted (docs/design/tools.md "Files"). */
+/** `glob_search`: finds files by glob and returns their paths, sorted (docs/design/tools.md "Files"). */
 export const globSearch = defineTool({
   name: "glob_search",
   description:
-    "Finds files by glob, as **/*.ts or src/*.{js,css}. Respects .gitignore, does not follow symbolic links. One path a line, sorted",
+    "Finds files by glob, as **/*.ts or src/*.{js,css}. Respects .gitignore, does not follow symbolic links. Returns the paths sorted, one on each line",
   access: "read",
   enabled: "always",
   needs: ["files"],
@@ -59,7 +59,7 @@ export const globSearch = defineTool({
   },
 });
 
-/** The `limit` of a search: how many `unit` it may return. */
+/** Makes the field `limit` of a search. @param unit the things that are counted, as "matches" */
 export function limitField(unit: string, { max, fallback }: { readonly max: number; readonly fallback: number }) {
   return v.optional(
     v.pipe(

@@ -1,25 +1,25 @@
 import { RE2JS } from "re2js";
 import { ToolError } from "../../base/errors.ts";
 
-/** A compiled pattern over single lines. */
+/** Compiled pattern over single lines. */
 export interface LinePattern {
-  /** What every line that matches holds, in UTF-8; undefined when there is nothing such */
+  /** Literals that every matching line holds, in UTF-8. undefined when the pattern requires none */
   readonly required: RequiredBytes | undefined;
   test(line: string): boolean;
-  /** Where the first match starts, in UTF-16 units */
+  /** Returns where the first match starts, in UTF-16 units */
   indexIn(line: string): number;
 }
 
-/** A literal, or all or any of some. `caseless`: in lower case, and found in any case of A-Z. */
+/** Required literal, or all or any of several. A `caseless` literal is in lower case and stands for any case of A-Z. */
 export type RequiredBytes =
   | { readonly kind: "literal"; readonly bytes: Uint8Array; readonly caseless: boolean }
   | { readonly kind: "all" | "any"; readonly of: readonly RequiredBytes[] };
 
-/** Steps of the compiled pattern; with the longest line they bound the time of one match to a fraction of a second */
+/** Instructions of the compiled pattern. With the longest line they bound the time of one match to a fraction of a second */
 const MAX_PROGRAM = 1000;
 
 /**
- * A regular expression on an engine whose time grows with the text alone, so that no pattern of a model can hang the gateway.
+ * Compiles a regular expression for an engine whose time grows only with the text, so that no pattern of a model can hang the gateway.
  * Source: https://github.com/google/re2/wiki/Syntax
  * @throws {ToolError} `pattern_invalid`
  */
@@ -54,7 +54,7 @@ function compile(pattern: string, flags: number): RE2JS {
   }
 }
 
-/** The engine's own finding of literals, src/Prefilter.js: a text, all of some, or any of some. */
+/** Literals that the engine has found in a pattern (its src/Prefilter.js): a text, all of several, or any of several. */
 interface Prefilter {
   readonly type: number;
   readonly str: string;
@@ -68,7 +68,7 @@ function requiredBy(
   pattern: string,
   { compiled, caseless }: { readonly compiled: RE2JS; readonly caseless: boolean },
 ): RequiredBytes | undefined {
-  // The engine looks for literals in patterns that know case alone; without it they are the same texts in any case
+  // The engine finds literals only in a pattern that respects case. Without case the literals are the same, in any case
   const prefilter: Prefilter | null = (caseless ? compile(pattern, 0) : compiled).re2().prefilter;
   return prefilter === null ? undefined : toRequired(prefilter, caseless);
 }
@@ -92,7 +92,10 @@ function toRequired(prefilter: Prefilter, caseless: boolean): RequiredBytes | un
   }
 }
 
-/** The longest part without a letter that has other cases than A-Z: without case, k is also the Kelvin sign and s the long s. */
+/**
+ * Returns the longest part of a literal without letters that have a case outside A-Z: without case, k also matches the Kelvin sign, and
+ * s the long s.
+ */
 function longestPlain(text: string): string {
   const parts = text.match(/[\x20-\x7e]+/g)?.flatMap((part) => part.toLowerCase().split(/[ks]/)) ?? [];
   return parts.sort((a, b) => b.length - a.length)[0] ?? "";

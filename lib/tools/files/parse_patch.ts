@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 
-/** What a patch does to one file. */
+/** Section of a patch: the change of one file. */
 export type PatchSection =
   | { readonly kind: "add"; readonly path: string; readonly content: string }
   | { readonly kind: "delete"; readonly path: string }
@@ -8,18 +8,20 @@ export type PatchSection =
     readonly kind: "update";
     readonly path: string;
     readonly moveTo: string | undefined;
-    /** In the order of the file; none only for a move */
+    /** Hunks in the order of the file. Empty only for a move */
     readonly hunks: readonly Hunk[];
   };
 
+/** Group of lines of an update that belong together. */
 export interface Hunk {
-  /** Texts of `@@` lines: each is looked for after the one before, and the hunk after the last */
+  /** Texts of the `@@` lines. Each is looked for after the one before, and the hunk's lines after the last */
   readonly anchors: readonly string[];
   readonly lines: readonly HunkLine[];
-  /** Its last line is the last one of the file */
+  /** Set when the hunk's last line is the last line of the file */
   readonly endOfFile: boolean;
 }
 
+/** Line of a hunk. */
 export interface HunkLine {
   readonly kind: "keep" | "remove" | "add";
   /** Without its line ending */
@@ -36,19 +38,19 @@ const END = "*** End Patch";
 const END_OF_FILE = "*** End of File";
 const MOVE = "*** Move to:";
 const SECTION = /^\*\*\* (Add|Delete|Update) File:(.*)$/;
-/** What git and diff write behind `@@`: line numbers, which are not used, and a heading, which may be cut */
+/** Line numbers and heading that git and diff write behind `@@`. They are not used: the heading may be cut */
 const UNIFIED = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@/;
-/** Most files one patch may change */
+/** Files that one patch may change */
 const MAX_SECTIONS = 200;
 
 /**
- * Reads a patch; looks at no file.
+ * Parses a patch. Looks at no file.
  * @throws {ToolError} `patch_malformed`, naming the line, counted from 1
  * Source: docs/design/tools.md "Files"
  */
 export function parsePatch(patch: string): readonly PatchSection[] {
   const all = patch.trimEnd().split("\n");
-  // A patch that is written with CRLF throughout means nothing by it
+  // The endings of a patch that is written with CRLF throughout say nothing about the files
   const lines = all[0]?.endsWith("\r") ? all.map((line) => line.replace(/\r$/, "")) : all;
   if (lines[0]?.trimEnd() !== BEGIN) throw malformed(1, `it must be "${BEGIN}"`);
   const end = lines.findIndex((line) => line.trimEnd() === END);
@@ -66,7 +68,7 @@ export function parsePatch(patch: string): readonly PatchSection[] {
   return sections;
 }
 
-/** Every path a patch names, for the policy. */
+/** Returns every path that a patch names, for the policy. */
 export function pathsOf(sections: readonly PatchSection[]): readonly string[] {
   return sections.flatMap((section) =>
     section.kind === "update" && section.moveTo !== undefined ? [section.path, section.moveTo] : [section.path]
@@ -146,7 +148,7 @@ function parseLine(line: string, cursor: Cursor): HunkLine {
       return { kind: "remove", text };
     case " ":
       return { kind: "keep", text };
-    // An empty line, from which the space at its start was cut
+    // An empty line that has lost the space at its start
     case "\r":
     case undefined:
       return { kind: "keep", text: "" };

@@ -6,7 +6,7 @@ import { readScope } from "./file_scope.ts";
 
 const line = v.pipe(v.number(), v.integer(), v.minValue(1), v.maxValue(1_000_000_000));
 
-/** `read_file`: the text of a file as it is, without a header or line numbers (docs/design/tools.md "Files"). */
+/** `read_file`: returns the text of a file unchanged, without a header or line numbers (docs/design/tools.md "Files"). */
 export const readFile = defineTool({
   name: "read_file",
   description:

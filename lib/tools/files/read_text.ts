@@ -4,25 +4,29 @@ import type { OpenFile } from "../../system/files/files.ts";
 const CHUNK_BYTES = 65_536;
 const NEWLINE = 10;
 
-/** A part of a file, in whole lines unless it was cut. */
+/** Part of a file, in whole lines unless it was cut. */
 export interface FilePart {
   readonly bytes: Uint8Array;
-  /** The part ends before what was asked for did: the limit of bytes was reached */
+  /** Set when the limit of bytes ended the part before the last requested line */
   readonly cut: boolean;
-  /** Where to go on after a cut: the line it fell in; undefined when that is the part's first line */
+  /** Line to go on with after a cut: the line that was cut. undefined when that is the part's first line */
   readonly nextLine: number | undefined;
 }
 
+/** Options of readPart. */
 export interface ReadPartOptions {
-  /** 1-based */
+  /** First line, counted from 1 */
   readonly startLine: number;
-  /** undefined: to the end */
+  /** Lines to read. undefined: to the end */
   readonly lineCount: number | undefined;
   readonly maxBytes: number;
   readonly signal: AbortSignal;
 }
 
-/** Lines of a file up to a limit of bytes, cut on a UTF-8 character's boundary; the number of lines when it has fewer. */
+/**
+ * Reads lines of a file up to a limit of bytes, and cuts only between UTF-8 characters.
+ * @returns the part, or the file's number of lines when `startLine` is behind its end
+ */
 export async function readPart(
   file: OpenFile,
   options: ReadPartOptions,
@@ -30,7 +34,7 @@ export async function readPart(
   const { startLine, lineCount, maxBytes, signal } = options;
   const start = await findLine(file, startLine, signal);
   if ("lines" in start) return start;
-  // One byte more shows whether there is more
+  // The byte beyond the limit shows whether the file goes on
   const buffer = new Uint8Array(Math.min(maxBytes, Math.max(0, file.size - start.offset) + CHUNK_BYTES) + 1);
   const length = await file.read(buffer, start.offset);
   const wanted = lineCount === undefined ? length : endOfLines(buffer.subarray(0, length), lineCount);
@@ -42,7 +46,7 @@ export async function readPart(
   return { bytes, cut: true, nextLine: newlines === 0 ? undefined : startLine + newlines };
 }
 
-/** The text of bytes, its byte order mark kept; undefined for NUL or invalid UTF-8. */
+/** Returns the text of bytes and keeps a byte order mark. undefined for NUL or invalid UTF-8. */
 export function decodeText(bytes: Uint8Array): string | undefined {
   if (bytes.includes(0)) return undefined;
   try {
@@ -92,7 +96,7 @@ function countNewlines(bytes: Uint8Array): number {
   return count;
 }
 
-/** The largest cut at or before `end` that splits no UTF-8 character. */
+/** Returns the largest position at or before `end` that splits no UTF-8 character. */
 function characterEnd(bytes: Uint8Array, end: number): number {
   let start = end;
   // A character has at most three continuation bytes, 10xxxxxx

@@ -1,30 +1,33 @@
 import type { Buffer } from "node:buffer";
 import type { LinePattern, RequiredBytes } from "./line_pattern.ts";
 
-/** A line that matches: its number from 1, and the line or the part of a long one around the match. */
+/** Line that matches: its number from 1, and its text, or the part around the match for a long line. */
 export interface FoundLine {
   readonly line: number;
   readonly text: string;
 }
 
+/** Options of searchBytes. */
 export interface SearchBytesOptions {
   readonly pattern: LinePattern;
   /** Lines to find at most */
   readonly limit: number;
-  /** Asked for each line; throws to end the search */
+  /** Called for each line; throws to end the search */
   readonly check: () => void;
 }
 
-/** UTF-16 units of a line that are looked at */
+/** UTF-16 units of a line that are searched */
 const MAX_LINE = 10_000;
 const MAX_SHOWN_LINE = 300;
 const NEWLINE = 10;
-/** UTF-8 has at most three bytes for a unit of UTF-16 */
+/** Bytes of a line that are decoded: UTF-8 has at most three bytes for a unit of UTF-16 */
 const MAX_LINE_BYTES = 3 * MAX_LINE + 3;
 
 /**
- * Lines of a UTF-8 text that match. Where the pattern requires a literal, its bytes are looked for, and only lines with it are
- * decoded and given to the engine. Bytes that are no UTF-8 become U+FFFD.
+ * Finds the lines of a UTF-8 text that match.
+ *
+ * When the pattern requires a literal, only lines with the literal's bytes are decoded and given to the engine. Bytes that are not
+ * UTF-8 become U+FFFD.
  */
 export function searchBytes(bytes: Buffer, options: SearchBytesOptions): FoundLine[] {
   const { required } = options.pattern;
@@ -67,7 +70,7 @@ function searchAll(bytes: Buffer, { pattern, limit, check }: SearchBytesOptions)
   return found;
 }
 
-/** Where a required literal begins next, -1 for nowhere. Asked with growing positions. */
+/** Returns where a required literal begins next, or -1. Called with growing positions. */
 type Finder = (from: number) => number;
 const NOWHERE = () => -1;
 
@@ -80,7 +83,7 @@ function createFinder(bytes: Buffer, required: RequiredBytes): Finder {
       case "all": {
         const each = one.of.map((part) => ({ find: finderOf(part), length: shortest(part) }));
         if (each.some(({ find }) => find(0) === -1)) return NOWHERE;
-        // The text has them all; the one that says most leads to the fewest lines
+        // The text has all of them. The longest literal leads to the fewest lines
         return each.sort((a, b) => b.length - a.length)[0]?.find ?? NOWHERE;
       }
       case "any":
@@ -95,7 +98,7 @@ function findFirst(finders: readonly Finder[]): Finder {
   return (from) => {
     let first = -1;
     for (const one of each) {
-      // One that was found further on, or nowhere, is not looked for again
+      // A literal that was found further on, or nowhere, is not looked for again
       if (one.at !== -1 && one.at < from) one.at = one.find(from);
       if (one.at !== -1 && (first === -1 || one.at < first)) first = one.at;
     }
@@ -103,7 +106,7 @@ function findFirst(finders: readonly Finder[]): Finder {
   };
 }
 
-/** Finders in the bytes with A-Z in lower case, which are made when they are needed. A character of Latin-1 is a byte. */
+/** Creates finders in the bytes with A-Z in lower case. The lower-case text is made at the first use; each character of it is a byte. */
 function createLowered(bytes: Buffer): (literal: Uint8Array) => Finder {
   let text: string | undefined;
   return (literal) => {
@@ -127,12 +130,12 @@ function newlinesIn(bytes: Buffer, start: number, end: number): number {
 const TEXT = new TextDecoder();
 const WITHIN = new TextDecoder("utf-8", { ignoreBOM: true });
 
-/** A byte order mark is one at the beginning of a file alone. */
+/** Decodes bytes. Only at the beginning of a file U+FEFF is a byte order mark, and left out. */
 function decode(bytes: Uint8Array, atBeginning: boolean): string {
   return (atBeginning ? TEXT : WITHIN).decode(bytes);
 }
 
-/** Without the carriage return of a line ending. */
+/** Returns the searched part of a line, without the carriage return of its ending. */
 function lineOf(text: string, { start, end }: { readonly start: number; readonly end: number }): string {
   const shownEnd = text[end - 1] === "\r" && end > start ? end - 1 : end;
   return text.slice(start, Math.min(shownEnd, start + MAX_LINE));

@@ -7,9 +7,9 @@ import { compileLinePattern } from "./line_pattern.ts";
 import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
 import { searchBytes } from "./search_bytes.ts";
 
-/** What is searched for, and where. Plain data. */
+/** Pattern and place of a search. Plain data. */
 export interface FileSearch {
-  /** RE2 syntax */
+  /** Regular expression in RE2 syntax */
   readonly pattern: string;
   readonly caseInsensitive: boolean;
   /** File or folder, relative to the root */
@@ -19,18 +19,19 @@ export interface FileSearch {
   readonly limit: number;
 }
 
-/** What was found. Plain data. */
+/** Result of a search. Plain data. */
 export interface FilesSearched {
-  /** One more than the limit where there are more */
+  /** Matches in the order of the files; one more than the limit when there are more */
   readonly matches: readonly FileMatch[];
-  /** Text files that were looked into */
+  /** Number of text files that were searched */
   readonly files: number;
-  /** Of them, longer than what is looked at */
+  /** Number of searched files that are longer than the part that is searched */
   readonly cutFiles: number;
   /** The limit at which the search ended before its end */
   readonly ended: "entries" | "bytes" | undefined;
 }
 
+/** Line that matches, in a file. */
 export interface FileMatch {
   readonly path: string;
   readonly line: number;
@@ -39,7 +40,7 @@ export interface FileMatch {
 
 const BINARY_PROBE_BYTES = 8192;
 const LARGE_BYTES = 262_144;
-/** Files read at once, where reading a file does not block */
+/** Files that are read at once, when reading does not block */
 const READ_AHEAD = 8;
 
 /**
@@ -51,7 +52,7 @@ export async function searchFiles(files: Files, search: FileSearch, options: {
   readonly scope: FileScope;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Asked often; throws to end the search */
+  /** Called often; throws to end the search */
   readonly check: () => void;
   /** Default: SEARCH_LIMITS */
   readonly limits?: SearchLimits;
@@ -65,7 +66,7 @@ export async function searchFiles(files: Files, search: FileSearch, options: {
   let bytes = 0;
   let searched = 0;
   let cutFiles = 0;
-  // One match more than wanted shows that there are more
+  // A match beyond the limit shows that there are more
   const isFull = () => matches.length > search.limit;
   const isOver = () => isFull() || bytes > limits.totalBytes;
 
@@ -106,7 +107,7 @@ interface FileText {
   readonly cut: boolean;
 }
 
-/** Gives the same memory again and again, more of it when more is needed. */
+/** Returns a buffer of at least so many bytes: the same memory each time, made anew only when it is too small. */
 type ReusedBuffer = (bytes: number) => Buffer;
 
 function createBuffer(): ReusedBuffer {
@@ -118,12 +119,12 @@ function createBuffer(): ReusedBuffer {
 }
 
 interface ReadOptions {
-  /** One for each file */
+  /** A buffer for each file */
   readonly buffers: readonly ReusedBuffer[];
   readonly maxBytes: number;
 }
 
-/** The texts of a few files at once. Settles only when every file is closed. */
+/** Reads the texts of a few files at once. Settles only when every file is closed. */
 async function readTexts(files: readonly WalkedFile[], { buffers, maxBytes }: ReadOptions): Promise<FileText[]> {
   const settled = await Promise.allSettled(
     files.map((file, index) => readText(file, { bufferOf: buffers[index] ?? createBuffer(), maxBytes })),
@@ -134,7 +135,7 @@ async function readTexts(files: readonly WalkedFile[], { buffers, maxBytes }: Re
   });
 }
 
-/** A file's text, undefined when it is binary or cannot be opened. */
+/** Reads a file's text. undefined when the file is binary or cannot be opened. */
 async function readText(
   file: WalkedFile,
   { bufferOf, maxBytes }: { readonly bufferOf: ReusedBuffer; readonly maxBytes: number },
@@ -143,19 +144,19 @@ async function readText(
   try {
     open = await file.open();
   } catch (error) {
-    // One file that went away or may not be read does not end the search
+    // A file that is gone or may not be read does not end the search
     if (error instanceof ToolError) return undefined;
     throw error;
   }
   try {
     const buffer = bufferOf(Math.min(open.size, maxBytes));
-    // Of a large file only the beginning is read before it is known to be text
+    // Only the beginning of a large file is read before it is known to be text
     const first = await open.read(buffer.subarray(0, LARGE_BYTES), 0);
     if (buffer.subarray(0, Math.min(first, BINARY_PROBE_BYTES)).includes(0)) return undefined;
     const rest = first === LARGE_BYTES ? await open.read(buffer.subarray(first), first) : 0;
     return { path: file.path, bytes: buffer.subarray(0, first + rest), cut: open.size > maxBytes };
   } catch (error) {
-    // A private key is left out as a sensitive name is
+    // A file with a private key is left out, like a file with a sensitive name
     if (error instanceof ToolError && error.code === "path_sensitive") return undefined;
     throw error;
   } finally {

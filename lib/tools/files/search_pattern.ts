@@ -6,20 +6,21 @@ import { shown } from "../../system/files/parse_path.ts";
 
 /** Bounds of one search, and of each file in it. */
 export interface SearchLimits {
-  /** Files and folders met */
+  /** Files and folders that the search meets */
   readonly entries: number;
-  /** Bytes of one file that are looked at */
+  /** Bytes of one file that are searched */
   readonly fileBytes: number;
+  /** Bytes of all files together */
   readonly totalBytes: number;
 }
 
-/** Apart from the search itself, which the threads alone load. */
+/** Bounds of `content_search`. */
 export const SEARCH_LIMITS: SearchLimits = { entries: 100_000, fileBytes: 4_194_304, totalBytes: 1_073_741_824 };
 
 /**
- * A glob over paths below the searched folder.
- * @param options.anywhere a glob without a slash matches the name at any depth
- * @throws {ToolError} `glob_invalid`; `path_outside_root` for one that is absolute or has `..`
+ * Compiles a glob over paths below the searched folder.
+ * @param options.anywhere true: a glob without a slash matches the name at any depth
+ * @throws {ToolError} `glob_invalid`; `path_outside_root` for a glob that is absolute or has `..`
  */
 export function searchPattern(glob: string, options: { readonly anywhere: boolean }): PathMatcher {
   if (glob.startsWith("/") || glob.split("/").includes("..")) {
@@ -31,7 +32,7 @@ export function searchPattern(glob: string, options: { readonly anywhere: boolea
   return compileGlob(options.anywhere && !glob.includes("/") ? `**/${glob}` : glob);
 }
 
-/** The files of a folder that match. A glob may take a while for a long name, and a folder may have many. */
+/** Returns the files of a folder that match. Gives way to other work in between: a long name takes time, and a folder may have many. */
 export async function matching(
   files: readonly WalkedFile[],
   matches: PathMatcher,
@@ -45,7 +46,7 @@ export async function matching(
   return found;
 }
 
-/** A path for a line of output: as it is, or quoted when it could be taken for more than one line. */
+/** Returns a path for a line of output: unchanged, or quoted when it could be taken for more than one line. */
 export function pathLine(path: string): string {
   // deno-lint-ignore no-control-regex
   return /[\u0000-\u001f\u007f\u2028\u2029]/.test(path) ? shown(path) : path;

@@ -7,9 +7,9 @@ import type { BoundParts } from "../runtime/tool.ts";
 import { OPERATIONS } from "./git_input.ts";
 import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";
 
-/** Limit of the list of the index; the list of a repository of a million files is longer */
+/** Bytes of the list of the index. The list of a repository of a million files is longer */
 const MAX_INDEX_BYTES = 134_217_728;
-/** Files whose content is looked at in one call */
+/** Files whose content is read for one call */
 const MAX_FILES = 20_000;
 /** Files read at once */
 const WIDTH = 8;
@@ -20,8 +20,8 @@ const TRACKED = ["--modified", "--deleted"];
 const UNTRACKED = ["--others", "--exclude-standard"];
 
 /**
- * Looks at what an operation that changes something would use: the commit it starts from, the index, the files it would take from
- * the working tree, what `rev` stands for, and the address of a remote. Changes nothing.
+ * Returns the state that a changing operation would use: the commit it starts from, the index, the files that it takes from the working
+ * tree, the commit that `rev` names, and the address of a remote. Changes nothing.
  * @throws {ToolError} `git_too_large`, `path_invalid`, and those of `Repository.run`
  */
 export async function boundState(call: GitCall): Promise<BoundParts> {
@@ -67,12 +67,12 @@ export async function boundState(call: GitCall): Promise<BoundParts> {
 }
 
 function bound({ input, repository }: GitCall, shown: readonly BoundState[]): BoundParts {
-  // An operation with a remote has no folder: a folder does not say what it does
+  // An operation with a remote has no folder: its effect is not in a folder
   if (OPERATIONS[input.op].access !== "write") return { shown };
   return { shown, folder: repository.folder === "" ? "." : repository.folder };
 }
 
-/** The checked-out branch with its commit. Before the first commit: none. */
+/** Returns the checked-out branch with its commit; before the first commit there is no commit. */
 async function headOf(call: GitCall): Promise<BoundState> {
   const branch = await call.repository.run(["symbolic-ref", "--quiet", "HEAD"]);
   const name = branch.code === 0 ? branch.stdout.trim() : "HEAD";
@@ -85,27 +85,27 @@ async function commitOf(call: GitCall, rev: string): Promise<BoundState> {
   return { kind: "commit", name: rev, sha256: commit === null ? null : canonicalDigest({ commit }) };
 }
 
-/** The full hash; null where the name stands for no commit. */
+/** Returns the full hash. null when the name stands for no commit. */
 async function commitNamed(call: GitCall, rev: string): Promise<string | null> {
   const args = ["rev-parse", "--verify", "--quiet", "--end-of-options", `${rev}^{commit}`];
   const { code, stdout } = await call.repository.run(args);
   return code === 0 ? stdout.trim() : null;
 }
 
-/** Mode, object and stage of every file in the index: what a commit would have. */
+/** Returns mode, object and stage of every file in the index: the content of the next commit. */
 async function indexOf(call: GitCall): Promise<BoundState> {
   const { stdout, truncated } = await succeed(call, ["ls-files", "--stage", "-z"], { maxOutputBytes: MAX_INDEX_BYTES });
   if (truncated) throw tooLarge(call, "the index is too large to be looked at");
   return { kind: "index", name: "index", sha256: canonicalDigest({ stdout }) };
 }
 
-/** The files that differ from the index, with what lies there now. */
+/** Returns the files that differ from the index, with their content on disk now. */
 async function filesOf(call: GitCall, kinds: readonly string[]): Promise<BoundState> {
   const names = [...await namesOf(call, ["ls-files", "-z", ...kinds, "--full-name", "--", ...pathspecs(call)])].sort();
   if (names.length > MAX_FILES) {
     throw tooLarge(call, `it is about more than ${MAX_FILES} files; name fewer in "paths"`);
   }
-  // Neither opened nor told from another of the same look: what lies there could be replaced after the answer
+  // A file with such a name cannot be opened, and looks like other such files: somebody could replace it after the approval
   const unnamable = names.find((name) => name.includes(REPLACEMENT));
   if (unnamable !== undefined) throw notUtf8(call, unnamable);
   const states: unknown[] = [];

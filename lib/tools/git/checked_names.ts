@@ -2,23 +2,23 @@ import { ToolError } from "../../base/errors.ts";
 import { isSensitive } from "../../system/files/sensitive_names.ts";
 import { fieldsOf, type GitCall, MAX_NAMES_SHOWN } from "./git_call.ts";
 
-/** Names given to one command */
+/** Names that are given to one command */
 const BATCH = 200;
 
-/** Whether a file, by its path relative to the top, is one that may be neither shown, stored nor overwritten. */
+/** Tells whether a file may be neither shown, stored nor overwritten. @param path relative to the top of the repository */
 export function isHidden({ repository }: GitCall, path: string, allowSensitive: boolean): boolean {
   if (repository.forbiddenBy(path) !== undefined) return true;
   return !allowSensitive && isSensitive([...repository.folder.split("/"), ...path.split("/")]);
 }
 
-/** Those of the files that have other names: what is read from them may come from outside. */
+/** Returns the files that have more than one hard link: their content may come from outside the workspace. */
 export async function linkedOf({ repository }: GitCall, names: readonly string[]): Promise<readonly string[]> {
   const linked = await Promise.all(names.map(async (name) => (await repository.isLinked(name)) ? [name] : []));
   return linked.flat();
 }
 
 /**
- * Refuses a call that would take a file of the working tree into the repository that is not for it.
+ * Refuses a call that would store a protected file of the working tree in the repository.
  * @throws {ToolError} `path_sensitive`, `path_forbidden`, `hard_link`, `git_filter`
  */
 export async function requireStorable(call: GitCall, names: readonly string[]): Promise<void> {
@@ -34,7 +34,7 @@ export async function requireStorable(call: GitCall, names: readonly string[]): 
 }
 
 /**
- * Refuses a call that would write a file of the working tree that is not for it.
+ * Refuses a call that would overwrite a protected file of the working tree.
  * @throws {ToolError} `path_sensitive`, `path_forbidden`, `git_filter`
  */
 export async function requireOverwritable(call: GitCall, names: readonly string[]): Promise<void> {
@@ -62,13 +62,16 @@ function requireOpen(
   );
 }
 
-/** Filters of the user's own configuration, as Git LFS, are off with it: without them other bytes would be stored. */
+/**
+ * Refuses files that a filter of the user's configuration handles, as Git LFS. That configuration is off here, so git would store other
+ * bytes.
+ */
 async function requireUnfiltered(call: GitCall, names: readonly string[]): Promise<void> {
   const { userFilters } = call.repository;
   if (userFilters.size === 0) return;
   for (let at = 0; at < names.length; at += BATCH) {
     const listed = await fieldsOf(call, ["check-attr", "-z", "filter", "--", ...names.slice(at, at + BATCH)]);
-    // By three: path, attribute, value
+    // Three fields for each file: path, attribute, value
     for (let field = 0; field + 2 < listed.length; field += 3) {
       const [path = "", filter = ""] = [listed[field], listed[field + 2]];
       if (!userFilters.has(filter)) continue;

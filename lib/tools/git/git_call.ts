@@ -4,7 +4,7 @@ import type { GitResult, GitRunOptions, RemoteAddress, Repository } from "../../
 import type { ToolResult } from "../runtime/tool.ts";
 import type { GitInput } from "./git_input.ts";
 
-/** One call on a checked repository: what the operations are written with. */
+/** Call on a checked repository, with everything that an operation uses. */
 export interface GitCall {
   readonly input: GitInput;
   readonly repository: Repository;
@@ -15,10 +15,10 @@ export interface GitCall {
   readonly allowCredentials: boolean;
 }
 
-/** Kept of what is read to be looked through; more is refused */
+/** Bytes of a list of names that are read; a longer list is refused */
 const MAX_NAMES_BYTES = 8_388_608;
 const MAX_ERROR = 2000;
-/** Named in one sentence */
+/** Names that one sentence shows. */
 export const MAX_NAMES_SHOWN = 5;
 
 /** Runs a command that must succeed. @throws {ToolError} `git_failed` with what git says, and those of `Repository.run` */
@@ -28,18 +28,18 @@ export async function succeed(call: GitCall, args: readonly string[], options?: 
   return result;
 }
 
-/** What git says about a command that failed; a merge says it on its output. */
+/** Returns the error with the message of git. A merge writes its message to stdout. */
 export function failed(op: string, { stdout, stderr }: GitResult): ToolError {
   const said = [stderr.trim(), stdout.trim()].filter((text) => text !== "").join("\n").slice(0, MAX_ERROR);
   return new ToolError("git_failed", `Cannot finish git ${op}: ${said || "it failed without a message"}`);
 }
 
-/** File names, relative to the top, as a command prints them with `-z`, each once. @throws {ToolError} `git_too_large` */
+/** Returns the file names, relative to the top, that a command prints with `-z`, each once. @throws {ToolError} `git_too_large` */
 export async function namesOf(call: GitCall, args: readonly string[]): Promise<readonly string[]> {
   return [...new Set(await fieldsOf(call, args))].filter((name) => name !== "");
 }
 
-/** What a command prints with `-z`, field by field. @throws {ToolError} `git_too_large` */
+/** Returns the fields that a command prints with `-z`. @throws {ToolError} `git_too_large` */
 export async function fieldsOf(call: GitCall, args: readonly string[]): Promise<readonly string[]> {
   const { stdout, truncated } = await succeed(call, args, { maxOutputBytes: MAX_NAMES_BYTES });
   if (truncated) {
@@ -48,22 +48,22 @@ export async function fieldsOf(call: GitCall, args: readonly string[]): Promise<
   return stdout.split("\0");
 }
 
-/** Pathspecs of the files and folders the call names, taken letter by letter; none where it names none. */
+/** Returns literal pathspecs of the files and folders that the call names. Empty when the call names none. */
 export function pathspecs({ input, repository }: GitCall): readonly string[] {
   return (input.paths ?? []).map((path) => literal(fromTop(repository, parsePath(path).names.join("/"))));
 }
 
-/** A path below the repository's folder as one relative to the top. */
+/** Returns a path below the call's folder as a path relative to the top. */
 export function fromTop({ prefix }: Repository, path: string): string {
   return [...prefix.split("/"), ...path.split("/")].filter((name) => name !== "").join("/");
 }
 
-/** A pathspec of one path relative to the top; the top itself has no letters to be taken by. */
+/** Returns the literal pathspec of a path relative to the top. The empty path is the top itself. */
 export function literal(path: string): string {
   return path === "" ? ":(top)" : `:(top,literal)${path}`;
 }
 
-/** A result for the model; `empty` stands where git printed nothing. */
+/** Makes the result for the model. @param options.empty text for a command that printed nothing */
 export function toResult(
   text: string,
   options: { readonly empty: string; readonly truncated?: boolean; readonly hidden?: readonly string[] },

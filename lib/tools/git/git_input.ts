@@ -8,6 +8,7 @@ import { parseRevision } from "./revision.ts";
 const text = (maxLength: number, description: string) =>
   v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(maxLength), v.description(description)));
 
+/** Schema of the input. */
 export const gitInput = v.strictObject({
   op: v.pipe(
     v.picklist(["status", "diff", "log", "show", "branch", "add", "commit", "checkout", "stash", "push", "pull"]),
@@ -25,7 +26,9 @@ export const gitInput = v.strictObject({
   staged: v.optional(
     v.pipe(
       v.boolean(),
-      v.description("diff: what the next commit has; stash: only that; checkout with paths: takes them back from it"),
+      v.description(
+        "diff: compares the staged changes; stash: stashes only the staged changes; checkout with paths: unstages these paths",
+      ),
     ),
   ),
   limit: v.optional(
@@ -49,10 +52,12 @@ export const gitInput = v.strictObject({
   remote: text(250, "push, pull: name of a configured remote. Default origin"),
 });
 
+/** Checked input of a call. */
 export type GitInput = v.InferOutput<typeof gitInput>;
+/** Name of an operation. */
 export type GitOp = GitInput["op"];
 
-/** Of each operation: what it does, and the fields it takes beside `op` and `path`. */
+/** Access of each operation, and the fields that it takes beside `op` and `path`. */
 export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; readonly fields: readonly string[] }>> = {
   status: { access: "read", fields: ["paths"] },
   diff: { access: "read", fields: ["paths", "staged", "rev"] },
@@ -67,11 +72,11 @@ export const OPERATIONS: Readonly<Record<GitOp, { readonly access: Access; reado
   pull: { access: "network", fields: ["branch", "remote"] },
 };
 
-/** A stash as its own list names it. */
+/** Name of a stash, as the list of stashes has it. */
 const STASH = /^stash@\{\d{1,4}\}$/;
 
 /**
- * What the schema cannot say. No disk.
+ * Checks the rules that the schema cannot express. Looks at no disk.
  * @throws {ToolError} `invalid_input` naming the field, and those of `parsePath`
  */
 export function checkGitInput(input: GitInput): void {
@@ -114,7 +119,7 @@ function checkCheckout({ paths, staged, rev, branch }: GitInput): void {
   if (paths === undefined && staged !== undefined) throw invalid('"staged" needs "paths" in op "checkout"');
 }
 
-/** The rules of `git check-ref-format --branch`. */
+/** Tells whether git takes a name for a branch, by the rules of `git check-ref-format --branch`. */
 export function isBranchName(name: string): boolean {
   if (name === "HEAD" || name === "@" || name.startsWith("-")) return false;
   // deno-lint-ignore no-control-regex

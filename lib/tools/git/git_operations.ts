@@ -4,15 +4,15 @@ import type { GitCall } from "./git_call.ts";
 import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
 import { parseRevision } from "./revision.ts";
 
-/** A call is a handful of commands, each with a limit of its own, the one to the remote with 110 s */
+/** Milliseconds for a few commands, each with a limit of its own: 110 s for a command to a remote */
 const TIMEOUT_MS = 240_000;
 
-/** Takes files in or out, so that the repository's filters would have a say. */
+/** Operations that take files in or out of the repository, so that filters of the repository would change them. */
 const CONTENT: ReadonlySet<GitOp> = new Set(["add", "commit", "checkout", "stash", "pull"]);
 const MERGES: ReadonlySet<GitOp> = new Set(["stash", "pull"]);
 
 /**
- * `git_operations`: git on a repository of the workspace, which runs nothing of its own.
+ * `git_operations`: runs git on a repository of the workspace, and no program that the repository brings.
  * Source: docs/design/paths_and_commands.md "Git"
  */
 export const gitOperations = defineTool({

@@ -5,14 +5,15 @@ import { isHidden, linkedOf } from "./checked_names.ts";
 import { fromTop, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { parseRevision, resolveCommit } from "./revision.ts";
 
-/** Of every command that compares: no program of the repository, the same output whatever is configured */
+/** Options of every command that compares: they run no program of the repository, and give the same output under any configuration */
 const COMPARE = [
   ...["--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--ignore-submodules=dirty", "--submodule=short"],
 ];
 const PATCH = [...COMPARE, "--src-prefix=a/", "--dst-prefix=b/"];
-/** More names than this are no longer left out one by one */
+/** Names that a command can leave out */
 const MAX_LEFT_OUT = 200;
 
+/** Runs `git status`, in short form. */
 export async function status(call: GitCall): Promise<ToolResult> {
   const args = [
     "status",
@@ -26,6 +27,7 @@ export async function status(call: GitCall): Promise<ToolResult> {
   return toResult(stdout, { empty: "nothing to show", truncated });
 }
 
+/** Runs `git diff`, without hidden files. */
 export async function diff(call: GitCall): Promise<ToolResult> {
   const { rev, staged = false } = call.input;
   const compared = [...(staged ? ["--cached"] : []), ...(rev === undefined ? [] : await sides(call, rev))];
@@ -37,6 +39,7 @@ export async function diff(call: GitCall): Promise<ToolResult> {
   });
 }
 
+/** Runs `git show` for a commit, or shows a file as a commit has it. */
 export async function show(call: GitCall): Promise<ToolResult> {
   const revision = parseRevision(call.input.rev ?? "HEAD");
   if (revision.kind === "range") throw new TypeError("The input was not checked");
@@ -66,6 +69,7 @@ async function showFile(call: GitCall, commit: string, path: string): Promise<To
   return toResult(stdout, { empty: "an empty file", truncated });
 }
 
+/** Runs `git log`, a line for each commit, or lists the stashes. */
 export async function log(call: GitCall): Promise<ToolResult> {
   const { rev, limit = 20 } = call.input;
   const count = `--max-count=${limit}`;
@@ -92,6 +96,7 @@ export async function log(call: GitCall): Promise<ToolResult> {
   return toResult(stdout, { empty: "no commits", truncated });
 }
 
+/** Lists the branches, newest first, and the remotes. */
 export async function branch(call: GitCall): Promise<ToolResult> {
   const { limit = 100 } = call.input;
   const head = await call.repository.run(["symbolic-ref", "--quiet", "--short", "HEAD"]);
@@ -111,7 +116,7 @@ export async function branch(call: GitCall): Promise<ToolResult> {
   });
 }
 
-/** The commits that `rev` names, as the command takes them. */
+/** Returns the commits that `rev` names, as arguments of the command. */
 async function sides(call: GitCall, rev: string, command: "diff" | "log" = "diff"): Promise<readonly string[]> {
   const revision = parseRevision(rev);
   if (revision.kind !== "range") return [await resolveCommit(call.repository, revision.rev)];
@@ -120,14 +125,14 @@ async function sides(call: GitCall, rev: string, command: "diff" | "log" = "diff
   return revision.dots === "..." || command === "log" ? [`${from}${revision.dots}${to}`] : [from, to];
 }
 
-/** A patch without the files that are sensitive or forbidden. */
+/** Returns a patch without sensitive and forbidden files. */
 async function withoutHidden(
   call: GitCall,
   commands: {
     readonly names: readonly string[];
     readonly patch: readonly string[];
     readonly empty: string;
-    /** Reads the files of the working tree */
+    /** Set when the command reads files of the working tree */
     readonly files: boolean;
   },
 ): Promise<ToolResult> {
@@ -147,7 +152,7 @@ async function withoutHidden(
   return toResult(withoutEmpty(stdout), { empty: commands.empty, truncated, hidden });
 }
 
-/** Files whose time alone has changed have a heading and nothing below it: the index is not refreshed. */
+/** Removes headings without a change below: git prints them for a file with a new time and the same content. */
 function withoutEmpty(patch: string): string {
   return patch.split("\n").filter((line, at, lines) => {
     const next = lines[at + 1] ?? "";

@@ -9,10 +9,11 @@ import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 import { changedUpTo } from "./write_operations.ts";
 
-/** A URL that git and the URL policy read alike: no backslash, no blank, no second `@`, no dot at the end of the host */
+/** URLs that git and the URL policy read alike: without backslash, blank, second `@` and a dot at the end of the host */
 const PLAIN_URL =
   /^https?:\/\/(?:([^\s\\/@?#]+)@)?(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?(?:\/[!-~]*)?$/i;
 
+/** Pushes one branch to the branch of the same name at the remote. */
 export async function push(call: GitCall): Promise<ToolResult> {
   const remote = call.input.remote ?? "origin";
   const address = await addressOf(call, remote, "push");
@@ -42,7 +43,7 @@ export async function pull(call: GitCall): Promise<ToolResult> {
   return toResult(`${merged.stdout}${output}`, { empty: "up to date" });
 }
 
-/** What the configuration names, unless it is no branch's name: then nothing. */
+/** Returns the upstream branch that is configured. undefined for none, and for a name that no branch can have. */
 function upstreamOf({ repository }: GitCall, branch: string): string | undefined {
   const upstream = repository.upstreamOf(branch);
   return upstream !== undefined && isBranchName(upstream) ? upstream : undefined;
@@ -58,7 +59,7 @@ async function currentBranch(call: GitCall): Promise<string> {
 }
 
 /**
- * Where a remote is, by its configured name.
+ * Returns the checked address of a remote, by its configured name.
  * @throws {ToolError} `git_unknown_remote`, `git_remote_refused`, `git_credentials`, and those of the URL policy
  */
 async function addressOf(call: GitCall, remote: string, direction: "fetch" | "push"): Promise<RemoteAddress> {

@@ -2,18 +2,18 @@ import { ToolError } from "../../base/errors.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { Repository } from "../../system/git/git.ts";
 
-/** What `rev` names: one commit, the way between two, or a file in a commit. */
+/** Meaning of `rev`: a commit, a range between two commits, or a file in a commit. */
 export type Revision =
   | { readonly kind: "commit"; readonly rev: string }
   | { readonly kind: "range"; readonly from: string; readonly to: string; readonly dots: ".." | "..." }
   | { readonly kind: "file"; readonly rev: string; readonly path: string };
 
-/** No option, no search by text or regular expression, no path of the index */
+/** Names of commits: no options, no search by text or regular expression, no path of the index */
 const COMMIT = /^[\p{L}\p{N}_@][\p{L}\p{N}_@.\/+#=~^-]*(?:@\{-?[\p{L}\p{N}. :-]{1,40}\})?[~^\p{N}]*$/u;
 const MAX_LENGTH = 256;
 
 /**
- * A revision as the call names it: `HEAD~2`, `main..topic`, `stash@{1}`, `HEAD:src/a.ts`.
+ * Parses a revision as a call names it: `HEAD~2`, `main..topic`, `stash@{1}`, `HEAD:src/a.ts`.
  * @throws {ToolError} `invalid_input`, and those of `parsePath` for the path of a file
  */
 export function parseRevision(text: string): Revision {
@@ -46,7 +46,7 @@ function commitOf(rev: string, text: string): string {
 }
 
 /**
- * The full hash of a commit, so that nothing of what the call named reaches git as an argument again.
+ * Returns the full hash of a commit, so that later commands get the hash and never the text of the call.
  * @throws {ToolError} `git_unknown_revision`
  */
 export async function resolveCommit(repository: Repository, rev: string): Promise<string> {

@@ -19,7 +19,7 @@ const RUN: Readonly<Record<GitOp, (call: GitCall) => Promise<ToolResult>>> = {
   pull,
 };
 
-/** What `git_operations` does on a checked repository. @throws {ToolError} as the operation does */
+/** Runs an operation on a checked repository. @throws {ToolError} as the operation does */
 export function runOperation(op: GitOp, call: GitCall): Promise<ToolResult> {
   return RUN[op](call);
 }

@@ -5,9 +5,10 @@ import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./g
 import { status } from "./read_operations.ts";
 import { resolveCommit } from "./revision.ts";
 
-/** Of commands that list what has changed */
+/** Options of commands that list the names of changed files */
 const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=dirty", "--no-ext-diff", "--no-textconv"];
 
+/** Stages files, and returns the status. */
 export async function add(call: GitCall): Promise<ToolResult> {
   const specs = pathspecs(call);
   const listed = ["ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard", "--full-name"];
@@ -16,6 +17,7 @@ export async function add(call: GitCall): Promise<ToolResult> {
   return await status(call);
 }
 
+/** Commits the staged changes, or the named files. */
 export async function commit(call: GitCall): Promise<ToolResult> {
   const { message = "" } = call.input;
   const specs = pathspecs(call);
@@ -37,6 +39,7 @@ export async function commit(call: GitCall): Promise<ToolResult> {
   return toResult(stdout, { empty: "committed" });
 }
 
+/** Switches to a branch or commit, or restores the named files. */
 export async function checkout(call: GitCall): Promise<ToolResult> {
   const { paths, rev } = call.input;
   if (paths !== undefined) return await restore(call);
@@ -47,14 +50,14 @@ export async function checkout(call: GitCall): Promise<ToolResult> {
   return await status(call);
 }
 
-/** What to switch to: a branch that is there, a new one, that of a remote, or a commit alone. */
+/** Returns the commit and the arguments of `git switch`, for an existing branch, a new one, a remote one, or a commit. */
 async function switchTo(
   call: GitCall,
   commit: string | undefined,
 ): Promise<{ readonly target: string; readonly args: readonly string[] }> {
   const { branch } = call.input;
   if (branch === undefined) {
-    // checkCheckout: one of the two is there
+    // checkCheckout has made sure that there is a branch or a commit
     const target = commit as string;
     return { target, args: ["--detach", target] };
   }
@@ -76,7 +79,7 @@ async function switchTo(
   return { target: await resolveCommit(call.repository, only), args: ["--track", "--create", branch, only] };
 }
 
-/** Files as they are staged or in a commit; with `staged` the next commit forgets what was added to it. */
+/** Restores files from the index or a commit. With `staged`, restores the index alone: the files are unstaged. */
 async function restore(call: GitCall): Promise<ToolResult> {
   const { rev, staged = false } = call.input;
   const specs = pathspecs(call);
@@ -90,6 +93,7 @@ async function restore(call: GitCall): Promise<ToolResult> {
   return await status(call);
 }
 
+/** Stashes changes, or brings a stash back. */
 export async function stash(call: GitCall): Promise<ToolResult> {
   const { rev, message, staged = false } = call.input;
   if (rev !== undefined) return await bringBack(call, rev);
@@ -114,7 +118,7 @@ async function bringBack(call: GitCall, rev: string): Promise<ToolResult> {
   return await status(call);
 }
 
-/** Names that differ between the current commit and another one; with `...` since the two parted. */
+/** Returns the files that differ between the current commit and another one. With `...`, since the two parted. */
 export async function changedUpTo(call: GitCall, target: string, dots: ".." | "..."): Promise<readonly string[]> {
   const { code } = await call.repository.run(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
   // Before the first commit there is nothing to compare with

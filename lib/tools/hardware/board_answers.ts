@@ -9,6 +9,7 @@ import type { ToolResult } from "../runtime/tool.ts";
 const STUB_NAMES = { qemu: "QEMU", gdbserver: "gdbserver", other: "a GDB stub" } as const;
 
 /**
+ * Describes a board.
  * @param board undefined: the only configured one, the names where there are several, the machine itself where there is none
  * @throws {ToolError} those of Boards
  */
@@ -95,7 +96,7 @@ function listed(lines: Readonly<Record<string, string>>): string {
   return Object.entries(lines).map(([name, value]) => `${name}: ${value}`).join("\n");
 }
 
-/** @throws {ToolError} those of usableMap and Boards */
+/** Shows the memory map of a board. @throws {ToolError} those of usableMap and Boards */
 export async function showMemoryMap(board: string, { boards, config, signal }: BoardContext): Promise<ToolResult> {
   const map = await boards.attach(board, signal, (target) => usableMap(target, { board, config }));
   const lines = map.regions.map((region) => `${rangeOf(region)}  ${region.length} bytes  ${region.name}`);
@@ -108,7 +109,7 @@ export async function showMemoryMap(board: string, { boards, config, signal }: B
   };
 }
 
-/** A range of a board's memory. */
+/** Range of a board's memory. */
 export interface MemoryRange {
   readonly board: string;
   readonly start: bigint;
@@ -116,7 +117,7 @@ export interface MemoryRange {
   readonly length: number;
 }
 
-/** @throws {ToolError} `address_outside_map` with the map's ranges, and those of usableMap and Boards */
+/** Reads a range of a board's memory. @throws {ToolError} `address_outside_map` with the map's ranges, and those of usableMap and Boards */
 export async function readBoardMemory(
   { board, start, length }: MemoryRange,
   { boards, config, signal }: BoardContext,
@@ -142,7 +143,7 @@ export async function readBoardMemory(
 
 const WIDTH = 16;
 
-/** Lines of 16 bytes: the address, the bytes in hexadecimal, and as ASCII with `.` for what is not printable. */
+/** Returns lines of 16 bytes: the address, the bytes in hexadecimal, and as ASCII with `.` for characters that are not printable. */
 export function hexDump(bytes: Uint8Array, start: bigint): string {
   const last = start + BigInt(bytes.length);
   const digits = Math.max(8, last.toString(16).length);

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 
-/** The name of a configured board, as a tool's input has it. */
+/** Field for the name of a configured board. */
 export const boardField = v.pipe(
   v.string(),
   v.minLength(1),
@@ -10,8 +10,8 @@ export const boardField = v.pipe(
 );
 
 /**
- * `hardware_board_info`: architecture, registers and stub of a board. Without a name the only board there is, or the machine that the
- * gateway runs on where none is configured (docs/design/tools.md "Hardware").
+ * `hardware_board_info`: describes a board: architecture, registers and stub. Without a name describes the only configured board, or the
+ * machine that the gateway runs on when none is configured (docs/design/tools.md "Hardware").
  */
 export const hardwareBoardInfo = defineTool({
   name: "hardware_board_info",

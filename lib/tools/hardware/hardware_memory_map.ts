@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { boardField } from "./hardware_board_info.ts";
 
-/** `hardware_memory_map`: what of a board's memory may be read (docs/design/tools.md "Hardware"). */
+/** `hardware_memory_map`: shows which memory of a board may be read (docs/design/tools.md "Hardware"). */
 export const hardwareMemoryMap = defineTool({
   name: "hardware_memory_map",
   description:

@@ -5,7 +5,7 @@ import { boardField } from "./hardware_board_info.ts";
 const DEFAULT_LENGTH = 256;
 const MAX_LENGTH = 16_384;
 
-/** `hardware_memory_read`: bytes of a board's memory, inside its map alone (docs/design/tools.md "Hardware"). */
+/** `hardware_memory_read`: reads bytes of a board's memory, only inside its memory map (docs/design/tools.md "Hardware"). */
 export const hardwareMemoryRead = defineTool({
   name: "hardware_memory_read",
   description:

@@ -7,7 +7,7 @@ import { requireOpFields } from "../runtime/parse_input.ts";
 const COMMAND = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 
 /**
- * `cli_discovery`: which commands the machine has, and what the gateway runs on; nothing is run.
+ * `cli_discovery`: tells which commands the machine has, and which runtime the gateway runs on. Runs nothing.
  * Source: docs/design/tools.md "The machine"
  */
 export const cliDiscovery = defineTool({

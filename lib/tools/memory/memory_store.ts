@@ -2,10 +2,10 @@ import * as v from "valibot";
 import { DEFAULT_NAMESPACE } from "../../memory/memory.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 
-/** The key of a memory, as the memory tools take it. */
+/** Field for the key of a memory. */
 export const keyField = v.pipe(v.string(), v.minLength(1), v.maxLength(256), v.description("Key of the memory"));
 
-/** Where it is kept. */
+/** Field for the namespace of a memory. */
 export const namespaceField = v.pipe(
   v.string(),
   v.minLength(1),

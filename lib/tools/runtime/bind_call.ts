@@ -14,7 +14,7 @@ import type { BoundParts, PreparedCall, ScreenContext, Tool, ToolServices } from
 
 /** The state that an approval of one call counts for (docs/design/policy.md "Binding"). */
 export interface CallBinding {
-  /** SHA-256 over tool, input, workspace, schema, the executable's identity, the files to be changed, `bound` and containment. Hexadecimal */
+  /** SHA-256, hexadecimal, over tool, input, workspace, schema, identity of the executable, files to be changed, `bound` and containment */
   readonly digest: string;
   /** Files that the call may change. `sha256` is null for a file that does not exist yet */
   readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
