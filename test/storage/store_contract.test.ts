@@ -414,6 +414,27 @@ for (const driver of DRIVERS) {
       assert.deepEqual([await found("apple"), await found("banana")], [["b"], []]);
     });
 
+    check("search() puts a text that says the word more often first", async (store) => {
+      const put = (key: string, text: string) => store.batch([{ op: "put", collection: "m", key, body: 0, text }]);
+      await put("once", "plum pear fig");
+      await put("twice", "plum plum fig");
+      await put("never", "pear fig pear");
+      assert.deepEqual(keysOf(await store.search("m", { query: "plum", limit: 10 })), ["twice", "once"]);
+    });
+
+    check("a batch that did not hold leaves the order of what it would have deleted", async (store) => {
+      for (const key of ["a", "b", "c"]) {
+        await store.batch([{ op: "insert", collection: "m", key, body: 0, text: "plum" }]);
+      }
+      const isApplied = await store.batch([
+        { op: "delete", collection: "m", key: "a" },
+        { op: "insert", collection: "m", key: "b", body: 1, text: "plum" },
+      ]);
+      assert.equal(isApplied, false);
+      assert.deepEqual(keysOf(await store.search("m", { query: "plum", limit: 10 })), ["a", "b", "c"]);
+      assert.deepEqual(keysOf(await store.scan("m", { order: "created", limit: 10 })), ["a", "b", "c"]);
+    });
+
     check("search() takes any query as plain words", async (store) => {
       await store.batch([{ op: "put", collection: "m", key: "k", body: 0, text: "alpha OR beta NEAR gamma\0delta" }]);
       const hostile = [
