@@ -8,7 +8,7 @@ import { httpError } from "./wire/http_errors.ts";
  */
 export type DoorAccess = "public" | "pairing_code" | "node_token" | Scope;
 
-/** A way into the gateway. Routes and WebSocket frames declare what they ask of a caller in this one form. */
+/** A way into the gateway. Routes and WebSocket frames declare in this form which credentials a caller needs. */
 export interface Door {
   /** Required: forgetting it does not compile */
   readonly access: DoorAccess;
@@ -29,7 +29,7 @@ export function checkScope({ access }: Door, { scopes }: Pick<Caller, "scopes">,
   throw httpError("insufficient_scope", `Cannot ${action}: the token lacks the scope "${access}"`);
 }
 
-/** Who asks for a run, in the words of the records. */
+/** Returns the caller of a request, as records name it. */
 export function callerOf(context: Pick<RequestContext, "identity">, via: Caller["via"]): Caller {
   return { via, tokenId: context.identity?.tokenId ?? null, scopes: context.identity?.scopes ?? [] };
 }

@@ -2,7 +2,7 @@ import { type SlidingWindow, slidingWindow } from "../lib/access/sliding_window.
 import type { Config } from "../lib/config/config.ts";
 import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
 
-/** What the middleware needs of a configuration, worked out once per snapshot. */
+/** Settings that the middleware reads with each request. They are derived once from each configuration. */
 export interface GatewaySettings {
   readonly loopbackBind: boolean;
   readonly allowedHosts: ReadonlySet<string>;
@@ -17,17 +17,17 @@ export interface GatewaySettings {
   readonly identities: SlidingWindow | undefined;
 }
 
-/** Windows of requests that cannot fill each other's, so that nobody locks anybody else out. */
+/** Windows of requests. Each kind of sender fills a window of its own, so that no sender locks out another. */
 export interface Windows {
   /** By token; one window for all while pairing is off */
   readonly callers: SlidingWindow;
-  /** Probes, as of `/health`: one window for all of them */
+  /** Requests of probes, such as `/health`: one window for all of them */
   readonly probes: SlidingWindow;
-  /** Public routes, and what no route takes, by address */
+  /** Requests of public routes, and requests that no route takes, by address */
   readonly addresses: SlidingWindow;
   /** Pairing, by address */
   readonly pairing: SlidingWindow;
-  /** Public routes and probes that a page of another site reads, by address. A small one, like those below */
+  /** Public routes and probes that a page of another site reads, by address. A small window, like the next two */
   readonly crossSite: SlidingWindow;
   /** Requests with a refused origin or host, by address */
   readonly refusedPages: SlidingWindow;
@@ -38,7 +38,7 @@ export interface Windows {
 /** Requests that a small window takes. */
 const SMALL_WINDOW_MAX = 60;
 
-/** Settings that follow the newest configuration. A reload that leaves the limits alone keeps their windows. */
+/** Returns a function that gives the settings of the newest configuration. A reload that leaves the limits alone keeps their windows. */
 export function createGatewaySettings(config: () => Config): () => GatewaySettings {
   let snapshot: Config | undefined;
   let current: GatewaySettings;

@@ -14,7 +14,7 @@ import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
 import { socketsOf } from "./websocket/sockets.ts";
 
-/** One line of the gateway's log. Secrets are removed. */
+/** A line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
   readonly level: LogLevel;
   /** Milliseconds since the epoch */
@@ -23,8 +23,9 @@ export interface GatewayLogLine {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
+/** Options of `createGateway`. */
 export interface GatewayOptions {
-  /** Folder of the gateway's own data; made when it is missing. One gateway per folder */
+  /** Folder of the gateway's own data; made when missing. Each gateway needs a folder of its own */
   readonly dataDir: string;
   /** The folder the agent works in */
   readonly workspace: string;
@@ -49,9 +50,9 @@ export interface GatewayOptions {
   readonly Response?: typeof globalThis.Response;
 }
 
-/** What the server around the gateway knows of a request and the request does not say. */
+/** Facts about a request's connection that the server around the gateway knows and the request does not tell. */
 export interface GatewayConnection {
-  /** Address of the peer, for the per-identity limit and the log; with pairing off, no other machine than this one comes in */
+  /** Address of the peer, for the per-identity limit and the log. With pairing off, only this machine is served */
   readonly remoteAddress?: string | undefined;
 }
 
@@ -61,13 +62,13 @@ export interface Gateway {
   readonly fetch: (request: Request, connection?: GatewayConnection) => Promise<Response>;
   /** Give `resolve` to a crossws adapter or to its server plugin: it runs every check of a request before the upgrade */
   readonly websocket: { readonly resolve: (request: Request) => Partial<Hooks> };
-  /** A one-time code for POST /pair, `ABCD-EFGH`; an earlier one is void */
+  /** Returns a one-time code for POST /pair, such as `ABCD-EFGH`. An earlier code becomes void */
   readonly createPairingCode: () => Promise<string>;
-  /** Stops the agent's work, after `shutdown_grace_secs` at most, and gives the data directory free */
+  /** Stops the agent's work, waiting up to `shutdown_grace_secs`, and releases the data directory */
   readonly close: () => Promise<void>;
 }
 
-/** Every option of createGateway. A new one does not compile before it is named here. */
+/** Every option of createGateway. A new option does not compile before it is named here. */
 const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
   dataDir: true,
   workspace: true,
@@ -82,7 +83,7 @@ const OPTION_NAMES: Readonly<Record<keyof GatewayOptions, true>> = {
 };
 
 /**
- * A gateway to mount in any fetch-based server.
+ * Creates a gateway to mount in any fetch-based server.
  *
  * The guards follow the configuration: with the default `gateway.host`, requests must name a loopback host or one of
  * `gateway.allowed_hosts`.
@@ -131,7 +132,7 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
   };
 }
 
-/** A misspelt option would be dropped in silence, and what it was to forbid would be allowed. @throws {ConfigError} `unknown_option`, `missing_option` */
+/** Refuses unknown options: a misspelt one would be ignored in silence, and the thing it should forbid would be allowed. @throws {ConfigError} `unknown_option`, `missing_option` */
 function checkOptions(options: unknown): void {
   if (typeof options !== "object" || options === null) {
     throw new ConfigError("missing_option", "Cannot create a gateway without options: give dataDir and workspace");

@@ -7,20 +7,21 @@ import type { RequestTarget } from "./request_target.ts";
 import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";
 
-/** A request's body on its way. */
+/** A request's body that is being read. */
 export interface PendingBody {
-  /** @throws {HttpError} by `tooLarge` when it is longer than it may be; {CancelError} `client_gone` when it stops half-way */
+  /** The whole body. Rejects with the HttpError of `tooLarge` for a body that is too long, with CancelError `client_gone` for one that stops half-way */
   readonly bytes: Promise<Uint8Array>;
-  /** Gives it up: what waits for it gets this error. Does nothing once it is there */
+  /** Gives the body up: `bytes` rejects with this error. Does nothing once the body is there */
   fail(error: Error): void;
 }
 
-/** Begins to read the whole body of a request, `maxBytes` at most. */
+/** Begins to read the whole body of a request, up to `maxBytes`. */
 export type BodyReader = (request: Request, maxBytes: number) => PendingBody;
 
-/** Calls `onGone` when the client goes away before its reply is written. @returns what ends the watch */
+/** Calls `onGone` when the client goes away before the reply is written. @returns function that ends the watch */
 export type ClientWatch = (request: Request, onGone: () => void) => () => void;
 
+/** Options of `GatewayRequestContext`. */
 export interface RequestContextOptions {
   readonly services: Services;
   readonly Response: ResponseClass;
@@ -32,7 +33,7 @@ export interface RequestContextOptions {
   readonly watchClient: ClientWatch;
 }
 
-/** The context of one request, with what the middleware fills in. Lives until the reply is handed over. */
+/** The context of one request, and the fields that the middleware fills in. Lives until the reply is handed over. */
 export class GatewayRequestContext implements RequestContext {
   readonly services: Services;
   readonly Response: ResponseClass;
@@ -46,9 +47,9 @@ export class GatewayRequestContext implements RequestContext {
   identity: Identity | null = null;
   claim: RunClaim | undefined = undefined;
   params: Readonly<Record<string, string>> = NO_PARAMS;
-  /** Most bytes that the route takes in a body */
+  /** Maximum bytes of a body that the route takes */
   maxBodyBytes = Infinity;
-  /** Others who wait for this request's reply: with some, the client's leaving stops nothing (idempotency) */
+  /** Number of repeats that wait for this request's reply. Above 0, the work goes on when the client leaves (idempotency) */
   followers = 0;
   #request: Request;
   #readBody: BodyReader;
@@ -57,7 +58,7 @@ export class GatewayRequestContext implements RequestContext {
   #body: PendingBody | undefined = undefined;
   #controller: AbortController | undefined = undefined;
   #unwatch: (() => void) | undefined = undefined;
-  /** One for the body and the work after it */
+  /** Runs `request_timeout_secs`, for the body and the work after it together */
   #timer: Timer | undefined = undefined;
   #clientGone = false;
   #done = false;
@@ -112,16 +113,16 @@ export class GatewayRequestContext implements RequestContext {
     if (!this.#done) this.#controller?.abort(new CancelError(reason));
   }
 
-  /** One follower has gone too. */
+  /** Counts one follower less. The work stops when the client and all followers have gone. */
   unfollow(): void {
     this.followers--;
     if (this.#clientGone) this.#onClientGone();
   }
 
-  /** The reply is handed over: the signal stays as it is from here on, whatever the runtime reports later. */
+  /** Ends the context when the reply is handed over. The signal no longer changes, whatever the runtime reports later. */
   detach(): void {
     this.#done = true;
-    // A stream may last for minutes, and something of it may refer to its request
+    // A stream may last for minutes and refer to its request, so let the body go
     this.#body = undefined;
     this.#timer?.clear();
     this.#unwatch?.();
@@ -145,7 +146,7 @@ export class GatewayRequestContext implements RequestContext {
 
 const NO_PARAMS: Readonly<Record<string, string>> = Object.freeze({});
 
-/** The refusal of a long body. The connection stays: closed at once, it would break before a client that still sends has read why. */
+/** Returns the refusal of a long body. The connection stays open: closed at once, it would break before a client that still sends has read the refusal. */
 export function tooLarge(maxBytes: number) {
   return httpError("payload_too_large", `Cannot accept the request body: it is longer than ${maxBytes} bytes`);
 }
@@ -156,14 +157,14 @@ function slowBody(seconds: number) {
   });
 }
 
-/** The watch for any fetch-based server: the request's own signal. */
+/** Watches the request's own signal, which works with any fetch-based server. */
 export const watchSignal: ClientWatch = ({ signal }, onGone) => {
   if (signal.aborted) onGone();
   else signal.addEventListener("abort", onGone, { once: true });
   return () => signal.removeEventListener("abort", onGone);
 };
 
-/** The reader for any fetch-based server: the body as a web stream. */
+/** Reads the body as a web stream, which works with any fetch-based server. */
 export const readWebBody: BodyReader = (request, maxBytes) => {
   const { promise: bytes, resolve, reject } = Promise.withResolvers<Uint8Array>();
   readStream(request.body, maxBytes).then(resolve, (error: unknown) => {

@@ -1,4 +1,4 @@
-/** The parts of an absolute request URL, cut and not normalised: a path that needs normalising is refused, not repaired. */
+/** The parts of an absolute request URL as they came. A path that needs normalising is refused, not repaired. */
 export interface RequestTarget {
   /** Lower case, without the scheme's default port */
   readonly authority: string;
@@ -8,7 +8,7 @@ export interface RequestTarget {
   readonly search: string;
 }
 
-/** Cuts `http://host/path?query#fragment`; `new URL` costs ten times as much and repairs what must be seen. */
+/** Cuts `http://host/path?query#fragment` into its parts. `new URL` costs ten times as much, and repairs the paths that must be refused. */
 export function parseRequestTarget(url: string): RequestTarget {
   const authorityStart = url.indexOf("://") + 3;
   let end = url.indexOf("#", authorityStart);
@@ -24,14 +24,14 @@ export function parseRequestTarget(url: string): RequestTarget {
   };
 }
 
-/** A `Host` value or URL authority in the form it is compared in. */
+/** Returns a `Host` value or URL authority in lower case, without the scheme's default port, for comparing. */
 export function toAuthority(host: string, secure: boolean): string {
   const lower = host.toLowerCase();
   const port = secure ? ":443" : ":80";
   return lower.endsWith(port) ? lower.slice(0, -port.length) : lower;
 }
 
-/** The host name of an authority, `[::1]` with its brackets. */
+/** Returns the host name of an authority; an IPv6 address keeps its brackets, as `[::1]`. */
 export function hostNameOf(authority: string): string {
   if (authority.startsWith("[")) return authority.slice(0, authority.indexOf("]") + 1);
   const colon = authority.indexOf(":");
@@ -42,8 +42,8 @@ const VISIBLE = /^\/[!-~]*$/;
 const DOT_SEGMENT = /\/(?:\.|%2e){1,2}(?:[/?#]|$)/i;
 
 /**
- * Whether a path can name a route at all: visible ASCII, and none of what other software would read as another path
- * (empty and dot segments, encoded ones too, a backslash, a trailing slash).
+ * Tells whether a path can name a route: visible ASCII without anything that other software would read as another path
+ * (empty segments, dot segments, also percent-encoded ones, a backslash, a trailing slash).
  */
 export function isCleanPath(path: string): boolean {
   if (!VISIBLE.test(path) || path.includes("//") || path.includes("\\")) return false;
@@ -51,7 +51,7 @@ export function isCleanPath(path: string): boolean {
   return !hasDotSegment(path);
 }
 
-/** Whether a path has a segment `.` or `..`, plain or percent-encoded. */
+/** Tells whether a path has a segment `.` or `..`, plain or percent-encoded. */
 export function hasDotSegment(path: string): boolean {
   return DOT_SEGMENT.test(path);
 }

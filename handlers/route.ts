@@ -12,7 +12,7 @@ import { readJson } from "./wire/read_json.ts";
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
 
-/** What a handler gets beside the request. One per request, built by the router. */
+/** Services and facts that a handler gets beside the request. The router builds one for each request. */
 export interface RequestContext {
   readonly services: Services;
   readonly Response: ResponseClass;
@@ -25,10 +25,10 @@ export interface RequestContext {
   readonly remoteAddress: string | undefined;
   /**
    * Aborts with a CancelError (`client_gone`, `timeout`, `shutdown`) until the reply is handed over, then never again.
-   * Made when first read.
+   * The signal is made when it is first read.
    */
   readonly signal: AbortSignal;
-  /** Of `signal`: attached work that takes it as its own ends with the request, without a second one that follows */
+  /** Controller of `signal`. Attached work takes it as its own controller and so ends with the request */
   readonly controller: AbortController;
   /** The path within the gateway, without the mount's base path, and the query */
   readonly path: string;
@@ -37,19 +37,20 @@ export interface RequestContext {
   readonly authorization?: string | undefined;
   /** Names of body fields that were not honoured; they go to the header x-postern-ignored */
   readonly ignored: string[];
-  /** With an Idempotency-Key: the hold on the run that answers this request and its repeats, so the run must be durable */
+  /** Claim of the request's Idempotency-Key; undefined without one. A run that is started with a claim must be durable */
   readonly claim?: RunClaim | undefined;
-  /** Headers each reply of this request carries, as x-request-id. Written by the middleware, sent by wire/reply.ts */
+  /** Headers of every reply to this request, such as x-request-id. The middleware writes them, wire/reply.ts sends them */
   readonly replyHeaders: Record<string, string>;
   /** The reply that wire/reply.ts built; any other reply gets `replyHeaders` from the router, at the cost of a copy */
   built: Response | undefined;
   /**
-   * The whole request body, read once, at most `max_request_bytes`; empty when there is none. Asked for before the reply only.
+   * Reads the whole request body, once, up to `max_request_bytes`; empty when there is none. Call it before the reply only.
    * @throws {HttpError} 413 payload_too_large, 408 request_timeout; {CancelError} client_gone when it stops half-way
    */
   body(): Promise<Uint8Array>;
 }
 
+/** Answers a request that has passed every check. */
 export type Handler = (request: Request, context: RequestContext) => Response | Promise<Response>;
 
 /**
@@ -81,17 +82,17 @@ export interface RouteParameter {
   readonly schema: JsonSchema;
 }
 
-/** One row of the route table; `/openapi.json` is generated from it. */
+/** A method and a path that the router answers, with everything that `/openapi.json` says about it. */
 export interface Route extends Door {
   readonly method: "GET" | "POST" | "DELETE";
   /** `/v1/models/:id`; a parameter is one path segment, or the rest of the path when written `:id+` */
   readonly path: string;
   readonly summary: string;
-  /** Schema of the JSON body, the one the handler validates with; undefined: the route reads none */
+  /** Schema of the JSON body, which the handler validates with; undefined: the route reads no body */
   readonly body?: GenericSchema | undefined;
-  /** Whether an empty body is fine. Default false */
+  /** true: the route takes an empty body. Default false */
   readonly bodyOptional?: boolean;
-  /** Bytes of a body that is read before it is known who sends it. Default: `max_request_bytes`, which is never exceeded */
+  /** Maximum bytes of a body that is read before the sender is known. Default: `max_request_bytes`, which is never exceeded */
   readonly maxBodyBytes?: number;
   /** Set by strictRoute: unknown fields and query parameters are refused. Default false: unknown fields go to x-postern-ignored. */
   readonly strict?: boolean;
@@ -111,14 +112,14 @@ export interface Route extends Door {
    */
   readonly errors?: readonly (ErrorCode | number)[];
   /**
-   * What is done with an Idempotency-Key. Required for POST. `honoured`: it is claimed before the handler is called; `by_run`: the
-   * handler starts a run with `context.claim`, which claims it; `harmless`: the handler may be called twice, since nothing comes of it;
-   * `refused`: the reply hands out a secret and is never kept
+   * Use of an Idempotency-Key. Required for POST. `honoured`: the key is claimed before the handler is called; `by_run`: the handler
+   * starts a run with `context.claim`, and the run claims the key; `harmless`: calling the handler twice does no harm; `refused`: the
+   * reply holds a secret and is never stored
    */
   readonly idempotency?: "honoured" | "by_run" | "harmless" | "refused";
-  /** With `honoured` and `by_run`. Default: 409 conflict, the outcome is unknown */
+  /** Answers a repeat after a crash, with `honoured` and `by_run`. Default: 409 conflict, because the outcome is unknown */
   readonly repeat?: RepeatHandler;
-  /** A WebSocket handshake is accepted here, after every check of a request; gives the socket's hooks. A plain GET is 426 before `handler` */
+  /** Accepts a WebSocket handshake that has passed every check, and returns the socket's hooks. A plain GET gets 426 before `handler` */
   readonly websocket?: (context: RequestContext) => Partial<Hooks>;
   readonly handler: Handler;
 }
@@ -174,18 +175,18 @@ function shown(name: string): string {
 }
 
 /**
- * What an Idempotency-Key has a hold on: the one run that answers all requests under it.
+ * The claim of an Idempotency-Key on a run: this run answers every request under the key.
  *
- * The hold is on disk from the moment the run is accepted, so that a repeat finds the run, also after a crash.
+ * The claim is on disk from the moment the run is accepted, so that a repeat finds the run, also after a crash.
  * Source: docs/design/http.md "Idempotency"
  */
 export interface RunClaim {
-  /** To be handed to the start of the run: recorded in the transaction that accepts it */
+  /** Returns the writes of the claim. Hand it to the start of the run, which puts them into the transaction that accepts the run */
   readonly write: (runId: string) => Write;
-  /** Whether text of this turn went to a client, or may have, that this reply cannot take back: in this process or before a crash */
+  /** Tells whether text of this turn may have reached a client, in this process or before a crash. Sent text cannot be taken back */
   wasTold(turn: number): boolean;
-  /** To be awaited before the first text of a turn goes out: from then on `wasTold`, on disk too */
+  /** Notes on disk that text of this turn goes out. Await it before the first text of a turn; `wasTold` is true from then on */
   tell(turn: number): Promise<void>;
-  /** Says that the reply is a failure without an effect: a repeat runs anew, whatever the client is told about retries */
+  /** Marks the reply as a failure without an effect. A repeat then runs anew, whatever the reply says about retries */
   reopen(): void;
 }

@@ -9,20 +9,21 @@ import type { GatewaySettings } from "../gateway_settings.ts";
 import type { RequestContext } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 
-/** Who everyone is while `require_pairing = false` opens a loopback gateway. */
+/** Identity of every request while `require_pairing = false` opens a loopback gateway. */
 const OPEN: Identity = { tokenId: null, scopes: SCOPES };
 
+/** Facts that a request's identity is found by. */
 export interface AccessOptions {
   readonly services: Services;
   readonly settings: GatewaySettings;
-  /** Of the query of a WebSocket handshake; null elsewhere */
+  /** Query parameter `ticket` of a WebSocket handshake; null for any other request */
   readonly ticket: string | null;
   /** Address of the peer; the command line's token counts from this machine only. undefined: the server does not say */
   readonly remoteAddress: string | undefined;
 }
 
 /**
- * Returns who sent a request; undefined without credentials that count.
+ * Returns the identity of a request; undefined without credentials that count.
  *
  * While bearer routes are open, an unknown token is as good as none: OpenAI clients cannot be without a key. They are open to
  * this machine alone: a server that mounts the gateway may listen on every address, where the Host header proves nothing.
@@ -83,19 +84,19 @@ const REFUSALS: ReadonlySet<string> = new Set([
   "insufficient_scope",
 ]);
 
-/** Tells the audit of an error that means refused credentials; other errors are none of its business. */
+/** Writes refused credentials to the audit. Any other error is left out. */
 export function auditRefusal(audit: Audit, { remoteAddress }: RequestContext, error: unknown): void {
   if (error instanceof HttpError && REFUSALS.has(error.code)) audit.accessFailed(remoteAddress, error.code);
 }
 
 const BEARER = /^Bearer +([\x21-\x7e]+) *$/i;
 
-/** The token of an `Authorization: Bearer` header, undefined for none and for another scheme. Source: RFC 6750 section 2.1 */
+/** Returns the token of an `Authorization: Bearer` header; undefined without the header and for another scheme. Source: RFC 6750 section 2.1 */
 export function bearerTokenOf(authorization: string | null | undefined): string | undefined {
   return BEARER.exec(authorization ?? "")?.[1];
 }
 
-/** Whether a peer's address is this machine's, IPv4 written as IPv6 (`::ffff:127.0.0.1`) included. */
+/** Tells whether a peer's address is a loopback address of this machine. IPv4 written as IPv6 (`::ffff:127.0.0.1`) counts too. */
 export function isLoopbackAddress(address: string | undefined): boolean {
   return address !== undefined && isLoopbackName(address.replace(/^::ffff:/i, ""));
 }

@@ -8,12 +8,13 @@ import { errorReply } from "../wire/reply.ts";
 import { type RecordedReply, recordReply, recordText, type ReplyRecording } from "./reply_recording.ts";
 import { createReplyStore, type StoredClaim } from "./reply_store.ts";
 
+/** Answers a repeated request from the first request under the same `Idempotency-Key`. */
 export interface Idempotency {
   /** Calls the route's handler, or answers from an earlier call with the same key. @throws {HttpError} 400 invalid_request, 409 idempotency_conflict */
   run(request: Request, context: GatewayRequestContext, route: Route): Response | Promise<Response>;
 }
 
-/** A request at work under its key. */
+/** A request under an idempotency key whose reply is not stored yet. */
 interface Flight {
   readonly fingerprint: string;
   readonly context: GatewayRequestContext;
@@ -22,7 +23,7 @@ interface Flight {
   over?: Promise<void>;
 }
 
-/** What names a request, and what tells whether a repeat is the same. */
+/** Digests that name a request and tell whether a repeat is the same request. */
 interface Claim {
   readonly scope: string;
   readonly fingerprint: string;
@@ -33,9 +34,9 @@ const KEY = /^[\x21-\x7e]{1,255}$/;
 /**
  * `Idempotency-Key` (docs/design/http.md "Idempotency"): scoped to token, method and path, kept for 24 hours.
  *
- * A repeat during the first attaches to it: JSON waits, an event stream replays from its start. A later repeat gets the stored reply.
- * Stored are replies of executed handlers that succeeded, or failed after an effect: any other failure may be tried again.
- * A reply over 4 MiB is not kept: a repeat reads it from the run that gave it, or is told so; it never runs twice.
+ * A repeat that comes during the first request attaches to it: JSON waits, an event stream replays from its start. A later repeat gets
+ * the stored reply. A reply is stored when the handler succeeded, or failed after an effect. After any other failure the request may be
+ * tried again. A reply over 4 MiB is not stored: a repeat reads it from its run, or gets 409 without a run. The handler never runs twice.
  *
  * A claim is on disk before the effect, in the transaction that accepts a run where the route starts one. So a repeat after a crash
  * is answered by that run, by what the route's `repeat` finds of the first one, or by 409 `conflict`: its outcome is unknown.
@@ -98,7 +99,7 @@ export function createIdempotency(services: Services): Idempotency {
     return stored === undefined ? recording : replayed(recording);
   }
 
-  /** The handler of a first request, with its claim made where the handler itself makes none. */
+  /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. */
   async function firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler> {
     if (route.idempotency === "honoured" && !await store.claim(scope, fingerprint)) throw outcomeUnknown();
     return route.handler;
@@ -127,7 +128,7 @@ export function createIdempotency(services: Services): Idempotency {
     };
   }
 
-  /** A reply is kept once it is the last word; before that, the claim leads a repeat to the run. */
+  /** Stores a reply that is final. Until then the claim leads a repeat to the run. */
   async function settle({ scope, fingerprint }: Claim, hold: Hold, whole: RecordedReply): Promise<void> {
     const runId = hold.runId();
     if (whole.status !== ACCEPTED && !await isOver(runId)) return;
@@ -136,7 +137,7 @@ export function createIdempotency(services: Services): Idempotency {
     await (isKept(whole, hold) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
   }
 
-  /** A stream that every reader left has no whole to keep: the run's claim stays; without a run the request may be made again. */
+  /** Handles a stream that every reader left, so that no whole reply exists. The claim of a run stays; without a run the request may be made again. */
   async function giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
     if (runId === undefined) await store.forget(scope);
   }
@@ -163,20 +164,20 @@ function invalidKey(reason: string) {
   return httpError("invalid_request", `Cannot honour this Idempotency-Key: ${reason}`, { param: "Idempotency-Key" });
 }
 
-/** A failure without an effect may be tried again. */
+/** Tells whether a reply is stored. A failure without an effect is not: the request may be tried again. */
 function isKept({ status, headers }: RecordedReply, hold: Hold): boolean {
   return status < 400 || (headers["x-should-retry"] === "false" && !hold.isOpen());
 }
 
-/** The status of work that has just begun: such a reply is whole, whatever becomes of its run. */
+/** Status of a reply that only says that a run was accepted. Such a reply is final, however the run ends. */
 const ACCEPTED = 202;
 
-/** A claim in the making. */
+/** The claim of the request at work, and the facts that decide what a repeat gets. */
 interface Hold {
   readonly claim: RunClaim;
-  /** The run it is made for; undefined as long as there is none */
+  /** The run that the claim is for; undefined as long as there is none */
   runId(): string | undefined;
-  /** Tells whether a repeat runs anew, although the client is told not to retry by itself */
+  /** Tells whether a repeat runs anew, although the reply tells the client not to retry by itself */
   isOpen(): boolean;
 }
 
@@ -197,7 +198,7 @@ function outcomeUnknown() {
   );
 }
 
-/** A thrown error is a reply here: whoever waits under the same key is told the same. */
+/** Calls the handler and turns a thrown error into a reply, so that every client that waits under the same key gets the same reply. */
 async function callHandler(request: Request, context: GatewayRequestContext, handler: Handler): Promise<Response> {
   try {
     return await handler(request, context);
@@ -206,7 +207,7 @@ async function callHandler(request: Request, context: GatewayRequestContext, han
   }
 }
 
-/** While someone waits, the first client's leaving does not stop the work. */
+/** Waits for the reply of the first request. While a client waits here, the work goes on even when the first client leaves. */
 async function join(
   request: Request,
   context: GatewayRequestContext,

@@ -38,22 +38,23 @@ export function guardBody(request: Request, maxBytes: number): void {
 const CONTINUE = /^(?:100-continue)?$/i;
 const IDENTITY = /^(?:identity)?$/i;
 
-/** The server beneath undoes `chunked`; any coding before it would be taken for the body itself. */
+/** The server beneath decodes `chunked`. The handler would take the bytes of any other coding for the body itself. */
 function checkTransfer(coding: string | null): void {
   if (coding === null || /^chunked$/i.test(coding)) return;
   throw httpError("not_implemented", UNKNOWN_TRANSFER_CODING);
 }
 
-/** The sentence of a 501, which Node's own parser is a reason for too. */
+/** Message of a 501. Node's own parser refuses some transfer codings before the gateway sees them, with the same message. */
 export const UNKNOWN_TRANSFER_CODING =
   'Cannot read the request body: "chunked" is the only Transfer-Encoding that is known here';
 
-/** Whether a request asks to become a WebSocket. */
+/** Tells whether a request is a WebSocket handshake. */
 export function isHandshake(request: Request): boolean {
   const upgrade = request.headers.get("upgrade");
   return upgrade !== null && upgrade.toLowerCase() === "websocket";
 }
 
+/** Facts that decide whether a request may become a WebSocket. */
 export interface UpgradeGuardOptions {
   readonly handshake: boolean;
   /** The path is a WebSocket route's */
@@ -63,7 +64,7 @@ export interface UpgradeGuardOptions {
 }
 
 /**
- * Handshakes and socket routes belong together.
+ * Checks that a handshake goes to a socket route, and that a GET of a socket route is a handshake.
  * @throws {HttpError} 400 invalid_request for a handshake elsewhere, 426 upgrade_required for a plain GET of a socket route
  */
 export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgrade }: UpgradeGuardOptions): void {
@@ -74,7 +75,7 @@ export function guardUpgrade(request: Request, { handshake, socketRoute, canUpgr
   if (!socketRoute || !reads || (handshake && canUpgrade)) return;
   throw httpError(
     "upgrade_required",
-    "Cannot answer a plain request here: this route is a WebSocket, ask for an upgrade",
+    "Cannot answer a plain request here: this route is a WebSocket, so send an upgrade request",
     {
       headers: { upgrade: "websocket" },
     },

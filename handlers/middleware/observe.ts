@@ -4,10 +4,11 @@ import { type Counter, DURATION_BUCKETS_SECONDS, type Metrics } from "../../lib/
 import type { GatewayRequestContext } from "../request_context.ts";
 import { isProbe } from "./rate_limit.ts";
 
+/** Counts, times and logs every request of a gateway. */
 export interface Observer {
   /** Refusals of the rate limit */
   readonly rateLimited: Counter;
-  /** @returns milliseconds, monotonic: handed back to `end` */
+  /** Counts a request as in flight. @returns its start in monotonic milliseconds, for `end` */
   begin(): number;
   /** @param route template of the route, `unmatched` without one, never the raw path */
   end(
@@ -21,7 +22,7 @@ const METHODS = new Set(["GET", "HEAD", "POST", "DELETE", "OPTIONS", "PUT", "PAT
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /**
- * Metrics and the access log: every outcome passes here. Probes are logged at debug, all else at info.
+ * Creates the observer that feeds metrics and the access log. Probes are logged at debug, other requests at info.
  * Source: docs/design/observability.md "Metrics"
  */
 export function createObserver(

@@ -4,8 +4,8 @@ import { hostNameOf, type RequestTarget, toAuthority } from "../request_target.t
 import { httpError } from "../wire/http_errors.ts";
 
 /**
- * On a loopback bind, the `Host` header and the target's authority agree and are loopback or in `allowed_hosts`: a page whose name
- * was rebound to 127.0.0.1 still sends its own name.
+ * Checks, on a loopback bind, that the `Host` header and the target's authority agree, and that they are loopback or in
+ * `allowed_hosts`. Attack: a page whose host name was rebound to 127.0.0.1 (DNS rebinding) still sends its own name.
  * @throws {HttpError} 403 host_forbidden
  */
 export function guardHost(request: Request, target: RequestTarget, settings: GatewaySettings): void {
@@ -23,7 +23,7 @@ function forbidden(reason: string) {
   return httpError("host_forbidden", `Cannot serve this host: ${reason}`);
 }
 
-/** Where a request comes from, as the browser says. */
+/** The outcome of the origin check. */
 export interface OriginVerdict {
   /** Value for `Access-Control-Allow-Origin`; undefined: the reply carries no Access-Control header */
   readonly allowOrigin: string | undefined;
@@ -32,8 +32,8 @@ export interface OriginVerdict {
 const NOT_CROSS: OriginVerdict = { allowOrigin: undefined };
 
 /**
- * A page of another site may read public pages (GET and HEAD, without CORS headers) and ask (OPTIONS); anything else, and every
- * WebSocket handshake, needs its origin in `cors_origins`.
+ * Checks the origin of a request. A page of another site may send GET and HEAD, without CORS headers in the reply, and OPTIONS.
+ * Any other method and every WebSocket handshake need the origin in `cors_origins`.
  * @throws {HttpError} 403 origin_forbidden
  */
 export function guardOrigin(
@@ -61,13 +61,13 @@ function isOwn(origin: string, target: RequestTarget): boolean {
   return start > 0 && toAuthority(origin.slice(start + 3), origin.startsWith("https:")) === target.authority;
 }
 
-/** Headers that let the page of an allowed origin read the reply; everything else of the reply stays as it is. */
+/** Adds the headers that let the page of an allowed origin read the reply. */
 export function addCorsHeaders(headers: Record<string, string>, allowOrigin: string): void {
   headers["access-control-allow-origin"] = allowOrigin;
   headers["access-control-expose-headers"] = EXPOSED;
 }
 
-/** Adds what a preflight asks for. Own implementation: the router's own turns 401, 404, 429 and 500 into 200 and sends no `Vary`. */
+/** Adds the headers that answer a CORS preflight. Written by hand: itty-router's `cors()` turns 401, 404, 429 and 500 into 200 and sends no `Vary`. */
 export function addPreflightHeaders(headers: Record<string, string>, request: Request): void {
   headers["access-control-allow-methods"] = "GET, HEAD, POST, DELETE, OPTIONS";
   headers["access-control-allow-headers"] = allowedHeaders(request.headers.get("access-control-request-headers") ?? "");

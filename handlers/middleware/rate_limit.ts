@@ -5,6 +5,7 @@ import type { DoorAccess } from "../door.ts";
 import type { GatewaySettings, Windows } from "../gateway_settings.ts";
 import { httpError } from "../wire/http_errors.ts";
 
+/** Windows, clock reading and headers that a rate limit works with. */
 export interface RateLimitOptions {
   readonly settings: GatewaySettings;
   /** Address of the peer; undefined when the mounting server does not say */
@@ -17,20 +18,20 @@ export interface RateLimitOptions {
   readonly replyHeaders: Record<string, string>;
 }
 
-/** A request whose sender was looked for. */
+/** Facts about a request that decide which window takes it. */
 export interface LimitedRequest {
   readonly path: string;
   /** Access that the request's route demands; undefined when no route takes the request */
   readonly access: DoorAccess | undefined;
-  /** Whoever its credentials name; undefined without credentials that count */
+  /** Identity that the request's credentials name; undefined without credentials that count */
   readonly identity: Identity | undefined;
   /** Tells whether the request's origin is one of `cors_origins` */
   readonly isAllowedPage: boolean;
 }
 
 /**
- * Takes the slots of a request: those of its sender, who is known by then. A request of a valid
- * token never spends, and never lacks, a slot of anybody else. Nodes are limited where their token is checked.
+ * Takes the slots of a request from the windows of its sender. A request with a valid token never uses a slot of another sender,
+ * and never fails because another sender used one. Nodes are limited where their token is checked.
  * Source: docs/design/access.md "Rate limit"
  * @throws {HttpError} 429 rate_limited
  */
@@ -75,7 +76,7 @@ export function limitRefusedPage(options: RateLimitOptions): void {
   if (windows !== undefined) limitAddress(windows.refusedPages, options);
 }
 
-/** Probes have windows of their own, so that traffic and probes cannot starve each other. */
+/** Tells whether a path is a probe. Probes have a window of their own, so that traffic and probes cannot starve each other. */
 export function isProbe(path: string): boolean {
   return path === "/health" || path === "/health/live" || path === "/metrics";
 }
@@ -95,7 +96,7 @@ function limitAddress(window: SlidingWindow, options: RateLimitOptions): void {
 }
 
 /**
- * Takes one slot of `key`, and tells the client how it stands.
+ * Takes one slot of `key`, and sets the x-ratelimit-* headers of the reply.
  * @throws {HttpError} 429 rate_limited with Retry-After, in whole seconds
  * Source: RFC 6585 section 4; header names and forms as OpenAI's
  */

@@ -2,7 +2,7 @@ import type { RequestContext } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { textReply } from "../wire/reply.ts";
 
-/** A reply as it is kept. `body` is null when it was longer than MAX_RECORDED_BYTES. */
+/** A whole reply for repeats. `body` is null when it was longer than MAX_RECORDED_BYTES. */
 export interface RecordedReply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
@@ -11,9 +11,9 @@ export interface RecordedReply {
 
 /** A reply that several clients may read, each from its start, while it is still being made. */
 export interface ReplyRecording {
-  /** For the client that asked first */
+  /** Returns the reply to the client of the first request */
   reply(context: RequestContext): Response;
-  /** For one that repeated the request. @throws {HttpError} 409 idempotency_conflict when the reply was too long to keep */
+  /** Returns the reply to a client that repeated the request. @throws {HttpError} 409 idempotency_conflict when the reply was too long to keep */
   replay(context: RequestContext): Response;
   /** The whole reply; rejects when its source failed or every reader went away */
   readonly ended: Promise<RecordedReply>;
@@ -22,7 +22,7 @@ export interface ReplyRecording {
 /** Longest reply that is kept for repeats, in bytes. */
 export const MAX_RECORDED_BYTES = 4 * 1024 * 1024;
 
-/** Takes a handler's reply over. A JSON reply is read at once, an event stream as its fastest reader reads. */
+/** Records a handler's reply. A JSON reply is read at once, an event stream at the pace of its fastest reader. */
 export async function recordReply(reply: Response): Promise<ReplyRecording> {
   const headers = ownHeaders(reply.headers);
   if (reply.body !== null && headers["content-type"] === "text/event-stream") {
@@ -31,7 +31,7 @@ export async function recordReply(reply: Response): Promise<ReplyRecording> {
   return recordText({ status: reply.status, headers, body: await reply.text() });
 }
 
-/** A recording of a reply that is complete. */
+/** Returns the recording of a reply that is complete. */
 export function recordText(recorded: RecordedReply): ReplyRecording {
   const { status, headers, body } = recorded;
   const send = (context: RequestContext, extra: Record<string, string>) =>
@@ -120,7 +120,7 @@ function recordStream(
 
 const OF_THE_REQUEST = /^(?:x-request-id|vary|x-ratelimit-.*|access-control-.*|connection|content-length)$/;
 
-/** Headers of the reply itself; those of the request it answered are the repeat's own. */
+/** Returns the headers that belong to the reply itself. The others belong to one request, and a repeat gets its own. */
 function ownHeaders(headers: Headers): Record<string, string> {
   return Object.fromEntries([...headers].filter(([name]) => !OF_THE_REQUEST.test(name)));
 }

@@ -10,34 +10,36 @@ export interface StoredReply extends RecordedReply {
   readonly fingerprint: string;
 }
 
-/** A request that began and whose reply is not known yet. */
+/** The stored mark of a request that began and has no stored reply yet. */
 export interface StoredClaim {
   readonly kind: "claim";
   readonly fingerprint: string;
-  /** The run that was accepted for it; null where it is none */
+  /** The run that was accepted for the request; null when the request started none */
   readonly runId: string | null;
-  /** Turns of the run of which text may have been sent */
+  /** Numbers of the run's turns whose text may have been sent */
   readonly told: readonly number[];
 }
 
+/** Stored claims and replies, by the scope of an idempotency key. */
 export interface ReplyStore {
   /**
-   * @returns undefined for an unknown scope; one that has expired is forgotten
+   * Reads the claim or the reply of a scope. Deletes one that has expired.
+   * @returns undefined for an unknown scope
    * @throws {HttpError} 500 `record_unreadable`: whether the request was answered is unknown, so it is not done again
    */
   find(scope: string): Promise<StoredReply | StoredClaim | undefined>;
-  /** The write of a new claim, for a transaction: it inserts */
+  /** Returns the write that inserts a new claim, for a transaction */
   claimWrite(scope: string, claim: Omit<StoredClaim, "kind">): Write;
-  /** Durable when it resolves. @returns false when there is one */
+  /** Inserts a claim; durable when it resolves. @returns false when the scope has a claim or a reply already */
   claim(scope: string, fingerprint: string): Promise<boolean>;
   /** Changes a claim; durable when it resolves */
   reclaim(scope: string, claim: Omit<StoredClaim, "kind">): Promise<void>;
-  /** The reply takes the place of the claim */
+  /** Stores the reply in place of the claim */
   keep(scope: string, reply: Omit<StoredReply, "kind">): Promise<void>;
   forget(scope: string): Promise<void>;
 }
 
-/** By the scope of an idempotency key. */
+/** Collection of claims and replies. The key is the scope of an idempotency key. */
 export const IDEMPOTENT_REPLIES = "idempotent_replies";
 const KEPT_MS = 24 * 60 * 60 * 1000;
 const SWEEP_EVERY = 50;
@@ -63,12 +65,12 @@ const recordSchema = v.variant("record_version", [
   }),
 ]);
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses a stored claim or reply. @throws {v.ValiError} for a body that no version wrote */
 export function parseReply(body: unknown): v.InferOutput<typeof recordSchema> {
   return v.parse(recordSchema, body);
 }
 
-/** Claims and replies, kept for 24 hours. The oldest that have expired go as new ones come. */
+/** Creates the store of claims and replies, which are kept for 24 hours. New replies sweep out the oldest expired ones. */
 export function createReplyStore({ store, clock }: { readonly store: Store; readonly clock: Clock }): ReplyStore {
   let writes = 0;
 

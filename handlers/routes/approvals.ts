@@ -32,16 +32,16 @@ const answerSchema = v.strictObject({
 const answeredSchema = v.object({
   ...approvalSchema.entries,
   stored_rule: v.nullable(approvalRuleSchema),
-  /** Of the run that asked; null where none is kept. One that ended, as a crash ends it, makes no call any more */
+  /** Status of the run that waits for the answer; null when no run is recorded. A run that has ended makes no more calls */
   run_status: v.nullable(runStatusSchema),
 });
 
-/** GET /v1/approvals: questions to a person, the newest first. */
+/** GET /v1/approvals: tool calls that wait for a person, and the answers, newest first. */
 export const approvalsRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approvals",
   access: "approve",
-  summary: "Questions to a person about tool calls, newest first",
+  summary: "Approvals of tool calls, waiting and answered, newest first",
   query: {
     status: choiceQuery("Only those in this state", APPROVAL_STATUSES),
     limit: LIMIT_QUERY,
@@ -57,13 +57,13 @@ export const approvalsRoute: Route = strictRoute({
   },
 });
 
-/** GET /v1/approvals/:id */
+/** GET /v1/approvals/:id: one approval. */
 export const approvalRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approvals/:id",
   access: "approve",
   params: { id: { type: "string", pattern: APPROVAL_ID.source } },
-  summary: "One question, with the exact input it is about",
+  summary: "One approval, with the exact input of its tool call",
   reply: { status: 200, type: "application/json", schema: approvalSchema },
   async handler(_request, context) {
     const approval = await context.services.approvals.get(context.params["id"] ?? "");
@@ -72,7 +72,7 @@ export const approvalRoute: Route = strictRoute({
   },
 });
 
-/** POST /v1/approvals/:id: the answer. Of two answers the first one counts. */
+/** POST /v1/approvals/:id: answers an approval. The first of two answers counts. */
 export const answerApprovalRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/approvals/:id",
@@ -98,7 +98,7 @@ async function answer(request: Request, context: RequestContext): Promise<Respon
   return await answered(context, approval, rule);
 }
 
-/** An answer counts once, so the approval itself tells whether the first request's did. */
+/** Answers a repeat. An answer counts once, so the approval itself tells whether the first request took effect. */
 async function answerAgain(request: Request, context: RequestContext): Promise<Response> {
   const { decision } = await readJson(request, context, answerSchema);
   const { approvals } = context.services;
@@ -116,7 +116,7 @@ async function answered(
   return jsonReply(context, 200, { ...approval, stored_rule: rule ?? null, run_status: run?.status ?? null });
 }
 
-/** GET /v1/approval-rules: answers that are remembered, all of them. */
+/** GET /v1/approval-rules: every remembered answer. */
 export const approvalRulesRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/approval-rules",
@@ -129,7 +129,7 @@ export const approvalRulesRoute: Route = strictRoute({
   },
 });
 
-/** DELETE /v1/approval-rules/:id: such calls are asked about again from now on. */
+/** DELETE /v1/approval-rules/:id: forgets a remembered answer. Calls that it allowed wait for a person again. */
 export const revokeApprovalRuleRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/approval-rules/:id",
@@ -142,7 +142,7 @@ export const revokeApprovalRuleRoute: Route = strictRoute({
     if (!await context.services.approvals.revoke(id, callerOf(context, "http"))) {
       throw httpError(
         "not_found",
-        'Cannot find a rule with this id: "postern approvals rules" and GET /v1/approval-rules show those that exist',
+        'Cannot find an approval rule with this id: "postern approvals rules" and GET /v1/approval-rules show those that exist',
       );
     }
     return jsonReply(context, 200, { id, deleted: true });

@@ -41,7 +41,7 @@ const reportSchema = v.object({
   problem_count: v.number(),
 });
 
-/** GET /v1/audit: what was decided, approved and called, newest first. */
+/** GET /v1/audit: records of decisions, approvals and calls, newest first. */
 export const auditRoute: Route = {
   method: "GET",
   path: "/v1/audit",
@@ -78,7 +78,7 @@ export const auditRoute: Route = {
 
 const HEAD = /^([1-9]\d{0,14}):([0-9a-f]{64})$/;
 
-/** GET /v1/audit/verify: whether anyone changed the audit from outside, and where. */
+/** GET /v1/audit/verify: checks whether the audit was changed from outside, and where. */
 export const verifyAuditRoute: Route = {
   method: "GET",
   path: "/v1/audit/verify",

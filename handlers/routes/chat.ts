@@ -23,7 +23,7 @@ const chatSchema = v.object({
 const chatReplySchema = v.object({
   message: v.string(),
   tokens_used_estimate: v.number(),
-  /** Whether that is the provider's own figure, a tokenizer's or bytes/4 */
+  /** Source of `tokens_used_estimate`: the provider's own figure, a tokenizer, or bytes / 4 */
   usage_source: v.picklist(["provider", "tokenizer", "bytes"]),
   run_id: v.string(),
   conversation_id: v.nullable(v.string()),
@@ -87,8 +87,8 @@ async function chat(request: Request, context: RequestContext, runId?: string | 
 }
 
 /**
- * GET /ws/chat. The router has checked host, origin, token and scope before `websocket` is called; what
- * it throws refuses the handshake.
+ * GET /ws/chat. The router has checked host, origin, token and scope before `websocket` is called. An error that `websocket` throws
+ * refuses the handshake.
  * Source: docs/design/websocket.md "Frames in"
  */
 export const chatSocketRoute: Route = {

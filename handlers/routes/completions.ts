@@ -20,7 +20,7 @@ import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const { vendor: _, ...usageEntries } = usageSchema.entries;
 
-/** Loose: in plain mode a reply has all that the model's vendor says. */
+/** Schema of the reply. It is loose, because in plain mode a reply has every field of the model's vendor. */
 const completionReplySchema = v.looseObject({
   id: v.string(),
   object: v.literal("chat.completion"),
@@ -98,7 +98,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
       parameters: input.parameters,
     });
   const head: CompletionHead = {
-    // The run's own: it leads to what the log and, where one is kept, the journal say of it
+    // Made of the run's id, by which the log and the journal name the run
     id: `chatcmpl-${handle.id.slice("run_".length)}`,
     created: Math.floor((durable ? await createdAt(handle, runs) : context.services.clock.now()) / 1000),
     model: handle.model,
@@ -120,7 +120,7 @@ async function complete(request: Request, context: RequestContext, runId?: strin
   }
 }
 
-/** Of a durable run: the same for each of its readers, in whichever process. Milliseconds since the epoch */
+/** Returns when a durable run was created, in ms since the epoch. Every reader of the run gets the same value. */
 async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number> {
   const run = await runs.get(handle.id);
   return Date.parse(run?.created_at ?? "");
@@ -128,7 +128,7 @@ async function createdAt(handle: RunHandle, runs: RunSupervisor): Promise<number
 
 interface StreamOptions extends CompletionHead {
   readonly includeUsage: boolean;
-  /** Whether the handle is cancelled when the reader leaves */
+  /** true: the handle is cancelled when the reader leaves */
   readonly leaves: boolean;
 }
 

@@ -19,7 +19,7 @@ import { jsonReply } from "../wire/reply.ts";
 const conversationSchema = v.object({
   id: v.string(),
   object: v.literal("conversation"),
-  /** The beginning of its first question until somebody names it; null where neither is known */
+  /** Name that a person gave, else the beginning of the first message; null when neither is known */
   title: v.nullable(v.string()),
   created_at: v.string(),
   updated_at: v.string(),
@@ -27,7 +27,7 @@ const conversationSchema = v.object({
 });
 
 const messageSchema = v.object({
-  /** Its place in the conversation, from 1 */
+  /** Position of the message in the conversation, from 1 */
   seq: v.number(),
   run_id: v.string(),
   role: v.picklist(["system", "developer", "user", "assistant", "tool"]),
@@ -40,7 +40,7 @@ const messageSchema = v.object({
   is_error: v.optional(v.literal(true)),
 });
 
-/** GET /v1/conversations: those that are kept, the last one made first. */
+/** GET /v1/conversations: stored conversations, newest first. */
 export const conversationsRoute: Route = {
   method: "GET",
   path: "/v1/conversations",
@@ -54,7 +54,7 @@ export const conversationsRoute: Route = {
   },
 };
 
-/** GET /v1/conversations/:id: a page of what was said, in its order. */
+/** GET /v1/conversations/:id: a page of the messages, oldest first. */
 export const conversationRoute: Route = {
   method: "GET",
   path: "/v1/conversations/:id",
@@ -92,7 +92,7 @@ const renameSchema = v.object({
   title: v.pipe(v.string(), v.maxLength(200), v.regex(/\S/)),
 });
 
-/** POST /v1/conversations/:id: names it. */
+/** POST /v1/conversations/:id: names a conversation. */
 export const renameConversationRoute: Route = {
   method: "POST",
   path: "/v1/conversations/:id",
@@ -111,7 +111,7 @@ export const renameConversationRoute: Route = {
   },
 };
 
-/** DELETE /v1/conversations/:id: the model and everybody else forget it; its runs stay. */
+/** DELETE /v1/conversations/:id: deletes the messages of a conversation; the records of its runs stay. */
 export const deleteConversationRoute: Route = {
   method: "DELETE",
   path: "/v1/conversations/:id",
@@ -132,7 +132,7 @@ export const deleteConversationRoute: Route = {
   },
 };
 
-/** DELETE /v1/conversations: all of them, save those at work. An id in the query or the body forgets nothing: see the route with `:id`. */
+/** DELETE /v1/conversations: deletes every conversation that is not at work. An id in the query or the body is refused: use the route with `:id`. */
 export const deleteConversationsRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/conversations",
@@ -149,7 +149,7 @@ export const deleteConversationsRoute: Route = strictRoute({
   },
 });
 
-/** The vendor's own parts of a turn and of its calls are between the model and its provider. */
+/** Returns a message for the wire, without the vendor's own fields, which only the provider reads. */
 function toWire({ seq, runId, message }: SaidMessage) {
   const { opaque: _, extra: _extra, ...said } = { opaque: undefined, ...message };
   if ("tool_calls" in said && said.tool_calls !== undefined) {

@@ -11,7 +11,7 @@ import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const deliverySchema = v.object({
-  /** That of the run */
+  /** Id of the run whose reply is delivered */
   id: v.string(),
   object: v.literal("delivery"),
   channel: v.string(),
@@ -26,7 +26,7 @@ const deliverySchema = v.object({
   released_at: v.nullable(v.string()),
 });
 
-/** GET /v1/deliveries: replies of channels on their way to a `reply_url`, and what became of them. */
+/** GET /v1/deliveries: replies of channels on their way to a `reply_url`, and their outcomes. */
 export const deliveriesRoute: Route = {
   method: "GET",
   path: "/v1/deliveries",
@@ -52,7 +52,7 @@ const resolveSchema = v.object({
   action: v.picklist(DELIVERY_ACTIONS),
 });
 
-/** POST /v1/deliveries/:id/resolve: what a person decides about a delivery that a restore held, or that failed. */
+/** POST /v1/deliveries/:id/resolve: a person's decision about a delivery that a restore held, or that failed. */
 export const resolveDeliveryRoute: Route = {
   method: "POST",
   path: "/v1/deliveries/:id/resolve",

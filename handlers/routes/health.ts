@@ -13,7 +13,7 @@ const healthSchema = v.object({
 
 const STATUS: Record<GatewayState, number> = { ok: 200, degraded: 200, draining: 503 };
 
-/** GET /health: whether the gateway works; a provider's state never changes it. Written by hand: probes come by the thousand. */
+/** GET /health: tells whether the gateway works, whatever state its providers are in. The JSON is written by hand, because probes are frequent. */
 export const healthRoute: Route = {
   method: "GET",
   path: "/health",
@@ -21,7 +21,12 @@ export const healthRoute: Route = {
   summary:
     "Whether the gateway works: ok, degraded (storage or log cannot be written, or records are damaged) or draining (503)",
   reply: { status: 200, type: "application/json", schema: healthSchema },
-  otherReplies: [{ status: 503, type: "application/json", schema: healthSchema, description: "It is shutting down" }],
+  otherReplies: [{
+    status: 503,
+    type: "application/json",
+    schema: healthSchema,
+    description: "The gateway is shutting down",
+  }],
   handler(_request, context) {
     const { version, startedAt, clock } = context.services;
     const state = context.services.state();
@@ -51,7 +56,7 @@ const bodySchema = v.union([
   v.null(),
 ]);
 
-/** POST /v1/ping: whether a token works, and what the gateway read. */
+/** POST /v1/ping: tells whether a token works, and echoes the body. */
 export const pingRoute: Route = {
   method: "POST",
   path: "/v1/ping",
@@ -74,14 +79,14 @@ function echoOf(body: unknown): unknown {
   return message ?? body;
 }
 
-/** What an administrator asks of a running gateway: what answers, and by which configuration. Times are ISO 8601. */
+/** State of a running gateway for an administrator: provider, containment, configuration, damaged records. Times are ISO 8601. */
 const statusSchema = v.object({
   status: v.picklist(["ok", "degraded", "draining"]),
   version: v.string(),
   started_at: v.string(),
   uptime_seconds: v.number(),
   workspace: v.string(),
-  /** The one for new runs, and why it is that one; null: there is no agent */
+  /** Provider of new runs, with the reason for the choice; null without an agent */
   provider: v.nullable(v.object({ name: v.string(), model: v.string(), reason: v.string() })),
   /** How commands of tools are contained */
   containment: containmentSchema,
@@ -99,10 +104,10 @@ const statusSchema = v.object({
   }),
 });
 
-/** What `GET /v1/status` answers. */
+/** Reply of `GET /v1/status`. */
 export type StatusReply = v.InferOutput<typeof statusSchema>;
 
-/** GET /v1/status */
+/** GET /v1/status: the state of the gateway, for an administrator. */
 export const statusRoute: Route = {
   method: "GET",
   path: "/v1/status",

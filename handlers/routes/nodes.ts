@@ -36,7 +36,7 @@ const nodeSchema = v.object(nodeFields);
 const describedSchema = v.object({ ...nodeFields, tools: v.array(nodeToolSchema) });
 
 const invokeSchema = v.object({
-  /** As the node calls it */
+  /** Name of the tool at the node */
   tool: v.pipe(v.string(), v.minLength(1), v.maxLength(64)),
   ...callFields,
 });
@@ -55,12 +55,12 @@ export const nodesRoute: Route = {
   },
 };
 
-/** GET /v1/nodes/:id: one node with the tools that it told last, also while it is away. */
+/** GET /v1/nodes/:id: one node with the tools that it last reported, also while it is not connected. */
 export const nodeRoute: Route = {
   method: "GET",
   path: "/v1/nodes/:id",
   access: "tools",
-  summary: "One node and the tools it told last",
+  summary: "One node and the tools it last reported",
   reply: { status: 200, type: "application/json", schema: describedSchema },
   handler(_request, context) {
     const { id } = findNode(context);
@@ -68,7 +68,7 @@ export const nodeRoute: Route = {
   },
 };
 
-/** POST /v1/nodes/:id/describe: asks the node for its tools now. */
+/** POST /v1/nodes/:id/describe: makes the node report its tools now. */
 export const describeNodeRoute: Route = {
   method: "POST",
   path: "/v1/nodes/:id/describe",
@@ -133,18 +133,18 @@ const CODES: Readonly<Record<string, ErrorCode>> = {
   node_timeout: "provider_timeout",
 };
 
-/** A node that is away may come back: 503 with Retry-After; one that does not answer is 504. */
+/** Maps a failed call to a refusal: 503 with Retry-After for a node that is not connected, 504 for one that does not answer. */
 function toRefusal(error: unknown): unknown {
   const code = error instanceof ToolError ? CODES[error.code] : undefined;
   return code === undefined ? error : httpError(code, (error as ToolError).message, { cause: error });
 }
 
-/** A node that takes nothing for so long is given up. Milliseconds */
+/** A node that reads nothing for this long is disconnected, in milliseconds. */
 const PATIENCE_MS = 30_000;
 
 /**
- * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It has a token of its own: what pairing hands
- * out does not open it. Everything that refuses it is said before the upgrade.
+ * GET /ws/node: the link of a node (docs/design/plugins.md "Nodes"). It needs the token of node
+ * control: a token of pairing does not open it. Every refusal comes before the upgrade.
  */
 export const nodeSocketRoute: Route = {
   method: "GET",
@@ -189,7 +189,7 @@ export const nodeSocketRoute: Route = {
   },
 };
 
-/** It is no socket of the others': a shutdown ends it last, for the work that has its grace may need it. */
+/** Opens the link of a node. A shutdown ends links after all other sockets, because runs that are finishing may need their node. */
 function openLink(
   nodes: Nodes,
   peer: Peer,

@@ -14,11 +14,11 @@ import { runsToRead } from "../wire/require_agent.ts";
 const FOLLOW = ["0", "1"] as const;
 
 /**
- * GET /v1/runs/:id/events: what a run did and does, from the journal and then live, to its terminal event.
+ * GET /v1/runs/:id/events: the events of a run, from the journal and then live, to the terminal event.
  *
  * Each event has its seq as `id:`, so that a browser's EventSource, and any client that sends `Last-Event-ID` or `?after=`, goes on
- * where its connection broke. 204 tells an EventSource to stay away for good, so only a reader that has every event of a run which
- * does not go on gets it; a reader of a queued run waits. A reader goes at its own pace and costs nothing but its place.
+ * where its connection broke. 204 tells an EventSource to stop reconnecting, so only a reader that has every event of an ended run gets
+ * it; a reader of a queued run waits. Each reader reads at its own pace.
  * Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
  * Source: docs/design/http.md "Runs over HTTP"
  */
@@ -60,7 +60,7 @@ export const runEventsRoute: Route = {
         clock: services.clock,
         toError: (error) =>
           error === undefined ? cutShort() : toHttpError(error, { log: services.log, requestId: context.requestId }),
-        // A reader gone before its first read never started the iteration, which has then no end that takes the follower out
+        // A reader that left before its first read never started the iteration, whose end would remove the follower
         onLeave() {
           leave();
           remove();
@@ -99,15 +99,18 @@ async function* endsWith(events: AsyncIterable<readonly AgentEvent[]>, end: () =
 
 const CUT_SHORT = "shutting_down";
 
-/** Ends a stream whose run is neither over nor broken: a shutdown stops the run, or the reader asked for no more. */
+/** Returns the error that ends a stream before the end of its run: a shutdown stops the run, or `follow=0` was sent. */
 function cutShort() {
-  return httpError(CUT_SHORT, "Cannot tell more of the run now");
+  return httpError(
+    CUT_SHORT,
+    "Cannot send more events of this run: the gateway is shutting down, or only the recorded events were requested",
+  );
 }
 
 /** How soon a reader should come back, in milliseconds. */
 const RETRY_MS = 1000;
 
-/** Events as they are in JSON, a piece of text for each array. */
+/** Creates the encoder that writes each event as one line of JSON with its seq as the id. */
 function createEventLines({ follows }: { readonly follows: boolean }): EventEncoder {
   let ended = false;
   return {
@@ -121,7 +124,7 @@ function createEventLines({ follows }: { readonly follows: boolean }): EventEnco
       }
       return text;
     },
-    // The run goes on, so no end is told: the reader comes back with its position
+    // The run goes on, so the stream has no terminal event: the reader comes back with its position
     fail: ({ code }) =>
       follows || code !== CUT_SHORT
         ? `: no more now (${code}), come back with Last-Event-ID\n\n`
@@ -132,11 +135,11 @@ function createEventLines({ follows }: { readonly follows: boolean }): EventEnco
   };
 }
 
-/** Someone who reads the events of runs over HTTP. */
+/** A client that reads the events of a run over HTTP. */
 export interface EventFollower {
-  /** Of the token it came with; null while pairing is off */
+  /** Id of the client's token; null while pairing is off */
   readonly tokenId: string | null;
-  /** Ends its stream; the run goes on */
+  /** Ends the client's stream; the run goes on */
   close(): void;
 }
 

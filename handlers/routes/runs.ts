@@ -16,29 +16,29 @@ import { conversationIdSchema } from "../wire/to_chat_request.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const startSchema = v.object({
-  /** One message of the user; or `messages` */
+  /** Message of the user, in place of `messages` */
   message: v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty"))),
   messages: v.optional(completionSchema.entries.messages),
   model: v.optional(v.string()),
-  /** Recorded under it, with its history before the messages; `new` makes one. Default: under none */
+  /** Conversation that the run continues and is recorded under; `new` begins one. Default: none */
   conversation_id: v.optional(conversationIdSchema),
-  /** A name of `[agents.<name>]` */
+  /** Name of a configured agent, as in `[agents.<name>]` */
   agent: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 });
 
 const resolveSchema = v.object({
-  /** `resume`: it goes on; `close`: it ends here */
+  /** `resume`: the run goes on; `close`: the run ends */
   action: v.picklist(["resume", "close"]),
-  /** What became of the call that was cut off: `not_done` makes it again; the model is told. Default `unknown` */
+  /** Outcome of the interrupted call, which the model is told. `not_done` makes the call again. Default `unknown` */
   outcome: v.optional(reviewOutcomeSchema),
   note: v.optional(v.pipe(v.string(), v.maxLength(1000))),
 });
 
-/** How long a cancel waits for the run's end before it tells how things stand. */
+/** How long a cancel waits for the end of the run before it replies with the run as it is, in milliseconds. */
 const CANCEL_WAIT_MS = 5_000;
 
 /**
- * POST /v1/runs: work that outlives its client and the process, on disk before the reply.
+ * POST /v1/runs: starts a durable run, which is on disk before the reply.
  * Source: docs/design/http.md "Runs over HTTP"
  */
 export const startRunRoute: Route = {
@@ -74,13 +74,13 @@ export const startRunRoute: Route = {
   },
 };
 
-/** The run as it was accepted, whatever became of it since: a repeat is told the same. */
+/** Replies with the run as it was accepted, whatever has happened since, so that a repeat gets the same reply. */
 function accepted(request: Request, context: RequestContext, run: Run): Response {
   const location = `${new URL(request.url).pathname}/${run.id}`;
   return jsonReply(context, 202, createRunState(run).run, { location });
 }
 
-/** GET /v1/runs: the last one accepted comes first. */
+/** GET /v1/runs: recorded runs, newest first. */
 export const runsRoute: Route = {
   method: "GET",
   path: "/v1/runs",
@@ -101,7 +101,7 @@ export const runsRoute: Route = {
   },
 };
 
-/** GET /v1/runs/:id */
+/** GET /v1/runs/:id: one run. */
 export const runRoute: Route = {
   method: "GET",
   path: "/v1/runs/:id",
@@ -141,7 +141,7 @@ export const cancelRunRoute: Route = {
   },
 };
 
-/** POST /v1/runs/:id/resolve: what a person decides about a run that a crash left in the middle of an effect. */
+/** POST /v1/runs/:id/resolve: a person's review of a run that a crash interrupted during an effect. */
 export const resolveRunRoute: Route = {
   method: "POST",
   path: "/v1/runs/:id/resolve",
@@ -167,7 +167,7 @@ export const resolveRunRoute: Route = {
   },
 };
 
-/** The run of this id. @throws {HttpError} 404 not_found */
+/** Reads the run with this id. @throws {HttpError} 404 not_found */
 async function findRun(runs: RunArchive, id: string): Promise<Run> {
   const run = await runs.get(id);
   if (run !== undefined) return run;

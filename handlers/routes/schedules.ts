@@ -7,7 +7,7 @@ import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, text
 import { jsonReply } from "../wire/reply.ts";
 import { requireAgent, RUN_ERRORS } from "../wire/require_agent.ts";
 
-/** GET /v1/schedules: those that are active or paused, the newest first. They are made and changed by the schedule tools. */
+/** GET /v1/schedules: active and paused schedules, newest first. The schedule tools make and change them. */
 export const schedulesRoute: Route = {
   method: "GET",
   path: "/v1/schedules",
@@ -28,7 +28,7 @@ export const schedulesRoute: Route = {
   },
 };
 
-/** GET /v1/schedules/:id */
+/** GET /v1/schedules/:id: one schedule. */
 export const scheduleRoute: Route = {
   method: "GET",
   path: "/v1/schedules/:id",
@@ -42,7 +42,7 @@ export const scheduleRoute: Route = {
   },
 };
 
-/** GET /v1/schedules/:id/history: what became of each firing, the newest first. */
+/** GET /v1/schedules/:id/history: firings of a schedule with their outcomes, newest first. */
 export const scheduleHistoryRoute: Route = {
   method: "GET",
   path: "/v1/schedules/:id/history",
@@ -57,7 +57,7 @@ export const scheduleHistoryRoute: Route = {
   },
 };
 
-/** POST /v1/schedules/:id/run: fires it now. The run is on disk before the reply; the schedule's own times stay as they are. */
+/** POST /v1/schedules/:id/run: fires a schedule now. The run is on disk before the reply; the schedule's own times stay. */
 export const runScheduleRoute: Route = {
   method: "POST",
   path: "/v1/schedules/:id/run",
@@ -69,7 +69,12 @@ export const runScheduleRoute: Route = {
   async repeat(_request, context, runId) {
     const page = await context.services.cron.history(context.params["id"] ?? "", { limit: SCHEDULE_LIMITS.history });
     const firing = page?.firings.find((firing) => firing.run_id === runId);
-    if (firing === undefined) throw httpError("conflict", `Cannot find the firing of run "${runId}" any more`);
+    if (firing === undefined) {
+      throw httpError(
+        "conflict",
+        `Cannot repeat this request: the schedule's history no longer has the firing of run "${runId}"`,
+      );
+    }
     return jsonReply(context, 202, firing);
   },
   async handler(_request, context) {

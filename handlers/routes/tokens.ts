@@ -16,9 +16,9 @@ const seconds = v.optional(
 /** Fields that say how a new token is named and when it ends. */
 export const termsFields = {
   label: v.optional(v.pipe(v.string(), v.maxLength(100))),
-  /** Seconds that it lives. Default: it does not expire */
+  /** Lifetime of the token in seconds. Default: the token does not expire */
   ttl_seconds: seconds,
-  /** Seconds without a use after which it ends. Default: it does not end by that */
+  /** Seconds without a use after which the token ends. Default: it does not end from disuse */
   idle_ttl_seconds: seconds,
 } as const;
 
@@ -33,7 +33,7 @@ const pairedSchema = v.object({
 
 const pairSchema = v.strictObject(termsFields);
 
-/** POST /pair: the pairing code of the header X-Pairing-Code for a token (docs/design/access.md "Pairing"). */
+/** POST /pair: exchanges the pairing code of the header X-Pairing-Code for a token (docs/design/access.md "Pairing"). */
 export const pairRoute: Route = strictRoute({
   method: "POST",
   path: "/pair",
@@ -63,7 +63,7 @@ export const pairRoute: Route = strictRoute({
   },
 });
 
-/** POST /v1/pairing-code: another code, for `postern pair`. */
+/** POST /v1/pairing-code: makes a pairing code, for `postern pair`. */
 export const pairingCodeRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/pairing-code",
@@ -85,7 +85,7 @@ const tokenSchema = v.object({
   scopes: scopesSchema,
   created_at: v.string(),
   expires_at: v.nullable(v.string()),
-  /** Seconds without a use after which the token ends; null: it does not end by that */
+  /** Seconds without a use after which the token ends; null: it does not end from disuse */
   idle_ttl_seconds: v.nullable(v.number()),
   /** Tells whether completions with this token go to the model without the agent's own tools */
   plain: v.boolean(),
@@ -96,11 +96,11 @@ const createSchema = v.strictObject({
   /** Default: chat */
   scopes: v.optional(v.pipe(scopesSchema, v.minLength(1), v.maxLength(SCOPES.length))),
   ...termsFields,
-  /** Completions with it go to the model without the agent's own tools. Default false */
+  /** true: completions with this token go to the model without the agent's own tools. Default false */
   plain: v.optional(v.boolean()),
 });
 
-/** GET /v1/tokens: records, never the tokens themselves. */
+/** GET /v1/tokens: records of tokens, never the tokens themselves. */
 export const listTokensRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/tokens",
@@ -113,7 +113,7 @@ export const listTokensRoute: Route = strictRoute({
   },
 });
 
-/** GET /v1/tokens/:id */
+/** GET /v1/tokens/:id: the record of one token. */
 export const tokenRoute: Route = strictRoute({
   method: "GET",
   path: "/v1/tokens/:id",
@@ -127,7 +127,7 @@ export const tokenRoute: Route = strictRoute({
   },
 });
 
-/** POST /v1/tokens: the only reply that shows the token. */
+/** POST /v1/tokens: makes a token. No later reply shows the token again. */
 export const createTokenRoute: Route = strictRoute({
   method: "POST",
   path: "/v1/tokens",
@@ -165,7 +165,7 @@ export const revokeTokenRoute: Route = strictRoute({
   },
 });
 
-/** DELETE /v1/tokens: those of the environment and the control file stay. */
+/** DELETE /v1/tokens: revokes every token but those of the environment and of the control file. */
 export const revokeAllTokensRoute: Route = strictRoute({
   method: "DELETE",
   path: "/v1/tokens",

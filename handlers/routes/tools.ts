@@ -18,7 +18,7 @@ const toolSchema = v.object({
 
 const callSchema = v.object(callFields);
 
-/** GET /v1/tools: all known tools, with the reason why one is off. */
+/** GET /v1/tools: all known tools, with the reason why a tool is off. */
 export const toolsRoute: Route = {
   method: "GET",
   path: "/v1/tools",
@@ -31,7 +31,7 @@ export const toolsRoute: Route = {
   },
 };
 
-/** GET /v1/tools/:name */
+/** GET /v1/tools/:name: one tool. */
 export const toolRoute: Route = {
   method: "GET",
   path: "/v1/tools/:name",
@@ -64,7 +64,7 @@ async function call(request: Request, context: RequestContext): Promise<Response
   return await makeCall(context, { name, input: body.input, approved: body.approved, approval_id: body.approval_id });
 }
 
-/** What only reads, or cannot be called at all, is called once more; whether anything else took effect, nobody knows. */
+/** Answers a repeat after a crash. A tool that only reads is called again; for any other tool the outcome of the first call is unknown. */
 async function callAgain(request: Request, context: RequestContext): Promise<Response> {
   const { name } = findTool(context);
   const { input } = (await readJson(request, context, callSchema, { optional: true })) ?? {};
@@ -77,7 +77,7 @@ async function callAgain(request: Request, context: RequestContext): Promise<Res
   );
 }
 
-/** The tool's fields beside `input` instead of in it. */
+/** Returns the refusal of a body that has the tool's fields beside `input` instead of in it. */
 function misplaced(field: string) {
   return httpError(
     "invalid_request",

@@ -23,7 +23,7 @@ const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));
 
 const webhookSchema = v.object({
   message: spoken,
-  /** Other names of `message`, as various senders have it */
+  /** Other names of `message` that senders use */
   text: spoken,
   content: spoken,
   sender: named,
@@ -72,11 +72,11 @@ export const webhookRoute: Route = {
   handler: dispatch,
 };
 
-/** By channel and message id: messages that were taken. */
+/** Collection of messages that were taken. The key is channel and message id. */
 export const WEBHOOK_MESSAGES = "webhook_messages";
-/** By channel and signature: requests that were taken. */
+/** Collection of signed requests that were taken. The key is channel and signature. */
 export const WEBHOOK_SIGNATURES = "webhook_signatures";
-/** How long a `message_id` is remembered. */
+/** How long a `message_id` is remembered, in milliseconds. */
 const MESSAGE_MS = 24 * 3600 * 1000;
 
 async function dispatch(request: Request, context: RequestContext): Promise<Response> {
@@ -150,7 +150,7 @@ async function checkSigned(
   await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
 }
 
-/** `channel:sender`; a sender that cannot be a conversation's id stands there as its digest. */
+/** Returns the conversation of a message. A sender whose name cannot be part of an id is named by its digest. */
 function conversationOf(name: string, kind: Channel["conversation"], sender: string | undefined): string {
   switch (kind) {
     case "channel":
@@ -182,7 +182,7 @@ async function answer(context: RequestContext, channel: string, handle: RunHandl
   }
 }
 
-/** A repeated delivery: the first one's run, with its reply when it is there. */
+/** Answers a repeated message with the run of the first one, and with the reply when the run has ended. */
 async function repeat(context: RequestContext, channel: string, runId: string): Promise<Response> {
   const accepted = { accepted: true, channel, run_id: runId };
   if (isWaiting(context)) await checkDelivered(context, runId);
@@ -192,7 +192,7 @@ async function repeat(context: RequestContext, channel: string, runId: string): 
   return jsonReply(context, 202, accepted);
 }
 
-/** A message_id is no secret: the reply is for the token that delivered the message. @throws {HttpError} 403 insufficient_scope */
+/** Checks that the caller's token delivered the message: a message_id is no secret, and the reply is private. @throws {HttpError} 403 insufficient_scope */
 async function checkDelivered(context: RequestContext, runId: string): Promise<void> {
   const caller = callerOf(context, "channel");
   if (hasScope(caller.scopes, "runs")) return;
@@ -205,7 +205,7 @@ async function checkDelivered(context: RequestContext, runId: string): Promise<v
   );
 }
 
-/** undefined when the wait ends first. */
+/** Waits for the end of a run. Returns undefined when the request ends first. */
 async function endedRun(context: RequestContext, runId: string): Promise<Run | undefined> {
   try {
     return await context.services.agent?.runs.ended(runId, context.signal);
@@ -219,7 +219,7 @@ function isWaiting(context: RequestContext): boolean {
   return choiceOf(context, "wait", ["0", "1"]) === "1";
 }
 
-/** The work's result, or undefined when the wait ends first: durable work goes on without it. */
+/** Waits for the result of durable work. Returns undefined when the signal aborts first; the work goes on. */
 async function waitFor<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
   if (signal.aborted) return undefined;
   const ended = Promise.withResolvers<undefined>();
@@ -232,11 +232,12 @@ async function waitFor<T>(work: Promise<T>, signal: AbortSignal): Promise<T | un
   }
 }
 
-/** How far the signature's time may be from ours, both ways. */
+/** Maximum distance of the signature's time from the gateway's, earlier or later. */
 export const SIGNATURE_WINDOW_SECONDS = 300;
 
 const SIGNATURE = /^t=(\d{1,12}), ?sha256=([0-9a-fA-F]{64})$/;
 
+/** A webhook's body with the signature and the secret to check it by. */
 export interface SignedBody {
   /** Header X-Postern-Signature: `t=<unix seconds>,sha256=<hex>` of `<t>.<body>` */
   readonly header: string | null;
@@ -248,7 +249,7 @@ export interface SignedBody {
 
 /**
  * Checks the HMAC of a webhook's raw body, in constant time.
- * @returns what to remember for as long as the signature's time is acceptable, so that it is not used twice
+ * @returns the key to remember while the signature's time is acceptable, so that a signature is not used twice
  * @throws {HttpError} 401 auth_invalid
  * Source: docs/design/automation.md "Channels"
  */
@@ -268,7 +269,7 @@ export function checkWebhookSignature(signed: SignedBody): string {
   return `${time}:${hex.toLowerCase()}`;
 }
 
-/** The refusal of a signature. */
+/** Returns the refusal of a signature. */
 export function refused(reason: string) {
   return httpError("auth_invalid", `Cannot accept the signature: ${reason}`);
 }

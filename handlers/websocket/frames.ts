@@ -15,7 +15,7 @@ const answerFields = {
  * absent.
  *
  * A JSON object with a known `type` is a command; one without a `type` but with a string `message`, `content` or `text` is a
- * message of that string; any other text is the message, word for word. An answer to a question refuses fields it does not know,
+ * message of that string; any other text is the message, word for word. An answer to an approval refuses fields it does not know,
  * as the routes of approvals do.
  * Source: docs/design/websocket.md "Frames in"
  */
@@ -43,7 +43,7 @@ export const FRAMES = {
     fields: v.object({
       type: v.literal("hello"),
       events: v.nullish(v.boolean()),
-      /** Tells whether somebody at the client answers questions about calls, where the token may. Default true */
+      /** false: nobody at the client answers approvals. Default true, for a token with the scope `approve` */
       approvals: v.nullish(v.boolean()),
     }),
   },
@@ -51,12 +51,16 @@ export const FRAMES = {
 } as const satisfies Readonly<Record<string, Door & { readonly fields: v.GenericSchema }>>;
 
 type Frames = typeof FRAMES;
+/** A frame that a client may send. */
 export type Frame = { [Type in keyof Frames]: v.InferOutput<Frames[Type]["fields"]> }[keyof Frames];
+/** A frame that starts a run with a message. */
 export type MessageFrame = Extract<Frame, { type: "message" }>;
+/** A frame that reads a run from a position on. */
 export type ResumeFrame = Extract<Frame, { type: "resume" }>;
+/** A frame that answers an approval. */
 export type AnswerFrame = Extract<Frame, { type: "approve" | "deny" }>;
 
-/** A frame, or why it is none. */
+/** A frame, or the reason why a text is no frame. */
 export type ParsedFrame = { readonly ok: true; readonly frame: Frame } | {
   readonly ok: false;
   readonly reason: string;
@@ -101,11 +105,11 @@ function plainText(value: Record<string, unknown>): string | undefined {
     | undefined;
 }
 
-/** Events as frames; undefined where an event has no place in the mode. */
+/** Writes an event as a frame. Returns undefined for an event that the mode leaves out. */
 export type FrameEncoder = (event: AgentEvent, runId: string) => string | undefined;
 
 /**
- * The plain mode: `delta`, `done` and `error` with exactly the documented fields. A refusal is told as text.
+ * Writes events in the plain mode: `delta`, `done` and `error` with exactly the documented fields. A refusal is sent as text.
  * Source: docs/design/websocket.md "Frames out"
  */
 export const encodePlain: FrameEncoder = (event) => {
@@ -122,13 +126,13 @@ export const encodePlain: FrameEncoder = (event) => {
   }
 };
 
-/** After `hello {events: true}`: every event as it is, with its run. */
+/** Writes every event unchanged, with the id of its run. The mode after `hello {events: true}`. */
 export const encodeEvent: FrameEncoder = (event, runId) => JSON.stringify({ ...event, run_id: runId });
 
-/** A failure that is no event of a run: a bad frame, a full queue, a run that could not start. */
+/** Writes a failure that is no event of a run: a bad frame, a full queue, a run that could not start. */
 export function errorFrame(code: string, message: string): string {
   return JSON.stringify({ type: "error", message, code });
 }
 
-/** The answer to `ping`, in both modes: a client that never asks never sees it. */
+/** The answer to a `ping` frame, in both modes. */
 export const PONG_FRAME = `{"type":"pong"}`;

@@ -1,39 +1,40 @@
 import type { Clock } from "../../lib/base/clock.ts";
 
-/** What the outbox needs of a crossws peer. */
+/** The part of a crossws peer that the outbox uses. */
 export interface OutboxPeer {
   readonly bufferedAmount: number;
   send(text: string): unknown;
 }
 
-/** Above this many unsent bytes the run is not read on. */
+/** Above this number of unsent bytes the run is not read on. */
 const PAUSE_BYTES = 1024 * 1024;
-/** Above this many the reader is given up. */
+/** Above this number of unsent bytes the reader is disconnected. */
 const GIVE_UP_BYTES = 4 * 1024 * 1024;
-/** Runtimes without a drain event are asked this often. */
+/** How often the unsent bytes are read on runtimes without a drain event, in milliseconds. */
 const POLL_MS = 50;
 
+/** Options of `createOutbox`. */
 export interface OutboxOptions {
   readonly peer: OutboxPeer;
   readonly clock: Clock;
-  /** A reader that takes nothing for this long is given up */
+  /** A reader that reads nothing for this long is disconnected */
   readonly patienceMs: number;
 }
 
 /** The sending side of one socket, with a bound on what waits in it. */
 export interface Outbox {
-  /** Hands a frame to the socket; does nothing once it is closed. @returns whether the reader is still worth waiting for */
+  /** Hands a frame to the socket; does nothing once it is closed. @returns false when the reader is to be disconnected */
   send(text: string): boolean;
-  /** Whether so much waits that the reader is given up: pongs, which the runtime sends, count too */
+  /** Tells whether the unsent bytes are over the limit. Pongs, which the runtime sends, count too */
   isOverfull(): boolean;
-  /** Resolves when the reader has caught up, at once when it has: true; false when it is closed or too slow */
+  /** Waits until the reader has caught up. Gives true then, and false when the socket is closed or the reader too slow */
   ready(): boolean | Promise<boolean>;
-  /** The runtime says that bytes have left */
+  /** Called when the runtime reports that bytes were sent */
   drained(): void;
   close(): void;
 }
 
-/** docs/design/websocket.md "Limits": a slow reader is paused, not buffered without bound. */
+/** Creates an outbox. A slow reader pauses its run, so that the unsent bytes stay bounded (docs/design/websocket.md "Limits"). */
 export function createOutbox({ peer, clock, patienceMs }: OutboxOptions): Outbox {
   let closed = false;
   let wake = () => {};

@@ -1,19 +1,19 @@
 import type { Clock } from "../../lib/base/clock.ts";
 import type { Services } from "../../lib/gateway.ts";
 
-/** Why the server closes a socket. Source: RFC 6455 section 7.4.1 */
+/** Close code of a shutdown. Source: RFC 6455 section 7.4.1 */
 export const GOING_AWAY = 1001;
 
-/** The peer breaks the rules, here: its token is no longer one. Source: RFC 6455 section 7.4.1 */
+/** Close code for a peer whose token is no longer valid. Source: RFC 6455 section 7.4.1 */
 export const POLICY_VIOLATION = 1008;
 
 /** An open socket, as the server sees it. */
 export interface OpenSocket {
-  /** Of the token it was opened with; null while pairing is off */
+  /** Id of the token that opened the socket; null while pairing is off */
   readonly tokenId: string | null;
-  /** Whether a run is at work or waits on it */
+  /** Tells whether a run of this socket is at work or waits */
   busy(): boolean;
-  /** Closes it; `reason` has 123 bytes at most */
+  /** Closes the socket. `reason` has 123 bytes at most */
   close(code: number, reason: string): void;
 }
 
@@ -22,13 +22,13 @@ export interface Sockets {
   add(socket: OpenSocket): void;
   remove(socket: OpenSocket): void;
   count(): number;
-  /** Closes the sockets of a token with 1008, whatever they do */
+  /** Closes the sockets of a token with 1008, also those with a run at work */
   closeRevoked(tokenId: string): void;
-  /** Whether `closeIdle` was called: a socket then closes as soon as its run has ended */
+  /** Tells whether `closeIdle` was called: a socket then closes as soon as its run has ended */
   draining(): boolean;
   /** Closes sockets without a run with 1001, the others after theirs. For the start of a shutdown */
   closeIdle(): void;
-  /** Closes all with 1001, whatever they do. For the end of the grace */
+  /** Closes all sockets with 1001, also those with a run at work. For the end of the grace period */
   closeAll(): void;
 }
 
@@ -73,30 +73,32 @@ function createSockets(): Sockets {
   };
 }
 
+/** Options of `watchPeer`. Durations in milliseconds. */
 export interface WatchOptions {
   readonly clock: Clock;
   readonly heartbeatMs: number;
   readonly pongTimeoutMs: number;
   readonly idleTimeoutMs: number;
-  /** undefined where the runtime has no ping: its own idle timeout serves there */
+  /** Sends a ping; undefined on a runtime without ping, whose own idle timeout serves */
   readonly ping: (() => void) | undefined;
-  /** Whether a run is at work: such a socket is not idle */
+  /** Tells whether a run is at work. Such a socket is not idle */
   readonly busy: () => boolean;
-  /** The peer left a ping unanswered for `pongTimeoutMs` */
+  /** Called when the peer has left a ping unanswered for `pongTimeoutMs` */
   readonly onDead: () => void;
-  /** Nothing was said for `idleTimeoutMs` while no run was at work */
+  /** Called when the client has sent nothing for `idleTimeoutMs` while no run was at work */
   readonly onIdle: () => void;
 }
 
 /** Watches over one socket until it is stopped (docs/design/websocket.md "Limits"). */
 export interface Watch {
-  /** A pong came */
+  /** Call it when a pong came */
   alive(): void;
-  /** The client said something, or a run ended */
+  /** Call it when the client sent a frame, or a run ended */
   active(): void;
   stop(): void;
 }
 
+/** Starts the heartbeat and the idle timer of a socket. */
 export function watchPeer(options: WatchOptions): Watch {
   const { clock } = options;
   let unansweredSince: number | undefined;

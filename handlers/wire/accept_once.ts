@@ -11,19 +11,20 @@ const acceptedSchema = v.object({
   at: v.number(),
 });
 
-/** Every record that `forgetBefore` sweeps has it. */
+/** The fields that `forgetBefore` reads of a record. */
 const datedSchema = v.object({ v: v.literal(1), at: v.number() });
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses the record of a delivery. @throws {v.ValiError} for a body that no version wrote */
 export function parseAccepted(body: unknown): v.InferOutput<typeof acceptedSchema> {
   return v.parse(acceptedSchema, body);
 }
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses a record with the time that it was made. @throws {v.ValiError} for a body that no version wrote */
 export function parseDated(body: unknown): v.InferOutput<typeof datedSchema> {
   return v.parse(datedSchema, body);
 }
 
+/** Options of `acceptOnce`. */
 export interface AcceptOnceOptions {
   readonly store: Store;
   /** Milliseconds since the epoch */
@@ -34,6 +35,7 @@ export interface AcceptOnceOptions {
   readonly start: (claim: NonNullable<RunRequest["claim"]>) => Promise<RunHandle>;
 }
 
+/** The run of a delivery: started now, or by an earlier delivery with the same key. */
 export type Accepted =
   | { readonly first: true; readonly run: RunHandle }
   | { readonly first: false; readonly runId: string };
@@ -42,7 +44,8 @@ export type Accepted =
  * Starts the run of a delivery, once for each key: a repeat gets the first one's run id.
  *
  * The key is recorded in the transaction that accepts the run, so that no crash and no second delivery at the same moment can
- * come between the two. A key whose record is damaged is refused: its message may have been taken before. A start that fails leaves nothing behind, and may be tried again.
+ * come between the two. A key whose record is damaged is refused: its message may have been taken before. A start that fails leaves
+ * nothing behind, and may be tried again.
  */
 export async function acceptOnce({ store, now, collection, key, start }: AcceptOnceOptions): Promise<Accepted> {
   const find = async () => (await readRecord(store, collection, key, parseAccepted))?.value.run_id;

@@ -7,21 +7,23 @@ import {
   nobodyCouldAnswer,
 } from "../../lib/tools/runtime/tool_executor.ts";
 
+/** Options of `askByReply`. */
 export interface AskByReplyOptions {
   readonly approvals: Approvals;
   /** Id of the approval that the caller brings along; undefined: none */
   readonly given: string | undefined;
-  /** The caller is a person who has seen this call, may approve and does */
+  /** true: the caller has the scope `approve` and approves this call */
   readonly granted: boolean;
-  /** How long a question waits for its answer */
+  /** How long an approval waits for its answer */
   readonly timeoutMs: number;
 }
 
-/** What is approved as it is asked about is used at once: no time that is set for people ends it in between, however slow the disk. */
+/** Shortest time limit of an approval that is granted at once, in milliseconds: a slow disk must not let it expire before it is used. */
 const AT_ONCE_MS = 60_000;
 
 /**
- * The approver of a call whose client does not wait: it is told the question's id, and repeats the call once a person has answered.
+ * Returns the approver of a call whose client does not wait. The reply names the approval; the client repeats the call once a person has
+ * answered.
  */
 export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyOptions): Approver {
   const use = async (id: string, request: ApprovalRequest): Promise<ApprovalAnswer> => {
@@ -35,7 +37,9 @@ export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyO
     if (given !== undefined && !granted) return await use(given, request);
     const asked = await approvals.ask(toQuestion(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs));
     if (asked === undefined) {
-      return nobodyCouldAnswer(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`);
+      return nobodyCouldAnswer(
+        `the limit of waiting approvals is reached, so no person could be asked: ${request.reason}`,
+      );
     }
     const { id, expires_at } = asked;
     if (granted) {

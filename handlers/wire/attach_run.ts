@@ -6,9 +6,9 @@ import { httpError } from "./http_errors.ts";
 import { requireAgent } from "./require_agent.ts";
 
 /**
- * A durable run that an earlier request started, as its start would have given it: read from its first event, live to its end.
- * `cancel` ends the reading and not the run, which is not this reader's alone.
- * @param options.streams whether the reply is a stream, which outlives the request's signal
+ * Returns the handle of a durable run that an earlier request started. Its events are read from the first one, live to the end.
+ * `cancel` ends the reading and not the run, which may have other readers.
+ * @param options.streams true for a reply that is a stream, which outlives the request's signal
  * @throws {HttpError} 409 conflict when the run is forgotten
  */
 export async function attachRun(

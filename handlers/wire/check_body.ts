@@ -4,7 +4,7 @@ import { httpError } from "./http_errors.ts";
 import { invalidRequest } from "./invalid_request.ts";
 
 /**
- * A parsed JSON value through a schema. Takes the value over: `null` of optional fields is removed from it.
+ * Checks a parsed JSON value by a schema. Changes the value: removes optional fields that are `null`.
  *
  * @param ignored receives the paths of fields that no object schema knows; a strict object schema refuses them
  * @throws {HttpError} 400 invalid_request with the field in `param`; its message never contains the value
@@ -16,7 +16,7 @@ export function checkBody<S extends v.GenericSchema>(schema: S, value: unknown, 
   return result.output;
 }
 
-/** The parts of valibot's schema objects that are walked. */
+/** The parts of valibot's schema objects that `tidy` reads. */
 interface Shape {
   readonly type: string;
   readonly entries?: Readonly<Record<string, Shape>>;
@@ -63,7 +63,7 @@ function tidyObject(
   }
 }
 
-/** The alternative of a union that is meant: literals must agree, and an array is not an object. */
+/** Finds the alternative of a union that the value is meant for: literals must agree, and an array is not an object. */
 function fittingOption(shape: Shape, value: object): Shape | undefined {
   if (shape.type !== "union" && shape.type !== "variant") return undefined;
   // Options of a union or variant are schemas
@@ -119,7 +119,7 @@ export function checkParts(messages: readonly CompletionMessage[], { plain }: { 
   }
 }
 
-/** Recursion ends at the depth that any body may have. */
+/** Checks the address fields of a part and of all objects in it. A body's depth is bounded, and so is the recursion. */
 function checkAddresses(value: object, place: string): void {
   for (const [key, member] of Object.entries(value)) {
     const at = Array.isArray(value) ? `${place}[${key}]` : `${place}.${key.slice(0, MAX_SHOWN)}`;

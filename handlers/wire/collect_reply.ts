@@ -26,6 +26,7 @@ export interface CollectedReply {
   readonly fields: ReplyFields | undefined;
 }
 
+/** Fields of a completion that the gateway does not know, by the object that they stand in. */
 export interface ReplyFields {
   readonly reply?: Fields | undefined;
   readonly choice?: Fields | undefined;
@@ -33,7 +34,7 @@ export interface ReplyFields {
 }
 
 /**
- * Reads a run to its end: the reply without streaming is a collector over the same events.
+ * Reads a run to its end and collects the reply from the same events that a stream shows.
  * Source: docs/design/architecture.md "One path for each thing"
  * @throws {HttpError | ProviderError | CancelError} the run failed
  */
@@ -47,7 +48,7 @@ export async function collectReply(handle: RunHandle): Promise<CollectedReply> {
   throw end === undefined ? endedInSilence() : runFailure(end);
 }
 
-/** What the model said to the person: its text, or its refusal where it said nothing else. */
+/** Returns the text of a reply, or the refusal when there is no text. */
 export function spokenText(reply: CollectedReply): string {
   return reply.text === "" ? reply.refusal : reply.text;
 }
@@ -67,7 +68,7 @@ class Collector {
   /** Said before the first turn, once, and in the turn that lacked the most: each turn counts them anew */
   #trimmed = { before: 0, inTurn: 0 };
   #hasTurn = false;
-  /** Lengths before the running turn: an interrupted turn is asked again from there */
+  /** Lengths before the running turn. When the turn is interrupted, the reply is cut back to them */
   #turnStart = NOTHING_SAID;
 
   add(event: AgentEvent): void {
@@ -155,7 +156,7 @@ class Collector {
     };
   }
 
-  /** The calls of a turn end its run, so that those there are belong to the running one. */
+  /** Removes the text of an interrupted turn. A turn with client calls ends its run, so all calls belong to this turn. */
   #goBack(): void {
     const { text, reasoning, refusal } = this.#turnStart;
     this.#text = this.#text.slice(0, text);

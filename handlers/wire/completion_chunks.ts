@@ -5,20 +5,21 @@ import { type CompletionHead, usageJson } from "./completion_object.ts";
 import type { EventEncoder } from "./event_stream.ts";
 import { errorBody } from "./http_errors.ts";
 
+/** Options of `CompletionChunks`. */
 export interface CompletionChunksOptions extends CompletionHead {
   /** Model of the first chunk, where a fallback answers from the start. Default: `model` */
   readonly firstModel?: string | undefined;
   /** `stream_options.include_usage`: a last chunk with the usage, and `"usage":null` in the others */
   readonly includeUsage: boolean;
-  /** Whether an earlier stream of this run may have shown text of a turn that is asked again. Default: none did */
+  /** Tells whether an earlier stream of this run may have shown text of a turn that the model answers anew. Default: none did */
   readonly interrupts?: ((turn: number) => boolean) | undefined;
   /** The error shape of a run's `error` event */
   readonly toError: (event: Extract<AgentEvent, { type: "error" }>) => HttpError;
 }
 
 /**
- * Events as chunks of a streamed completion: the role first, deltas, the reason, the usage if asked,
- * `[DONE]`. Chunks of text are a prefix and a suffix made once a reply around one JSON string. Tool calls of the agent, notices and
+ * Writes events as chunks of a streamed completion: the role first, deltas, the finish reason, the usage on request, `[DONE]`.
+ * A chunk of text is one JSON string between a prefix and a suffix that are made once for each reply. Tool calls of the agent, notices and
  * the like have no place in this format and give no text, but a notice of a fallback changes the chunks' `model`; reasoning goes out as
  * `reasoning_content`. Fields that the gateway does not know stand where the model's vendor has them.
  * Source: the chat-completions streaming format
@@ -26,12 +27,12 @@ export interface CompletionChunksOptions extends CompletionHead {
  */
 export class CompletionChunks implements EventEncoder {
   ended = false;
-  /** Before the choices of each chunk */
+  /** Text before the choices of each chunk */
   #head: string;
-  /** What stands around a delta's text. In one piece each: a text put together by + is put together anew at every chunk */
+  /** Text before a delta's text, as one flat string: a string made with + would be flattened anew for every chunk */
   #content: string;
   readonly #close: string;
-  /** Indexes of the client's calls that were told of; made with the first */
+  /** Indexes of the client's calls whose id and name were sent; made with the first */
   #told: Set<number> | undefined = undefined;
   #lastDelta = 0;
   #model: string;
@@ -140,7 +141,7 @@ export class CompletionChunks implements EventEncoder {
     return rest;
   }
 
-  /** A chunk for what no delta followed. */
+  /** Returns a chunk with the fields that no delta followed. */
   #rest(): string {
     return this.#next === NOTHING ? "" : this.#chunk("");
   }
@@ -219,6 +220,6 @@ const CLOSE_WITH_USAGE = `},"finish_reason":null}]${NO_USAGE}}\n\n`;
 const RESTARTED = {
   code: "run_interrupted",
   message:
-    "Cannot continue this stream: the gateway stopped after a part of the model's turn had been sent, and the turn was " +
-    'asked again; the whole answer is the result of the run, which has this stream\'s id with "run_" for "chatcmpl-"',
+    "Cannot continue this stream: the gateway restarted after it had sent a part of a turn, and the model answered that turn " +
+    'anew; the whole answer is the result of the run, whose id is the id of this stream with "run_" in place of "chatcmpl-"',
 };

@@ -2,7 +2,7 @@ import type { Fields } from "../../lib/base/join_fields.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
 import type { CollectedReply } from "./collect_reply.ts";
 
-/** What all parts of one reply share. */
+/** Members that all chunks of one reply share. */
 export interface CompletionHead {
   /** `chatcmpl-` and the characters of the run's own id */
   readonly id: string;
@@ -12,7 +12,7 @@ export interface CompletionHead {
 }
 
 /**
- * The JSON reply of a completion, written around its texts: `JSON.stringify` of the whole takes twice as long.
+ * Returns the JSON reply of a completion. The JSON is written by hand around its texts: `JSON.stringify` of the whole takes twice as long.
  * `content` is null beside tool calls or a refusal without text.
  * Source: docs/design/completions.md "Replies and streams"
  */
@@ -33,7 +33,7 @@ export function completionJson(head: CompletionHead, reply: CollectedReply): str
   );
 }
 
-/** JSON of a usage, with the vendor's own figures beside the counts. */
+/** Returns the JSON of a usage, with the vendor's own figures beside the counts. */
 export function usageJson(usage: Usage): string {
   if (usage.vendor === undefined) return JSON.stringify(usage);
   const { vendor, ...known } = usage;

@@ -6,21 +6,22 @@ import type { RunHandle } from "../../lib/runs/run_request.ts";
 
 /** Turns events into the text of one stream. */
 export interface EventEncoder {
-  /** Written before any event */
+  /** Returns the text before any event */
   start(): string;
-  /** Text for these events, "" where none of them concerns the reader. Nothing after the end */
+  /** Returns the text of these events; "" when none of them concerns the reader, and after the end */
   encode(events: readonly AgentEvent[]): string;
-  /** Written instead of a clean end */
+  /** Returns the text in place of a clean end */
   fail(error: HttpError): string;
-  /** Whether the end was written */
+  /** true once the end was written */
   readonly ended: boolean;
 }
 
+/** Options of `eventStream`. */
 export interface EventStreamOptions {
   readonly opening: Opening;
   readonly encoder: EventEncoder;
   readonly clock: Clock;
-  /** What to tell the reader about a thrown error; `undefined` stands for an iteration without a terminal event */
+  /** Returns the error to write for a thrown error; `undefined` stands for an iteration without a terminal event */
   readonly toError: (error: unknown) => HttpError;
   /** Called once when the reader has left before the end */
   readonly onLeave: () => void;
@@ -28,13 +29,13 @@ export interface EventStreamOptions {
 
 /** A comment line is written after this long without an event, so that proxies keep the connection. */
 export const KEEP_ALIVE_MS = 10_000;
-/** A reader that takes nothing for this long is given up: its run would hold its place for ever. */
+/** A reader that reads nothing for this long is disconnected, in milliseconds: otherwise its run would never end. */
 const STALLED_MS = 300_000;
 const KEEP_ALIVE = ": keep-alive\n\n";
 
 /**
- * A body of server-sent events, driven by its reader: the next event is asked for only when the last bytes were taken, and one
- * array of events is one piece of bytes. A reader that leaves stops the iteration at once, one that takes nothing for 300 s too.
+ * Returns a body of server-sent events that its reader drives: the next events are read only when the last bytes were taken, and one
+ * array of events is one piece of bytes. The iteration stops at once when the reader leaves, or reads nothing for 300 s.
  */
 export function eventStream(options: EventStreamOptions): ReadableStream<Uint8Array<ArrayBuffer>> {
   return new ReadableStream(new EventBody(options), { highWaterMark: 0 });
@@ -133,6 +134,7 @@ export interface Opening {
   readonly pending: Promise<IteratorResult<readonly AgentEvent[]>> | undefined;
 }
 
+/** Options of `openEvents`. */
 export interface OpenEventsOptions {
   readonly clock: Clock;
   /** Longest wait for the event that decides the status */
@@ -140,9 +142,10 @@ export interface OpenEventsOptions {
 }
 
 /**
- * Reads until something decides the reply's status: that the model has begun to answer (an empty array), the first thing that is said,
- * or the end. Waits `maxWaitMs` at most: a slow model gets a started stream with keep-alive lines, and its failure, should it come, is
- * told inside it. A provider that has refused and is asked again may refuse again, so that the wait goes on as long as that takes.
+ * Reads until an event decides the reply's status: the model has begun to answer (an empty array), the first text, or the end.
+ *
+ * Waits `maxWaitMs` at most. After that the stream starts with keep-alive lines, and a later failure is written into it. While a provider
+ * that refused is tried again, the wait goes on, because it may refuse again.
  * @throws what the iteration throws: a ProviderError before the first delta
  */
 export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: OpenEventsOptions): Promise<Opening> {
@@ -170,8 +173,8 @@ export async function openEvents(handle: RunHandle, { clock, maxWaitMs }: OpenEv
 }
 
 /**
- * Tells whether an event decides the reply's status: everything that the reader is shown does, and the end. Work of the agent's own
- * tools does not: the model may still be refused after it.
+ * Tells whether an event decides the reply's status: every event that the reader sees does, and the end. Work of the agent's own tools
+ * does not: the provider may still refuse the next turn.
  */
 function decides({ type }: AgentEvent): boolean {
   switch (type) {

@@ -4,6 +4,7 @@ import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./http_errors.ts";
 
+/** Position and caller of a reader. */
 export interface FollowOptions {
   /** Position of the reader, and how the request called it */
   readonly after: { readonly name: string; readonly seq: number };

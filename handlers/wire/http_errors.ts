@@ -39,8 +39,10 @@ export const ERROR_CODES = {
   overloaded: [503, "api_error"],
   provider_timeout: [504, "api_error"],
 } as const satisfies Record<string, readonly [number, ErrorType]>;
+/** A code of the one error shape. */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
+/** Details of an HttpError beside code and message. */
 export interface RefusalOptions {
   /** Path of the request field at fault */
   readonly param?: string | null;
@@ -48,12 +50,13 @@ export interface RefusalOptions {
   readonly cause?: unknown;
 }
 
-/** The error of `code`, with the status and type that belong to it. */
+/** Returns the error of `code`, with the status and type that belong to it. */
 export function httpError(code: ErrorCode, message: string, options: RefusalOptions = {}): HttpError {
   const [status, type] = ERROR_CODES[code];
   return new HttpError(code, message, { status, type, ...options });
 }
 
+/** Circumstances that decide what a client is told about an error. */
 export interface ErrorMapping {
   readonly log: Logger;
   readonly requestId: string;
@@ -62,11 +65,12 @@ export interface ErrorMapping {
 }
 
 /**
- * What the client is told of anything thrown (docs/design/errors.md "The one shape").
+ * Returns the error that the client is told for anything thrown (docs/design/errors.md "The one shape").
  *
  * An upstream's 400, 404, 413 and 422 keep status and code, 429 stays 429 with its Retry-After; 401 and 403 become 502, since the
- * key is ours. A bug is logged whole under the request id and told as one fixed sentence. Replies with 409, 501, `loop_detected` or a
- * used-up budget, those of a provider, which the gateway has asked as often as it is told to, and all after an effect, carry `x-should-retry: false`; 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
+ * key is ours. A bug is logged whole under the request id and shown as one fixed sentence. `x-should-retry: false` goes with 409, 501,
+ * `loop_detected`, a used-up budget, a provider's failure (the gateway has spent its own retries) and any failure after an effect.
+ * 401 carries `WWW-Authenticate`; 503 carries `Retry-After`.
  */
 export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   const mapped = mapError(error, mapping);
@@ -80,7 +84,7 @@ export function toHttpError(error: unknown, mapping: ErrorMapping): HttpError {
   return new HttpError(code, message, { status, type, param, cause, headers: added });
 }
 
-/** The body of an error reply, also of an error event of a stream. */
+/** Returns the body of an error reply, also of an error event of a stream. */
 export function errorBody(error: HttpError) {
   return { error: { message: error.message, type: error.type, code: error.code, param: error.param } };
 }
@@ -91,7 +95,7 @@ export function isProviderFailure(error: unknown): boolean {
   return error instanceof HttpError && (error.code === "provider_error" || error.code === "provider_timeout");
 }
 
-/** The same request would loop again, meet the same budget or the same provider, or come in the same unknown form. */
+/** Tells whether a repeat would fail in the same way: the same loop, budget, provider or unknown form. */
 function isInVain(error: unknown, mapped: HttpError): boolean {
   return isProviderFailure(error) || mapped.code === "loop_detected" || mapped.status === 501 ||
     (error instanceof CancelError && error.reason === "budget");
@@ -111,7 +115,7 @@ function mapError(error: unknown, mapping: ErrorMapping): HttpError {
 const INTERNAL_SENTENCE =
   "Cannot answer the request: the gateway failed inside; its log has the cause under the request id";
 
-/** A client that has gone is told nothing; its code is for the log. */
+/** Codes of cancelled requests. The code of `client_gone` is for the log alone: the client has left. */
 const CANCEL_CODES: Record<CancelReason, ErrorCode> = {
   client_gone: "request_timeout",
   timeout: "provider_timeout",
@@ -146,7 +150,7 @@ function fromProvider(error: ProviderError): HttpError {
   }
 }
 
-/** Statuses of an upstream that are the client's own doing, with the code where the upstream gives none. */
+/** Statuses of an upstream that the client's request caused, with the code where the upstream gives none. */
 const REJECTED: Record<number, ErrorCode> = {
   400: "invalid_request",
   404: "not_found",

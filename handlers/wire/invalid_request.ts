@@ -3,10 +3,10 @@ import type { HttpError } from "../../lib/base/errors.ts";
 import { httpError } from "./http_errors.ts";
 
 /**
- * The 400 for a body that its schema refused: `param` and the message name the field at fault, as
+ * Returns the 400 for a body that its schema refused: `param` and the message name the field at fault, as
  * `messages[2].content[0].image_url.url`. Values never appear in it: they may be secrets.
  *
- * Of a union the alternative that got furthest into the value is told, since it is the one the client meant.
+ * For a union, the message is about the alternative that got furthest into the value, which is most likely the one that was meant.
  */
 export function invalidRequest(issues: readonly [BaseIssue<unknown>, ...BaseIssue<unknown>[]]): HttpError {
   const { path, issue } = deepest(issues[0], "");
@@ -18,7 +18,7 @@ export function invalidRequest(issues: readonly [BaseIssue<unknown>, ...BaseIssu
 const MAX_PARAM_LENGTH = 200;
 const MAX_EXPECTED_LENGTH = 300;
 
-/** Only what the schema says and the kind of the value: `received` and the default messages quote the value itself. */
+/** Returns the reason from the schema and the kind of the value. `received` and valibot's default messages quote the value itself. */
 function reasonOf(issue: BaseIssue<unknown>): string {
   const expected = expectedOf(issue);
   if (issue.kind === "schema") {
@@ -32,7 +32,7 @@ function reasonOf(issue: BaseIssue<unknown>): string {
     : `expected ${expected}`;
 }
 
-/** As "string or array", "\"auto\" or \"none\"", ">=1". valibot writes the names of classes. */
+/** Returns the expected kind, such as "string or array" or ">=1". valibot writes names of classes, here in lower case. */
 function expectedOf(issue: BaseIssue<unknown>): string {
   const words = (issue.expected ?? "another value").replace(/^\((.*)\)$/s, "$1").replaceAll(" | ", " or ")
     .replaceAll(/\b(Object|Array)\b/g, (name) => name.toLowerCase());

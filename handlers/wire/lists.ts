@@ -5,12 +5,12 @@ import { jsonReply } from "./reply.ts";
 
 const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1000;
-/** The furthest place that a query may name. */
+/** Highest position that a query may name. */
 export const MAX_POSITION = 999_999_999_999_999;
 
 /** Describes `limit` of a list. */
 export const LIMIT_QUERY: RouteParameter = {
-  description: "How many",
+  description: "Maximum number of items",
   schema: { type: "integer", minimum: 1, maximum: MAX_LIMIT, default: DEFAULT_LIMIT },
 };
 
@@ -24,22 +24,22 @@ export function textQuery(description: string): RouteParameter {
   return { description, schema: { type: "string" } };
 }
 
-/** Describes a query parameter that is a place in a numbered sequence, see `positionOf`. */
+/** Describes a query parameter that is a position in a numbered sequence, see `positionOf`. */
 export function positionQuery(description: string): RouteParameter {
   return { description, schema: { type: "integer", minimum: 0, maximum: MAX_POSITION } };
 }
 
-/** The query's `limit`. @throws {HttpError} 400 invalid_request for anything but a whole number of 1-1000 */
+/** Reads the query's `limit`. @throws {HttpError} 400 invalid_request for anything but a whole number of 1-1000 */
 export function limitOf({ query }: RequestContext): number {
   return wholeNumber("limit", query.get("limit") ?? String(DEFAULT_LIMIT), MAX_LIMIT);
 }
 
-/** Which part of a list a query asks for: `limit`, and only what comes after `after`. @throws {HttpError} see `limitOf` */
+/** Reads the part of a list that a query names: up to `limit` items that come after the id `after`. @throws {HttpError} see `limitOf` */
 export function pageOf(context: RequestContext): { readonly limit: number; readonly after: string | undefined } {
   return { limit: limitOf(context), after: context.query.get("after") ?? undefined };
 }
 
-/** The query's `name`, undefined without one. @throws {HttpError} 400 invalid_request for anything but one of `choices` */
+/** Reads the query parameter `name`; undefined without one. @throws {HttpError} 400 invalid_request for anything but one of `choices` */
 export function choiceOf<T extends string>(
   { query }: RequestContext,
   name: string,
@@ -53,7 +53,7 @@ export function choiceOf<T extends string>(
   });
 }
 
-/** A whole number of 1 to `max`, from a query. @throws {HttpError} 400 invalid_request naming the parameter */
+/** Reads a whole number of 1 to `max` from a query. @throws {HttpError} 400 invalid_request naming the parameter */
 export function wholeNumber(name: string, text: string, max: number): number {
   const number = /^\d{1,16}$/.test(text) ? Number(text) : 0;
   if (number >= 1 && number <= max) return number;
@@ -62,7 +62,7 @@ export function wholeNumber(name: string, text: string, max: number): number {
   });
 }
 
-/** A place in a numbered sequence, 0 for its start. @throws {HttpError} 400 invalid_request naming the parameter */
+/** Reads a position in a numbered sequence, 0 for its start. @throws {HttpError} 400 invalid_request naming the parameter */
 export function positionOf(name: string, text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw httpError("invalid_request", `Cannot use this "${name}": it must be a whole number, 0 for the start`, {
@@ -70,7 +70,7 @@ export function positionOf(name: string, text: string): number {
   });
 }
 
-/** Schema of a list reply (docs/design/http.md "Lists and times"). */
+/** Returns the schema of a list reply (docs/design/http.md "Lists and times"). */
 export function listSchema<S extends v.GenericSchema>(item: S) {
   return v.object({
     object: v.literal("list"),
@@ -80,7 +80,7 @@ export function listSchema<S extends v.GenericSchema>(item: S) {
   });
 }
 
-/** A list reply of what has an id; `hasMore`: older items follow after the last one. */
+/** Replies with a list of items that have an id. `hasMore`: more items follow after the last one. */
 export function listReply(
   context: RequestContext,
   items: readonly { readonly id: string }[],
@@ -89,7 +89,7 @@ export function listReply(
   return placedListReply(context, items, { hasMore, lastId: items.at(-1)?.id ?? null });
 }
 
-/** A list reply of what has another place in its list; `hasMore`: older items follow after `lastId`. */
+/** Replies with a list of items whose position is not their id. `hasMore`: more items follow after `lastId`. */
 export function placedListReply(
   context: RequestContext,
   data: readonly unknown[],

@@ -9,9 +9,9 @@ import { errorReply, jsonReply } from "./reply.ts";
 export const callFields = {
   /** An object, or the tool's plain-text form */
   input: v.optional(v.union([v.record(v.string(), v.unknown()), v.string()])),
-  /** A person has seen this very call and grants it; needs the scope `approve` */
+  /** true: a person has seen this exact call and approves it; needs the scope `approve` */
   approved: v.optional(v.boolean()),
-  /** An approval of this very call, answered since: it lets the call through once */
+  /** Id of an approval of this exact call that a person has given: it allows the call once */
   approval_id: v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128))),
 } as const;
 
@@ -23,20 +23,21 @@ export const callReplySchema = v.object({
   approval_id: v.optional(v.string()),
 });
 
+/** A tool call that a client makes. */
 export interface MadeCall {
-  /** In the registry */
+  /** Name of the tool in the registry */
   readonly name: string;
   readonly input: Readonly<Record<string, unknown>> | string | undefined;
   readonly approved: boolean | undefined;
   readonly approval_id: string | undefined;
 }
 
-/** The input of a call as its tool takes it. */
+/** Returns the input of a call as the text that its tool takes. */
 export function toInputText(input: MadeCall["input"] = {}): string {
   return typeof input === "string" ? input : JSON.stringify(input);
 }
 
-/** One call of a client through the same executor and policy as the agent's own, and its reply. */
+/** Makes a client's tool call through the same executor and policy as the agent's own calls, and replies with the result. */
 export async function makeCall(
   context: RequestContext,
   { name, input, approved = false, approval_id: given }: MadeCall,

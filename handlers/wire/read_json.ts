@@ -7,7 +7,7 @@ import { httpError } from "./http_errors.ts";
 const MAX_JSON_DEPTH = 64;
 
 /**
- * The request's JSON body, checked by `schema`.
+ * Reads the request's JSON body and checks it by `schema`.
  *
  * `null` equals absent for optional fields; unknown fields are dropped and named in `context.ignored`.
  * @returns undefined for an empty body when `optional`
@@ -19,12 +19,14 @@ export function readJson<S extends GenericSchema>(
   context: RequestContext,
   schema: S,
 ): Promise<InferOutput<S>>;
+/** Reads a JSON body that may be absent: undefined for an empty one when `optional`. */
 export function readJson<S extends GenericSchema>(
   request: Request,
   context: RequestContext,
   schema: S,
   options: { readonly optional: boolean },
 ): Promise<InferOutput<S> | undefined>;
+/** Reads a JSON body, see the two signatures above. */
 export async function readJson<S extends GenericSchema>(
   request: Request,
   context: RequestContext,
@@ -36,7 +38,7 @@ export async function readJson<S extends GenericSchema>(
 }
 
 /**
- * The JSON value of the body before any schema saw it: media type, size, UTF-8, nesting and syntax are checked.
+ * Reads the JSON value of the body without a schema. Checks media type, size, UTF-8, nesting and syntax.
  * @returns undefined for an empty body when `optional`
  * @throws as readJson
  */
@@ -53,7 +55,7 @@ export async function readJsonValue(
   return parseJsonBytes(bytes);
 }
 
-/** Strict UTF-8 and JSON. @throws {HttpError} 400 invalid_request that says where */
+/** Parses strict UTF-8 and JSON. @throws {HttpError} 400 invalid_request with the position of the fault */
 export function parseJsonBytes(bytes: Uint8Array): unknown {
   if (bytes.length === 0) throw invalid("it is empty");
   const text = decode(bytes);
@@ -93,7 +95,7 @@ function invalid(reason: string) {
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Counts brackets outside strings; on broken JSON it may say anything, the parser has the last word there. */
+/** Tells whether brackets outside strings nest too deep. On broken JSON the answer may be wrong: the parser then refuses the text. */
 function isDeep(text: string): boolean {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
@@ -123,17 +125,17 @@ const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y;
 const LITERAL = /(?:true|false|null|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)/y;
 
 /**
- * Where a text stops being JSON, in UTF-16 units from 0; its length when it ends too early or is JSON.
+ * Returns the position where a text stops being JSON, in UTF-16 units from 0; the length of a text that ends too early or is JSON.
  *
- * Only for messages: the engine's own words quote the text, which may hold a secret, and name no position for short ones.
- * Nesting is the caller's to bound. Source: RFC 8259
+ * Only for messages: the engine's own messages quote the text, which may hold a secret, and name no position in short texts.
+ * The caller bounds the nesting. Source: RFC 8259
  */
 export function jsonErrorPosition(text: string): number {
   const end = skip(SPACE, text, value(text, skip(SPACE, text, 0)));
   return Math.abs(end);
 }
 
-/** The position after the value at `at`; a failure inside is told by the negative of its position. */
+/** Returns the position after the value at `at`; the negative position of a fault inside the value. */
 function value(text: string, at: number): number {
   const opening = text[at];
   if (opening === "{" || opening === "[") return container(text, at, opening === "{" ? "}" : "]");
@@ -146,7 +148,7 @@ function scalar(text: string, at: number): number {
   return end > at ? end : -at;
 }
 
-/** By hand: one expression over the whole string overflows the engine's stack on long ones. */
+/** Reads a string by hand: one regular expression over the whole string overflows the engine's stack on long ones. */
 function string(text: string, start: number): number {
   let at = start + 1;
   while (at < text.length) {

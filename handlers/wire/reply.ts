@@ -3,15 +3,16 @@ import { HttpError } from "../../lib/base/errors.ts";
 import type { CollectedReply } from "./collect_reply.ts";
 import { errorBody, isProviderFailure, toHttpError } from "./http_errors.ts";
 
+/** Body of a reply; null for none. */
 export type ReplyBody = string | Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array<ArrayBuffer>> | null;
 type ExtraHeaders = Readonly<Record<string, string>>;
 
-/** A JSON reply that carries the request's reply headers; `body` is serialised once. */
+/** Returns a JSON reply with the request's reply headers. */
 export function jsonReply(context: RequestContext, status: number, body: unknown, headers?: ExtraHeaders): Response {
   return textReply(context, status, JSON.stringify(body), "application/json", headers);
 }
 
-/** A reply of a ready body, as JSON written by hand, the metrics or a page. */
+/** Returns a reply with a ready body, such as JSON written by hand, the metrics or a page. */
 export function textReply(
   context: RequestContext,
   status: number,
@@ -22,15 +23,16 @@ export function textReply(
   return build(context, status, body, contentType, headers);
 }
 
+/** Options of `sseReply`. */
 export interface SseOptions {
-  /** Called once when the client goes away before the end: stop the work here, the generator may be waiting */
+  /** Called once when the client goes away before the end. Stop the work here: the generator may be waiting */
   readonly onCancel?: () => void;
   readonly headers?: ExtraHeaders;
 }
 
 /**
- * An event stream: never cached, transformed or buffered by a proxy. Chunks are encoded `text/event-stream`, one network write
- * each, pulled as the client reads. A chunk source that throws breaks the connection, so it must tell failures as events.
+ * Returns an event stream with headers that keep proxies from caching, changing or buffering it. Each chunk is one network write of
+ * encoded `text/event-stream`, read as the client reads. A source that throws breaks the connection, so failures must be events.
  */
 export function sseReply(
   context: RequestContext,
@@ -57,7 +59,7 @@ export function sseReply(
   return build(context, 200, stream, "text/event-stream", options.headers);
 }
 
-/** The one error shape for anything thrown; `hadEffect`: a tool with an effect ran before, so the client must not retry. */
+/** Returns the error reply for anything thrown. `hadEffect`: a tool with an effect ran before, so the client must not retry. */
 export function errorReply(
   context: RequestContext,
   error: unknown,
@@ -70,7 +72,7 @@ export function errorReply(
   return jsonReply(context, told.status, errorBody(told), told.headers);
 }
 
-/** Sets `x-postern-fallback` to the `provider/model` that answers in place of the one that was asked for. */
+/** Sets `x-postern-fallback` to the `provider/model` that answers in place of the requested one. */
 export function nameFallback(context: RequestContext, model: string): void {
   context.replyHeaders["x-postern-fallback"] = model.slice(0, MAX_MODEL_NAME).replace(/[^\x21-\x7e]/g, "_");
 }
@@ -89,7 +91,7 @@ export const CHANGE_HEADERS = {
   },
 } as const;
 
-/** Sets the headers of a reply of the agent: what answered in place of the default, and how much of the history was left out. */
+/** Sets the headers that name a fallback model and the number of trimmed messages. */
 export function nameChanges(context: RequestContext, reply: Pick<CollectedReply, "fallback" | "trimmed">): void {
   if (reply.fallback !== undefined) nameFallback(context, reply.fallback);
   if (reply.trimmed > 0) context.replyHeaders["x-postern-trimmed"] = String(reply.trimmed);
@@ -112,7 +114,7 @@ function build(
 
 const MAX_IGNORED_NAMES = 20;
 
-/** Names come from the client: kept to visible ASCII without a comma, and to a bounded length. */
+/** Returns the names for a header. They come from the client, so they are cut to visible ASCII without a comma and to a bounded length. */
 function ignoredNames(names: readonly string[]): string {
   const shown = names.slice(0, MAX_IGNORED_NAMES).map((name) =>
     name.slice(0, 64).replace(/[^\x21-\x2b\x2d-\x7e]/g, "_")

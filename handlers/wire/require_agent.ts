@@ -13,7 +13,7 @@ export const RUN_ERRORS = [
 ] as const satisfies readonly ErrorCode[];
 
 /**
- * Errors of a route that answers with what a run says: those of the model's provider among them. A provider may have codes of its own
+ * Errors of a route that replies with the output of a run, including errors of the model's provider. A provider may use its own codes
  * for 400, 404, 413 and 422.
  */
 export const REPLY_ERRORS = [
@@ -30,7 +30,7 @@ export const REPLY_ERRORS = [
   422,
 ] as const satisfies readonly (ErrorCode | number)[];
 
-/** The agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
+/** Returns the agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
 export function requireAgent(services: Services): NonNullable<Services["agent"]> {
   if (services.agent !== undefined) return services.agent;
   throw httpError(
@@ -39,12 +39,12 @@ export function requireAgent(services: Services): NonNullable<Services["agent"]>
   );
 }
 
-/** The runs for a route that only looks: it needs no agent. */
+/** Returns the runs for a route that only reads, which works without an agent. */
 export function runsToRead({ services }: RequestContext): RunArchive {
   return services.agent?.runs ?? services.runArchive;
 }
 
-/** The nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
+/** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
 export function requireNodes({ nodes }: Services): Nodes {
   if (nodes !== undefined) return nodes;
   throw httpError(

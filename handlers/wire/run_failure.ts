@@ -31,7 +31,7 @@ export function runFailure(event: Pick<ErrorEvent, "code" | "message" | "upstrea
 
 type ErrorEvent = Extract<AgentEvent, { type: "error" }>;
 
-/** The bug of a run whose events stop without `done` or `error`: no reply may end in silence. */
+/** Returns the error for a run whose events stop without `done` or `error`, which is a bug: every reply must have an end. */
 export function endedInSilence(): Error {
   return new Error("Cannot finish the reply: the run's events ended without a terminal one");
 }

@@ -3,13 +3,13 @@ import type { ContentPart, Message } from "../../lib/base/records/message.ts";
 import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
 import type { RunRequest } from "../../lib/runs/run_request.ts";
 
-/** Field `conversation_id` of a body; `new` begins one. */
+/** Schema of the field `conversation_id`; `new` begins a conversation. */
 export const conversationIdSchema = v.pipe(
   v.string(),
   v.regex(CONVERSATION_ID, 'Expected 1 to 128 letters, digits, ".", "_", ":" or "-"'),
 );
 
-/** What a person or a channel says to the agent. */
+/** A message of a person or a channel to the agent. */
 export interface ChatInput {
   readonly message: string;
   /** Goes before the message as a part of its own */
@@ -22,7 +22,7 @@ type Circumstances =
   & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller">
   & Partial<Pick<RunRequest, "canApprove">>;
 
-/** The run that answers one message with the agent's own tools, recorded under a conversation. */
+/** Returns the request for a run that answers one message with the agent's own tools, recorded under a conversation. */
 export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {
   return {
     canApprove: false,

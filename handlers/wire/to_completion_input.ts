@@ -6,7 +6,7 @@ import { checkParts } from "./check_body.ts";
 import type { CompletionBody, CompletionTool } from "./completion_body.ts";
 import { toMessage } from "./to_message.ts";
 
-/** A completions body in the words of a run. */
+/** A completions body, translated for the start of a run. */
 export interface CompletionInput {
   readonly model: string | undefined;
   readonly messages: readonly Message[];
@@ -20,15 +20,16 @@ export interface CompletionInput {
   readonly ignored: readonly string[];
 }
 
+/** Options of `toCompletionInput`. */
 export interface CompletionInputOptions {
   /** The agent's own tools are off: unknown fields go on to the model. Default false: they are named in `ignored` */
   readonly plain?: boolean;
 }
 
 /**
- * Translates a checked body. `null` fields are gone. In plain mode unknown fields stand where they came, those of the body in
- * `parameters.passed`, with the names of all. Otherwise they are named in `ignored` and not copied, save a vendor's own parts of a
- * reply that the client sends back with a tool call.
+ * Translates a checked body. Fields that are `null` are left out. In plain mode unknown fields are copied to the place they came from;
+ * those of the body itself, and the names of all, go to `parameters.passed`. Otherwise they are named in `ignored` and not copied, save
+ * a vendor's own parts of a reply that the client sends back with a tool call.
  * @throws {HttpError} 400 `unsupported_parameter` for `n` above 1, for `logprobs` where the agent's tools are on, and for the legacy
  * `functions`; 400 `invalid_request` for a tool name given twice, and for a content part that `checkParts` refuses
  */
@@ -161,17 +162,17 @@ function unsupported(param: string, message: string): HttpError {
 
 /** Fields of a request's body that the gateway does not know. */
 export interface Unknown {
-  /** Names of what is not copied, each once */
+  /** Names of fields that are not copied, each once */
   readonly ignored: string[];
-  /** Names of what goes on to the model, each once */
+  /** Names of fields that go on to the model, each once */
   readonly passed: string[];
-  /** All of it goes on to the model */
+  /** true: every unknown field goes on to the model */
   readonly plain: boolean;
 }
 
 /**
- * Names the fields that are not known.
- * @param always those that go on to the model in either mode
+ * Sorts the unknown fields of an object into passed and ignored ones.
+ * @param always names of fields that go on to the model in either mode
  * @returns the fields that go on to the model; undefined when there is none
  */
 export function sortUnknownFields(
@@ -195,15 +196,15 @@ export function sortUnknownFields(
 
 const NO_FIELDS: ReadonlySet<string> = new Set();
 
-/** A list, not a set: nearly always empty, and short where it is not. */
+/** Adds a name to a list that does not have it. A list, not a set: it is nearly always empty, and bounded. */
 export function addOnce(names: string[], name: string): void {
   if (names.length < MAX_IGNORED && !names.includes(name)) names.push(name);
 }
 
-/** No header tells more */
+/** Most names that are kept; the header shows fewer */
 const MAX_IGNORED = 100;
 
-/** Fields beside the known ones of an object with a `function` in it. */
+/** Returns the unknown fields of an object with a `function` in it, as `extra`. */
 export function withFunction(own: Fields | undefined, inner: Fields | undefined): { readonly extra?: Fields } {
   if (inner === undefined) return own === undefined ? {} : { extra: own };
   return { extra: { ...own, function: inner } };
