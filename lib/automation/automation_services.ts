@@ -1,0 +1,145 @@
+import type { Clock } from "../base/clock.ts";
+import { lazyStartedService } from "../base/lazily.ts";
+import type { OpenedList } from "../base/opened_list.ts";
+import type { Random } from "../base/random.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Config } from "../config/config.ts";
+import { resolvePath } from "../config/folders.ts";
+import type { Approvals } from "../guard/approvals.ts";
+import type { RunSupervisor } from "../runs/run_request.ts";
+import type { Store } from "../storage/store.ts";
+import type { Files } from "../system/files/files.ts";
+import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
+import type { Deliveries } from "./channels/delivery_service.ts";
+import type { ReplyTarget } from "./channels/send_reply.ts";
+import type { Cron } from "./cron/cron_service.ts";
+import { SCHEDULES } from "./cron/schedule_record.ts";
+import { OPEN_SOPS } from "./sops/collections.ts";
+import type { SopService } from "./sops/sop_service.ts";
+
+/** Options of `createAutomationServices`. */
+export interface AutomationServicesOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  /** The newest configuration. */
+  readonly config: () => Config;
+  readonly environment: (name: string) => string | undefined;
+  readonly approvals: Approvals;
+  readonly files: Files;
+  /** Returns the guarded fetch, which is loaded at the first call. */
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Tells whether a token is still valid. */
+  readonly isLive: (tokenId: string | null) => boolean;
+  /** Returns the tools of the gateway, which are made later. */
+  readonly tools: () => ToolExecutor;
+  /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */
+  readonly runs: () => RunSupervisor | undefined;
+  /** Absolute path */
+  readonly workspaceRoot: string;
+  /** Absolute path */
+  readonly dataDir: string;
+  /** The user's home folder, absolute. */
+  readonly home: string;
+}
+
+/** Everything that starts by itself. Each service is loaded at its first use, or at the start when there is work for it. */
+export interface AutomationServices {
+  readonly cron: Cron;
+  readonly sops: SopService;
+  readonly deliveries: Deliveries;
+  /**
+   * Lets the services work by themselves; once, when the supervisor can be reached.
+   * @param options.recover recovers the interrupted runs: after the runs that were being cancelled, and before anything starts
+   */
+  start(options: { readonly recover: () => Promise<void>; readonly opened: OpenedList }): Promise<void>;
+  /** Follows a change of `[cron] enabled`. */
+  switchCron(enabled: boolean): void;
+}
+
+/** Creates schedules, procedures and deliveries. Loads none of them. */
+export function createAutomationServices(options: AutomationServicesOptions): AutomationServices {
+  const { store, log } = options;
+  const cron = createLazyCron(options);
+  const sops = createLazySops(options);
+  const deliveries = createLazyDeliveries(options);
+  return {
+    cron,
+    sops,
+    deliveries,
+    async start({ recover, opened }) {
+      for (const service of [deliveries, cron, sops]) opened.own(service, (started) => started.stop());
+      if (await store.count(OPEN_SOPS) > 0) await sops.stopCancelled();
+      await recover();
+      cron.start().catch((error) => log.error("Schedules could not be started", { error }));
+      deliveries.start().catch((error) => log.error("Open replies to channels could not be continued", { error }));
+      sops.start().catch((error) => log.error("Open procedures could not be continued", { error }));
+    },
+    switchCron(enabled) {
+      const changed = enabled ? cron.start() : cron.stop();
+      changed.catch((error) => log.error("Schedules could not be started or stopped", { error }));
+    },
+  };
+}
+
+function createLazyCron(options: AutomationServicesOptions): Cron {
+  const { store, config } = options;
+  return lazyStartedService(async () => {
+    const { createCron } = await import("./cron/cron_service.ts");
+    return createCron({ ...options, settings: () => ({ ...config().cron, maxTasks: config().cron.max_tasks }) });
+  }, {
+    methods: ["add", "update", "remove", "pause", "resume", "list", "get", "page", "history", "run"],
+    isNeeded: async () => config().cron.enabled && await store.count(SCHEDULES) > 0,
+  });
+}
+
+function createLazySops(options: AutomationServicesOptions): SopService {
+  const { store, config, workspaceRoot, home } = options;
+  const settings = () => ({
+    dirs: config().sops.dirs.map((path) => resolvePath(path, workspaceRoot, home)),
+    approvalTimeoutMs: config().sops.approval_timeout_secs * 1000,
+    forbiddenPaths: config().autonomy.forbidden_paths,
+    retentionDays: config().runs.retention_days,
+  });
+  return lazyStartedService(async () => {
+    const { createSops } = await import("./sops/sop_service.ts");
+    return createSops({ ...options, settings });
+  }, {
+    methods: ["list", "execute", "status", "advance", "cancel", "approve", "stopCancelled"],
+    isNeeded: async () => await store.count(OPEN_SOPS) > 0,
+  });
+}
+
+function createLazyDeliveries(options: AutomationServicesOptions): Deliveries {
+  const { store, config } = options;
+  const targetOf = (name: string) => replyTarget(config().channels, name);
+  const service = lazyStartedService(async () => {
+    const { createDeliveries } = await import("./channels/delivery_service.ts");
+    return createDeliveries({
+      ...options,
+      fetch: options.guardedFetch,
+      targetOf,
+      rules: () => config().url_access,
+      retentionDays: () => config().runs.retention_days,
+    });
+  }, {
+    methods: ["promise", "watch", "page", "resolve"],
+    isNeeded: async () => await store.count(OPEN_DELIVERIES) > 0,
+  });
+  return {
+    ...service,
+    // A channel without a reply_url loads nothing
+    promise: async (reply) => targetOf(reply.channel) === undefined ? undefined : await service.promise(reply),
+  };
+}
+
+function replyTarget(channels: Config["channels"], name: string): ReplyTarget | undefined {
+  const channel = Object.hasOwn(channels, name) ? channels[name] : undefined;
+  if (channel === undefined || channel.reply_url === "") return undefined;
+  return { url: channel.reply_url, secretEnv: channel.secret_env };
+}

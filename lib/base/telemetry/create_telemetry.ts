@@ -1,0 +1,50 @@
+import type { Clock } from "../clock.ts";
+import type { OpenedList } from "../opened_list.ts";
+import { createRedactor, type Redactor } from "../redact.ts";
+import { createLogger, type Logger, type LogLevel, type LogSink } from "./log.ts";
+import { createMetrics, type Metrics } from "./metrics.ts";
+import { observeProcess } from "./process_metrics.ts";
+import { createRecentLog, type RecentLog } from "./recent_log.ts";
+
+/** Options of `createTelemetry`. */
+export interface TelemetryOptions {
+  readonly clock: Clock;
+  /** Version of the gateway, for the metrics. */
+  readonly version: string;
+  /** Returns the lowest level that is logged now. */
+  readonly level: () => LogLevel;
+  readonly sink: LogSink;
+  /** Secrets known at the start. */
+  readonly secrets: Iterable<string>;
+  readonly opened: OpenedList;
+}
+
+/** Log and metrics of one gateway. */
+export interface Telemetry {
+  readonly log: Logger;
+  /** The last log lines, for reading. */
+  readonly recentLog: RecentLog;
+  readonly metrics: Metrics;
+  /** Redactor of the log and of everything else that is shown. */
+  readonly redactor: Redactor;
+}
+
+/** Creates log and metrics, and begins to measure the process. */
+export function createTelemetry({ clock, version, level, sink, secrets, opened }: TelemetryOptions): Telemetry {
+  const redactor = createRedactor(secrets);
+  const recentLog = createRecentLog();
+  const log = createLogger({
+    get level() {
+      return level();
+    },
+    now: clock.now,
+    sink: (record) => {
+      recentLog.add(record);
+      sink(record);
+    },
+    redact: redactor.redact,
+  });
+  const metrics = createMetrics();
+  opened.own(observeProcess(metrics, { clock, version }), (stop) => stop());
+  return { log, recentLog, metrics, redactor };
+}

@@ -1,0 +1,80 @@
+import type { RecordAccess } from "../access/identity.ts";
+import type { Clock } from "../base/clock.ts";
+import type { OpenedList } from "../base/opened_list.ts";
+import type { Random } from "../base/random.ts";
+import type { Caller } from "../base/records/caller.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Config } from "../config/config.ts";
+import type { Commit, TrustedServer } from "../providers/discovery/provider_memory.ts";
+import type { Store } from "../storage/store.ts";
+import { type Approvals, keepTidy } from "./approvals.ts";
+import { type Audit, createAudit } from "./audit/audit.ts";
+import { accessEvent } from "./audit/audit_event.ts";
+import { createApprovals } from "./create_approvals.ts";
+
+/** Options of `createGuardServices`. */
+export interface GuardServicesOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  /** The newest configuration. */
+  readonly config: () => Pick<Config, "security" | "runs">;
+  /** Masks secrets in the audit. */
+  readonly redact: (text: string) => string;
+  /** Folder of the list of configuration files that a person accepted. Default: no acceptance is recorded */
+  readonly trustDir?: string | undefined;
+  readonly opened: OpenedList;
+}
+
+/** Audit and approvals of one gateway. */
+export interface GuardServices {
+  readonly audit: Audit;
+  readonly approvals: Approvals;
+  /** Records a change of who may call. */
+  readonly recordAccess: RecordAccess;
+  /** Records the configuration files that a person has accepted since the last call. */
+  readonly recordTrust: () => Promise<void>;
+  /** Returns what stores the trust in a model server in one transaction with its audit event. @param by person who trusts it */
+  readonly recordServerTrust: (by: Pick<Caller, "via" | "tokenId">) => (server: TrustedServer) => Commit;
+}
+
+/** Creates audit and approvals, and records the configuration files that a person accepted before this start. */
+export async function createGuardServices(options: GuardServicesOptions): Promise<GuardServices> {
+  const { store, clock, random, log, metrics, config, redact, trustDir, opened } = options;
+  const audit = await createAudit({
+    store,
+    clock,
+    log,
+    redact,
+    enabled: () => config().security.audit.enabled,
+    retentionDays: () => config().security.audit.retention_days,
+  });
+  opened.own(audit, (open) => open.close());
+  const recordTrust = async () => {
+    if (trustDir === undefined) return;
+    const { recordTrust } = await import("./audit/record_trust.ts");
+    await recordTrust({ store, audit: audit.append, log, trustDir });
+  };
+  await recordTrust();
+  const approvals = createApprovals({ store, clock, random, log, metrics, audit: audit.append });
+  opened.own(await keepTidy(approvals, { clock, log, days: () => config().runs.retention_days }), (stop) => stop());
+  return {
+    audit,
+    approvals,
+    recordAccess: (change, writes) => audit.append(accessEvent(change), writes),
+    recordTrust,
+    recordServerTrust: (by) => ({ origin, uid }) => (writes) =>
+      audit.append({
+        type: "trust",
+        subject: "model_server",
+        name: origin,
+        sha256: null,
+        uid,
+        given_at: new Date(clock.now()).toISOString(),
+        by: { via: by.via, token_id: by.tokenId },
+      }, writes),
+  };
+}

@@ -1,0 +1,136 @@
+import type { Clock } from "../base/clock.ts";
+import { lazyService } from "../base/lazily.ts";
+import type { OpenedList } from "../base/opened_list.ts";
+import type { Random } from "../base/random.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import type { Config } from "../config/config.ts";
+import { APPROVAL_LIMITS, type Approvals } from "../guard/approvals.ts";
+import type { AuditAppend } from "../guard/audit/audit.ts";
+import type { AgentProviders } from "../providers/agent_providers.ts";
+import type { Providers } from "../providers/provider.ts";
+import type { Store } from "../storage/store.ts";
+import type { SubAgents } from "../tools/agents/sub_agents.ts";
+import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
+import {
+  type ConversationArchive,
+  createConversationArchive,
+  keepConversations,
+} from "./conversations/stored_conversations.ts";
+import { cancelRunsOf } from "./journal/stored_runs.ts";
+import type { RunSupervisor } from "./run_request.ts";
+import { createAgentOf } from "./supervisor/agent_profile.ts";
+import { askPerson } from "./supervisor/create_approver.ts";
+import { createSupervisor } from "./supervisor/supervisor.ts";
+
+interface CommonOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** The newest configuration. */
+  readonly config: () => Config;
+}
+
+/** Options of `createRuns`. */
+export interface RunsOptions extends CommonOptions {
+  readonly random: Random;
+  readonly metrics: Metrics;
+  readonly approvals: Approvals;
+  readonly audit: AuditAppend;
+  readonly tools: ToolExecutor;
+  readonly providers: Providers;
+  /** Providers of `[agents.<name>]`. */
+  readonly agents: AgentProviders;
+  readonly opened: OpenedList;
+}
+
+/** Creates the run supervisor with the settings of the newest configuration. */
+export function createRuns(options: RunsOptions): RunSupervisor {
+  const { config, approvals } = options;
+  const runs = createSupervisor({
+    ...options,
+    agent: () => toAgentSettings(config()),
+    agentOf: createAgentOf({ agents: () => config().agents, providers: options.agents }),
+    limits: () => toRunLimits(config()),
+    tokensPerDay: () => config().budget.tokens_per_day,
+    retentionDays: () => config().runs.retention_days,
+    pendingQuestions: async () =>
+      (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
+    withdraw: approvals.cancel,
+    isChannelConversation: (id) => isChannelConversation(config().channels, id),
+    approverOf: askPerson({
+      approvals,
+      timeoutMs: () => ({
+        attached: config().autonomy.approval_timeout_secs * 1000,
+        durable: config().runs.approval_timeout_secs * 1000,
+      }),
+    }),
+  });
+  // After a drain nothing is left to stop. A start that fails half-way stops the runs that it has recovered
+  return options.opened.own(runs, (open) => open.drain(0));
+}
+
+/** Creates the sub-agents, which are loaded when an agent first asks for one. */
+export function createLazySubAgents({ store, clock, config, tools, runs }: Omit<CommonOptions, "log"> & {
+  readonly tools: () => ToolExecutor;
+  readonly runs: () => RunSupervisor | undefined;
+}): SubAgents {
+  return lazyService(async () => {
+    const { createSubAgents } = await import("./sub_agents/sub_agent_service.ts");
+    return createSubAgents({ store, clock, agents: () => config().agents, tools, runs });
+  }, ["spawn", "list", "status", "result", "message", "cancel", "delegate", "delegations"]);
+}
+
+/**
+ * Creates the stored conversations, and forgets those whose time is over.
+ * @param options.runs undefined without an agent
+ */
+export function createConversationServices({ store, clock, log, config, runs, opened }: CommonOptions & {
+  readonly runs: RunSupervisor | undefined;
+  readonly opened: OpenedList;
+}): ConversationArchive {
+  const conversations = createConversationArchive({ store, isAtWork: (id) => runs?.worksIn(id) ?? false });
+  const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
+  opened.own(stop, (end) => end());
+  return conversations;
+}
+
+/** Returns a function that cancels the runs of a token that was revoked, and logs how many. Never rejects. */
+export function createRevocation({ store, log, runs }: Pick<CommonOptions, "store" | "log"> & {
+  readonly runs: () => RunSupervisor | undefined;
+}): (tokenId: string) => Promise<void> {
+  return async (tokenId) => {
+    try {
+      const cancelled = await cancelRunsOf(tokenId, { store, supervisor: runs });
+      if (cancelled > 0) log.info("Runs of a token that was revoked are cancelled", { token_id: tokenId, cancelled });
+    } catch (error) {
+      log.error("Runs of a token that was revoked could not be cancelled", { token_id: tokenId, error });
+    }
+  };
+}
+
+function toAgentSettings({ agent, budget }: Config) {
+  return {
+    systemPrompt: agent.system_prompt,
+    tools: agent.tools,
+    maxIterations: agent.max_iterations,
+    maxToolCalls: agent.max_tool_calls,
+    parallelTools: agent.parallel_tools,
+    contextWindowTokens: agent.context_window_tokens,
+    tokensPerRun: budget.tokens_per_run,
+  };
+}
+
+function toRunLimits({ runs }: Config) {
+  return {
+    maxConcurrent: runs.max_concurrent,
+    maxQueued: runs.max_queued,
+    maxPerConversation: runs.max_per_conversation,
+  };
+}
+
+/** Tells whether a conversation is that of a channel: its id, or the part before the first colon, is the channel's name. */
+function isChannelConversation(channels: Config["channels"], id: string): boolean {
+  const [name = ""] = id.split(":", 1);
+  return name === "default" || Object.hasOwn(channels, name);
+}

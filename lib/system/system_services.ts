@@ -1,0 +1,141 @@
+import { join } from "node:path";
+import type { Clock } from "../base/clock.ts";
+import { lazily, lazyService } from "../base/lazily.ts";
+import type { OpenedList } from "../base/opened_list.ts";
+import type { Random } from "../base/random.ts";
+import type { RedactPart } from "../base/redact.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import { createFiles } from "./files/create_files.ts";
+import type { Files } from "./files/files.ts";
+import type { Git } from "./git/git.ts";
+import type { GuardedFetch } from "./net/guarded_fetch.ts";
+import { createOwnAddress, type OwnAddress } from "./net/own_address.ts";
+import type { ProxySettings } from "./net/proxy_rules.ts";
+import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
+import type { CommandLookup } from "./process/command_lookup.ts";
+import { type CommandContainment, containmentOf, type SandboxMode } from "./process/containment.ts";
+import { createCommandLookup } from "./process/create_command_lookup.ts";
+import { createProcesses } from "./process/create_processes.ts";
+import { createWorkers } from "./process/create_workers.ts";
+import type { Aftermath } from "./process/prepare_command.ts";
+import type { Processes } from "./process/processes.ts";
+import type { Workers } from "./process/workers.ts";
+
+/** Threads for documents at the same time: one may hold hundreds of megabytes. */
+const MAX_WORKERS = 2;
+
+/** Options of `createSystemServices`. */
+export interface SystemServicesOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly log: Logger;
+  readonly redact: RedactPart;
+  /** The user's home folder, absolute. */
+  readonly home: string;
+  /** Absolute path; quarantine and notes of commands lie in it. */
+  readonly dataDir: string;
+  /** Absolute paths that no tool may touch. */
+  readonly ownPaths: readonly string[];
+  /** Marker of the gateway's processes. `known`: an earlier gateway had it and may have left processes. */
+  readonly marker: { readonly text: string; readonly known: boolean };
+  /** The newest `[security.shell] sandbox`. */
+  readonly sandbox: () => SandboxMode;
+  /** The newest `[proxy]`. */
+  readonly proxy: () => ProxySettings;
+  /** User agent of requests to the outside, for example `postern/0.2.0`. */
+  readonly userAgent: string;
+  /** Paths of the gateway that anyone may read. */
+  readonly publicPaths: readonly string[];
+  readonly opened: OpenedList;
+}
+
+/** Doors to the machine that the services of one gateway share. */
+export interface SystemServices {
+  readonly files: Files;
+  readonly commands: CommandLookup;
+  readonly processes: Processes;
+  readonly workers: Workers;
+  readonly git: Git;
+  readonly urls: UrlPolicy;
+  readonly ownAddress: OwnAddress;
+  /** Returns the guarded fetch; loads it at the first call. */
+  readonly guardedFetch: () => Promise<GuardedFetch>;
+  /** Returns how commands of tools are contained now; waits for the first look at the machine only. */
+  readonly containment: () => Promise<CommandContainment>;
+}
+
+/** Creates the doors to the machine. Before that ends what the commands of an earlier gateway left. */
+export async function createSystemServices(options: SystemServicesOptions): Promise<SystemServices> {
+  const { clock, home, ownPaths, opened } = options;
+  const commands = createCommandLookup();
+  const processes = opened.own(openProcesses(options, commands), (open) => open.close());
+  if (options.sandbox() === "off") options.log.info(containmentOf("off", undefined).text);
+  const workers = opened.own(createWorkers({ maxWorkers: MAX_WORKERS }), (open) => open.close());
+  await endLeftovers(processes, options);
+  const urls = createUrlPolicy();
+  const ownAddress = createOwnAddress(options.publicPaths);
+  return {
+    files: createFiles({ clock, home, ownPaths }),
+    commands,
+    processes,
+    workers,
+    git: lazyService(async () => {
+      const { createGit } = await import("./git/create_git.ts");
+      return createGit({ processes, home, ownPaths });
+    }, ["open"]),
+    urls,
+    ownAddress,
+    guardedFetch: lazily(async () => {
+      const { createGuardedFetch } = await import("./net/guarded_fetch.ts");
+      const { proxy, userAgent } = options;
+      return createGuardedFetch({ policy: urls, clock, own: ownAddress.gateway, userAgent, proxy });
+    }),
+    containment: () => processes.containment(options.sandbox()),
+  };
+}
+
+function openProcesses(options: SystemServicesOptions, commands: CommandLookup): Processes {
+  const { clock, random, log, home, dataDir, ownPaths, marker, redact, sandbox } = options;
+  return createProcesses({
+    commands,
+    clock,
+    home,
+    ownPaths,
+    marker: marker.text,
+    redact,
+    quarantine: join(dataDir, "quarantine"),
+    notes: join(dataDir, "commands"),
+    random,
+    onQuarantine: (found) =>
+      log.warn(
+        "A command made protected names, which were moved to quarantine, or could not be looked for",
+        quarantineFields(found),
+      ),
+    onLook(found) {
+      const { kind, text } = containmentOf(sandbox(), found);
+      log[kind === "refused" ? "warn" : "info"](text);
+    },
+  });
+}
+
+/** Kills the processes that an earlier gateway left, then looks for the protected names that they made. */
+async function endLeftovers(
+  processes: Processes,
+  { log, marker }: Pick<SystemServicesOptions, "log" | "marker">,
+): Promise<void> {
+  if (marker.known) {
+    const killed = await processes.killLeftovers();
+    if (killed > 0) log.warn("Killed processes that an earlier gateway left", { count: killed });
+  }
+  const planted = await processes.lookAfterKill();
+  if (planted.quarantined.length === 0 && !planted.unchecked) return;
+  log.warn(
+    "Protected names appeared since a command of an earlier gateway, which was killed with it: they were moved to quarantine, " +
+      "or could not be looked for",
+    quarantineFields(planted),
+  );
+}
+
+function quarantineFields({ quarantined, unchecked }: Aftermath) {
+  return { paths: quarantined.map(({ path, place }) => `${path} -> ${place ?? "not moved: remove it"}`), unchecked };
+}
