@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
 import { lazily } from "../base/lazily.ts";
+import type { ModelEntry } from "../base/records/model.ts";
 import type { Config } from "../config/config.ts";
 import { isListening } from "../system/net/is_listening.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers, sayRefused } from "./choose_provider.ts";
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";
-import type { LocalServer } from "./discovery/local_servers.ts";
-import type { Providers } from "./provider.ts";
+import type { FoundServers, LocalServer } from "./discovery/local_servers.ts";
+import type { Providers, ResolvedModel } from "./provider.ts";
 import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { StreamObserver } from "./retry.ts";
 import { withRouting } from "./models/routing.ts";
@@ -63,167 +64,219 @@ export interface LiveProviders extends Providers {
  * @throws {ConfigError} as createProviders
  */
 export async function createLiveProviders(options: LiveProvidersOptions): Promise<LiveProviders> {
-  const { clock, log } = options;
-  const memory = options.memory ?? createProviderMemory();
-  /** All of them to the end: a run that waits for a person for a day goes on with what it began with. An idle one holds no connection */
-  const opened: Opened[] = [];
-  let watch: ServersWatch | undefined;
-  let closed = false;
+  const replaceable = new ReplaceableProviders(options);
+  await replaceable.start();
+  return replaceable;
+}
 
-  const observer: StreamObserver = {
-    onFirstEvents: options.observer.onFirstEvents,
-    onEnd(provider, end) {
-      options.observer.onEnd(provider, end);
-      const { error } = end;
-      // A server that answers, in whatever way, is there
-      const isLost = error !== undefined && error.status === undefined && provider === current.providers.inUse.name;
-      if (isLost) watch?.lookSoon();
-    },
-  };
+class ReplaceableProviders implements LiveProviders {
+  /** Kept to the end: a run that waits for a person for a day goes on with the providers that it began with. Idle ones hold no connection */
+  readonly #opened: Opened[] = [];
+  #current: Opened | undefined;
+  #watch: ServersWatch | undefined;
+  #toldRefused: readonly string[] = [];
+  /** True after a look that did not find the server in use, which still listened */
+  #missedOnce = false;
+  #closed = false;
   // Loaded once a server listens: mostly none does
-  const loadOwners = lazily(() => import("./discovery/server_owner.ts"));
-  const ownerOfIn = ({ provider }: ProvidersConfig): OwnerOf => async (origin) => {
-    const { createServerOwners } = await loadOwners();
-    return await createServerOwners({ ...options.owners, memory, localUsers: () => provider.local_users })(origin);
-  };
-  const trustedOrigins = () => memory.trusted().map(({ origin }) => origin);
-  let toldRefused: readonly string[] = [];
-  const tellRefused = ({ refused = [] }: ChosenProvider) => {
-    const said = refused.map(sayRefused);
-    for (const sentence of said.filter((one) => !toldRefused.includes(one))) {
-      log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
-    }
-    toldRefused = said;
-  };
-  const open = async (config: ProvidersConfig, known?: ChosenProvider): Promise<Opened> => {
+  readonly #loadOwners = lazily(() => import("./discovery/server_owner.ts"));
+  readonly #memory: ProviderMemory;
+  readonly #options: LiveProvidersOptions;
+
+  constructor(options: LiveProvidersOptions) {
+    this.#options = options;
+    this.#memory = options.memory ?? createProviderMemory();
+  }
+
+  async start(): Promise<void> {
+    const first = await this.#open(this.#options.config);
+    this.#use(first);
+    // Without a banner, as of a daemon, the log alone says whose server it is
+    if (first.chosen?.server !== undefined) this.#tell({ gone: undefined, servers: [first.chosen.server] });
+  }
+
+  get inUse(): Providers["inUse"] {
+    return this.#inUse.providers.inUse;
+  }
+
+  get route(): Providers["route"] {
+    return this.#inUse.providers.route;
+  }
+
+  readonly net: ProviderClientFactory = (client) => this.#inUse.net(client);
+
+  readonly lookSoon = (): void => this.#watch?.lookSoon();
+
+  resolve(model: string | undefined): ResolvedModel {
+    return this.#inUse.providers.resolve(model);
+  }
+
+  listModels(signal: AbortSignal): Promise<readonly ModelEntry[]> {
+    return this.#inUse.providers.listModels(signal);
+  }
+
+  differs(config: ProvidersConfig): boolean {
+    return PARTS.some((part) => !isDeepStrictEqual(config[part], this.#inUse.config[part]));
+  }
+
+  async prepare(config: ProvidersConfig): Promise<() => void> {
+    const next = await this.#open(config);
+    return () => this.#use(next);
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#watch?.stop();
+    await Promise.all(this.#opened.map(({ providers }) => providers.close()));
+  }
+
+  get #inUse(): Opened {
+    return this.#current as Opened; // set by `start`, before anybody gets this object
+  }
+
+  async #open(config: ProvidersConfig, known?: ChosenProvider): Promise<Opened> {
     const { provider, providers } = config;
+    const options = this.#options;
     const net = options.netOf(config.proxy);
     if (options.fixed !== undefined) {
       return { config, net, chosen: undefined, providers: withRouting(options.fixed, config) };
     }
-    const ownerOf = ownerOfIn(config);
-    const chosen = known ?? await chooseProvider({ ...options, provider, net, ownerOf, trusted: trustedOrigins() });
-    tellRefused(chosen);
-    await rememberReal(memory, chosen, providers);
+    const ownerOf = this.#ownerOfIn(config);
+    const chosen = known ?? await chooseProvider({ ...options, provider, net, ownerOf, trusted: this.#trusted() });
+    this.#tellRefused(chosen);
+    await rememberReal(this.#memory, chosen, providers);
     // A server that comes and goes is opened once
-    const before = opened.find((one) =>
+    const before = this.#opened.find((one) =>
       one.config === config && one.chosen !== undefined && isSame(one.chosen, chosen)
     );
     if (before !== undefined) return before;
-    const onLost = () => watch?.lookSoon();
     const created = await createProviders({
       ...options,
       provider,
       providers,
       net,
-      observer,
+      observer: this.#observer(),
       chosen,
-      memory,
+      memory: this.#memory,
       ownerOf,
-      onLost,
+      onLost: this.lookSoon,
     });
     return { config, net, chosen, providers: withRouting(created, config) };
-  };
-  const use = (next: Opened) => {
-    if (!opened.includes(next)) opened.push(next);
-    current = next;
-    watchWhereFound();
-  };
-  const watchWhereFound = () => {
-    if (current.chosen?.isFound) watch ??= watchServers({ clock, look });
-    else {
-      watch?.stop();
-      watch = undefined;
-    }
-  };
+  }
 
-  let missedOnce = false;
-  const look = async () => {
-    const before = current;
-    const { config: { provider }, net, chosen: known } = before;
-    if (known === undefined) return;
-    const { settings } = known;
-    const found = await findLocalServers({
-      ...options,
-      net,
-      ownerOf: ownerOfIn(before.config),
-      trusted: trustedOrigins(),
-    });
-    const { servers, refused } = found;
-    const same = servers.find(({ baseUrl }) => baseUrl === settings.base_url);
-    const isGone = settings.kind !== "offline" && same === undefined;
-    const isForeign = isGone && refused.some(({ origin }) => settings.base_url.startsWith(`${origin}/`));
-    // One that is busy may answer the next time
-    const isPatient = isGone && !isForeign && !missedOnce && await listens(settings.base_url);
-    missedOnce = isPatient;
-    if (isPatient || closed || current !== before) return;
-    const chosen = chooseLocal(provider, found, settings);
-    tellRefused(chosen);
-    if (isSame(chosen, known)) {
-      if (same !== undefined) await memory.remember(same);
+  #use(next: Opened): void {
+    if (!this.#opened.includes(next)) this.#opened.push(next);
+    this.#current = next;
+    if (next.chosen?.isFound) {
+      this.#watch ??= watchServers({ clock: this.#options.clock, look: () => this.#look() });
       return;
     }
+    this.#watch?.stop();
+    this.#watch = undefined;
+  }
+
+  /** Returns the observer of the options, which also looks for servers when the one in use cannot be reached. */
+  #observer(): StreamObserver {
+    const { observer } = this.#options;
+    return {
+      onFirstEvents: observer.onFirstEvents,
+      onEnd: (provider, end) => {
+        observer.onEnd(provider, end);
+        const { error } = end;
+        // A server that answers, in whatever way, is there
+        const isLost = error !== undefined && error.status === undefined && provider === this.inUse.name;
+        if (isLost) this.lookSoon();
+      },
+    };
+  }
+
+  #ownerOfIn({ provider }: ProvidersConfig): OwnerOf {
+    return async (origin) => {
+      const { createServerOwners } = await this.#loadOwners();
+      const localUsers = () => provider.local_users;
+      return await createServerOwners({ ...this.#options.owners, memory: this.#memory, localUsers })(origin);
+    };
+  }
+
+  #trusted(): readonly string[] {
+    return this.#memory.trusted().map(({ origin }) => origin);
+  }
+
+  /** Looks which local servers answer, and uses another one when the choice changes. Never throws. */
+  async #look(): Promise<void> {
+    const before = this.#inUse;
+    const { config, net, chosen: known } = before;
+    if (known === undefined) return;
+    const { settings } = known;
+    const ownerOf = this.#ownerOfIn(config);
+    const found = await findLocalServers({ ...this.#options, net, ownerOf, trusted: this.#trusted() });
+    const same = found.servers.find(({ baseUrl }) => baseUrl === settings.base_url);
+    const isGone = settings.kind !== "offline" && same === undefined;
+    if (await this.#isPatient(isGone, settings.base_url, found) || this.#closed || this.#inUse !== before) return;
+    const chosen = chooseLocal(config.provider, found, settings);
+    this.#tellRefused(chosen);
+    if (isSame(chosen, known)) {
+      if (same !== undefined) await this.#memory.remember(same);
+      return;
+    }
+    await this.#follow(before, chosen, { gone: isGone ? settings.base_url : undefined, servers: found.servers });
+  }
+
+  /** Returns whether to wait once more for a server that is gone: one that is busy may answer the next time. */
+  async #isPatient(isGone: boolean, baseUrl: string, { refused }: FoundServers): Promise<boolean> {
+    const isForeign = isGone && refused.some(({ origin }) => baseUrl.startsWith(`${origin}/`));
+    this.#missedOnce = isGone && !isForeign && !this.#missedOnce && await this.#listens(baseUrl);
+    return this.#missedOnce;
+  }
+
+  async #follow(before: Opened, chosen: ChosenProvider, news: ServerNews): Promise<void> {
     try {
-      const next = await open(before.config, chosen);
-      if (closed || current !== before) {
-        if (!opened.includes(next)) await next.providers.close();
+      const next = await this.#open(before.config, chosen);
+      if (this.#closed || this.#inUse !== before) {
+        if (!this.#opened.includes(next)) await next.providers.close();
         return;
       }
-      use(next);
-      tell({ gone: isGone ? settings.base_url : undefined, servers });
+      this.#use(next);
+      this.#tell(news);
     } catch (error) {
-      log.error("A change of the local model servers could not be followed", { error });
+      this.#options.log.error("A change of the local model servers could not be followed", { error });
     }
-  };
-  const listens = async (baseUrl: string) => {
-    const timeout = clock.timeoutSignal(LISTENING_MS);
+  }
+
+  async #listens(baseUrl: string): Promise<boolean> {
+    const timeout = this.#options.clock.timeoutSignal(LISTENING_MS);
     try {
       return await isListening(new URL(baseUrl).origin, timeout.signal);
     } finally {
       timeout.clear();
     }
-  };
-  const tell = (
-    { gone, servers }: { readonly gone: string | undefined; readonly servers: readonly LocalServer[] },
-  ) => {
-    const { name, model, reason } = current.providers.inUse;
-    const fields = {
-      provider: name,
-      model,
-      reason,
-      found: servers.map(({ software, baseUrl }) => `${software} ${baseUrl}`),
-    };
+  }
+
+  /** Warns of servers that may not be used, once of each. */
+  #tellRefused({ refused = [] }: ChosenProvider): void {
+    const said = refused.map(sayRefused);
+    for (const sentence of said.filter((one) => !this.#toldRefused.includes(one))) {
+      this.#options.log.warn(`${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`);
+    }
+    this.#toldRefused = said;
+  }
+
+  #tell({ gone, servers }: ServerNews): void {
+    const { log } = this.#options;
+    const { name, model, reason } = this.inUse;
+    const found = servers.map(({ software, baseUrl }) => `${software} ${baseUrl}`);
+    const fields = { provider: name, model, reason, found };
     const now = `new runs use ${name}/${model}`;
     if (gone !== undefined) log.warn(`No model server answers at ${gone} any more: ${now}`, fields);
     else log.info(`${reason}: ${now}`, fields);
-  };
+  }
+}
 
-  let current = await open(options.config);
-  use(current);
-  // Without a banner, as of a daemon, the log alone says whose server it is
-  if (current.chosen?.server !== undefined) tell({ gone: undefined, servers: [current.chosen.server] });
-  return {
-    get inUse() {
-      return current.providers.inUse;
-    },
-    get route() {
-      return current.providers.route;
-    },
-    net: (client) => current.net(client),
-    resolve: (model) => current.providers.resolve(model),
-    listModels: (signal) => current.providers.listModels(signal),
-    differs: (config) => PARTS.some((part) => !isDeepStrictEqual(config[part], current.config[part])),
-    async prepare(config) {
-      const next = await open(config);
-      return () => use(next);
-    },
-    lookSoon: () => watch?.lookSoon(),
-    async close() {
-      closed = true;
-      watch?.stop();
-      await Promise.all(opened.map(({ providers }) => providers.close()));
-    },
-  };
+/** A change of the local servers, for the log. */
+interface ServerNews {
+  /** Address of the server that was in use and is gone. Undefined when another one came */
+  readonly gone: string | undefined;
+  readonly servers: readonly LocalServer[];
 }
 
 const LISTENING_MS = 2_000;
@@ -243,7 +296,7 @@ async function rememberReal(
 interface Opened {
   readonly config: ProvidersConfig;
   readonly net: ProviderClientFactory;
-  /** undefined: they were given */
+  /** Undefined when the providers were given in the options */
   readonly chosen: ChosenProvider | undefined;
   readonly providers: Providers;
 }

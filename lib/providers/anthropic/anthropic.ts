@@ -1,4 +1,4 @@
-import { createAnthropicDecoder } from "./anthropic_decoder.ts";
+import { AnthropicDecoder } from "./anthropic_decoder.ts";
 import { toAnthropicRequest } from "./anthropic_request.ts";
 import { parameterIgnored, type Provider, type ProviderRequest } from "../provider.ts";
 import { TurnStream } from "../upstream/turn_stream.ts";
@@ -23,7 +23,7 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     return new TurnStream({
       upstream,
       open: () => sendUpstream(settings, { path: "/messages", headers, body, signal }),
-      decoder: createAnthropicDecoder(upstream, ignored.map(parameterIgnored)),
+      decoder: new AnthropicDecoder(upstream, ignored.map(parameterIgnored)),
     });
   };
   return {

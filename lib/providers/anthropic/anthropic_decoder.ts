@@ -22,69 +22,156 @@ interface OpenBlock {
   /** The call's input when the block began with it, used when no part of it follows */
   readonly input: string;
   hasInput: boolean;
-  /** A thinking block as it goes back */
+  /** A thinking block as the next request returns it */
   readonly opaque: Record<string, unknown> | undefined;
 }
 
 /**
- * Decodes one turn of the Messages API. Thinking blocks with their signatures are the `opaque` of `finish`; prompt tokens include
+ * Decodes one turn of the Messages API. Thinking blocks with their signatures are the `opaque` of `finish`. Prompt tokens include
  * those read from and written to the cache.
  * Source: https://docs.anthropic.com/en/api/messages-streaming
- * @param notices told at the head of the stream
  */
-export function createAnthropicDecoder(upstream: Upstream, notices: readonly ProviderEvent[] = []): TurnDecoder {
-  const blocks = new Map<unknown, OpenBlock>();
-  const opaque: Record<string, unknown>[] = [];
-  let waiting = notices;
-  let calls = 0;
-  let model: string | undefined;
-  let reason: string | undefined;
-  let input: number | undefined;
-  let output: number | undefined;
+export class AnthropicDecoder implements TurnDecoder {
+  readonly #upstream: Upstream;
+  /** Notices for the head of the stream, until they are given */
+  #waiting: readonly ProviderEvent[];
+  readonly #blocks = new Map<unknown, OpenBlock>();
+  readonly #opaque: Record<string, unknown>[] = [];
+  #calls = 0;
+  #model: string | undefined;
+  #reason: string | undefined;
+  #input: number | undefined;
+  #output: number | undefined;
   /** Prompt tokens read from and written to the cache, as far as the vendor says */
-  let cached: Record<string, number> | undefined;
-  let empty = true;
+  #cached: Record<string, number> | undefined;
+  #empty = true;
 
-  const readUsage = (usage: unknown) => {
+  /** @param notices given at the head of the stream */
+  constructor(upstream: Upstream, notices: readonly ProviderEvent[] = []) {
+    this.#upstream = upstream;
+    this.#waiting = notices;
+  }
+
+  push(data: string, out: ProviderEvent[]): boolean {
+    this.#giveNotices(out);
+    const event = this.#parse(data);
+    switch (event["type"]) {
+      case "message_start":
+        this.#readMessage(event["message"]);
+        return false;
+      case "content_block_start":
+        this.#startBlock(event["index"], event["content_block"], out);
+        return false;
+      case "content_block_delta":
+        if (isRecord(event["delta"])) this.#changeBlock(this.#blocks.get(event["index"]), event["delta"], out);
+        return false;
+      case "content_block_stop":
+        this.#stopBlock(event["index"], out);
+        return false;
+      case "message_delta":
+        if (isRecord(event["delta"])) this.#reason = stringOf(event["delta"]["stop_reason"]) ?? this.#reason;
+        this.#readUsage(event["usage"]);
+        return false;
+      case "message_stop":
+        if (this.#reason === undefined) throw brokenReply(this.#upstream, "it ended without a stop reason");
+        this.#finish(out);
+        return true;
+      case "error":
+        throw toUpstreamError(this.#upstream, { status: 200, body: data });
+      default:
+        // ping, and the event types to come: the vendor asks clients to skip unknown types
+        return false;
+    }
+  }
+
+  end(rest: string | undefined, out: ProviderEvent[]): void {
+    try {
+      if (rest !== undefined && this.push(rest, out)) return;
+    } catch (error) {
+      if (this.#reason === undefined || !(error instanceof Error && error.cause instanceof SyntaxError)) throw error;
+    }
+    if (this.#reason === undefined) {
+      throw brokenReply(this.#upstream, "its stream ended before the reply was complete");
+    }
+    this.#finish(out);
+  }
+
+  whole(body: string, out: ProviderEvent[]): void {
+    this.#giveNotices(out);
+    const parsed = this.#parse(body);
+    if (parsed["type"] === "error") throw toUpstreamError(this.#upstream, { status: 200, body });
+    if (!Array.isArray(parsed["content"])) throw brokenReply(this.#upstream, "it holds no message");
+    this.#readMessage(parsed);
+    for (const [index, block] of parsed["content"].entries()) {
+      this.#startBlock(index, block, out);
+      this.#stopBlock(index, out);
+    }
+    this.#finish(out);
+  }
+
+  #giveNotices(out: ProviderEvent[]): void {
+    out.push(...this.#waiting);
+    this.#waiting = [];
+  }
+
+  #parse(data: string): JsonRecord {
+    let parsed: unknown;
+    try {
+      parsed = JSON.parse(data);
+    } catch (cause) {
+      throw brokenReply(this.#upstream, "it contains something that is no JSON", cause);
+    }
+    if (!isRecord(parsed)) throw brokenReply(this.#upstream, "its stream contains something that is no object");
+    return parsed;
+  }
+
+  #readMessage(message: unknown): void {
+    if (!isRecord(message)) return;
+    this.#model = stringOf(message["model"]) ?? this.#model;
+    this.#reason = stringOf(message["stop_reason"]) ?? this.#reason;
+    this.#readUsage(message["usage"]);
+  }
+
+  #readUsage(usage: unknown): void {
     if (!isRecord(usage)) return;
     const prompt = countOf(usage["input_tokens"]);
     const read = countOf(usage["cache_read_input_tokens"]) ?? 0;
     const written = countOf(usage["cache_creation_input_tokens"]) ?? 0;
-    if (prompt !== undefined) input = prompt + read + written;
-    if (read + written > 0) cached = { cached_tokens: read, cache_write_tokens: written };
-    output = countOf(usage["output_tokens"]) ?? output;
-  };
-  const start = (index: unknown, block: unknown, out: ProviderEvent[]) => {
+    if (prompt !== undefined) this.#input = prompt + read + written;
+    if (read + written > 0) this.#cached = { cached_tokens: read, cache_write_tokens: written };
+    this.#output = countOf(usage["output_tokens"]) ?? this.#output;
+  }
+
+  #startBlock(index: unknown, block: unknown, out: ProviderEvent[]): void {
     if (!isRecord(block)) return;
     const type = stringOf(block["type"]) ?? "";
-    const keep = type === "thinking" || type === "redacted_thinking" ? { ...block } : undefined;
-    if (keep !== undefined) opaque.push(keep);
+    const opaque = type === "thinking" || type === "redacted_thinking" ? { ...block } : undefined;
+    if (opaque !== undefined) this.#opaque.push(opaque);
     const given = isRecord(block["input"]) && Object.keys(block["input"]).length > 0 ? block["input"] : {};
-    const call = type === "tool_use" ? calls++ : -1;
-    blocks.set(index, { type, call, input: JSON.stringify(given), hasInput: false, opaque: keep });
-    if (call >= 0) {
-      empty = false;
-      const name = stringOf(block["name"]) ?? "";
-      out.push({
-        type: "tool_call_delta",
-        index: call,
-        call_id: stringOf(block["id"]) ?? `call_${call}`,
-        name,
-        arguments_delta: "",
-      });
-    }
+    const call = type === "tool_use" ? this.#calls++ : -1;
+    this.#blocks.set(index, { type, call, input: JSON.stringify(given), hasInput: false, opaque });
+    if (call >= 0) this.#pushCall(call, block, out);
     const text = stringOf(block["text"]);
-    if (type === "text" && text !== undefined) pushText(text, out);
+    if (type === "text" && text !== undefined) this.#pushText(text, out);
     const thinking = stringOf(block["thinking"]);
     if (type === "thinking" && thinking !== undefined) out.push({ type: "reasoning_delta", delta: thinking });
-  };
-  const pushText = (delta: string, out: ProviderEvent[]) => {
-    empty = false;
+  }
+
+  #pushCall(index: number, block: JsonRecord, out: ProviderEvent[]): void {
+    this.#empty = false;
+    const call_id = stringOf(block["id"]) ?? `call_${index}`;
+    const name = stringOf(block["name"]) ?? "";
+    out.push({ type: "tool_call_delta", index, call_id, name, arguments_delta: "" });
+  }
+
+  #pushText(delta: string, out: ProviderEvent[]): void {
+    this.#empty = false;
     out.push({ type: "text_delta", delta });
-  };
-  const delta = (block: OpenBlock | undefined, change: JsonRecord, out: ProviderEvent[]) => {
+  }
+
+  #changeBlock(block: OpenBlock | undefined, change: JsonRecord, out: ProviderEvent[]): void {
     const text = stringOf(change["text"]);
-    if (change["type"] === "text_delta" && text !== undefined) return pushText(text, out);
+    if (change["type"] === "text_delta" && text !== undefined) return this.#pushText(text, out);
     const json = stringOf(change["partial_json"]);
     if (change["type"] === "input_json_delta" && json !== undefined && block !== undefined && block.call >= 0) {
       block.hasInput = true;
@@ -99,114 +186,42 @@ export function createAnthropicDecoder(upstream: Upstream, notices: readonly Pro
     if (change["type"] === "signature_delta" && signature !== undefined && block?.opaque !== undefined) {
       block.opaque["signature"] = `${block.opaque["signature"] ?? ""}${signature}`;
     }
-  };
-  const stop = (index: unknown, out: ProviderEvent[]) => {
-    const block = blocks.get(index);
-    blocks.delete(index);
+  }
+
+  #stopBlock(index: unknown, out: ProviderEvent[]): void {
+    const block = this.#blocks.get(index);
+    this.#blocks.delete(index);
     if (block === undefined || block.call < 0 || block.hasInput) return;
     out.push({ type: "tool_call_delta", index: block.call, arguments_delta: block.input });
-  };
-  const finish = (out: ProviderEvent[]) => {
-    for (const index of [...blocks.keys()]) stop(index, out);
-    const known = REASONS.get(reason ?? "");
+  }
+
+  #finish(out: ProviderEvent[]): void {
+    for (const index of [...this.#blocks.keys()]) this.#stopBlock(index, out);
+    const known = REASONS.get(this.#reason ?? "");
     if (known === undefined) {
-      out.push({
-        type: "notice",
-        code: "finish_reason_unknown",
-        message: `The provider gave the stop reason "${reason ?? ""}"`,
-      });
+      const message = `The provider gave the stop reason "${this.#reason ?? ""}"`;
+      out.push({ type: "notice", code: "finish_reason_unknown", message });
     }
-    if (empty) {
-      out.push({
-        type: "notice",
-        code: "empty_reply",
-        message: "The provider's reply has neither text nor a tool call",
-      });
+    if (this.#empty) {
+      const message = "The provider's reply has neither text nor a tool call";
+      out.push({ type: "notice", code: "empty_reply", message });
     }
-    const usage: Usage | undefined = input === undefined || output === undefined ? undefined : {
-      prompt_tokens: input,
-      completion_tokens: output,
-      total_tokens: input + output,
-      ...(cached === undefined ? {} : { prompt_tokens_details: cached }),
-    };
     out.push({
       type: "finish",
-      finish_reason: known ?? (calls > 0 ? "tool_calls" : "stop"),
-      usage,
-      ...(model === undefined ? {} : { model }),
-      ...(opaque.length === 0 ? {} : { opaque, provider: upstream.name }),
+      finish_reason: known ?? (this.#calls > 0 ? "tool_calls" : "stop"),
+      usage: this.#usage(),
+      ...(this.#model === undefined ? {} : { model: this.#model }),
+      ...(this.#opaque.length === 0 ? {} : { opaque: this.#opaque, provider: this.#upstream.name }),
     });
-  };
-  const parse = (data: string): JsonRecord => {
-    let parsed: unknown;
-    try {
-      parsed = JSON.parse(data);
-    } catch (cause) {
-      throw brokenReply(upstream, "it contains something that is no JSON", cause);
-    }
-    if (!isRecord(parsed)) throw brokenReply(upstream, "its stream contains something that is no object");
-    return parsed;
-  };
-  const message = (value: unknown) => {
-    if (!isRecord(value)) return;
-    model = stringOf(value["model"]) ?? model;
-    reason = stringOf(value["stop_reason"]) ?? reason;
-    readUsage(value["usage"]);
-  };
-  const decoder: TurnDecoder = {
-    push(data, out) {
-      out.push(...waiting);
-      waiting = [];
-      const event = parse(data);
-      switch (event["type"]) {
-        case "message_start":
-          message(event["message"]);
-          return false;
-        case "content_block_start":
-          start(event["index"], event["content_block"], out);
-          return false;
-        case "content_block_delta":
-          if (isRecord(event["delta"])) delta(blocks.get(event["index"]), event["delta"], out);
-          return false;
-        case "content_block_stop":
-          stop(event["index"], out);
-          return false;
-        case "message_delta":
-          if (isRecord(event["delta"])) reason = stringOf(event["delta"]["stop_reason"]) ?? reason;
-          readUsage(event["usage"]);
-          return false;
-        case "message_stop":
-          if (reason === undefined) throw brokenReply(upstream, "it ended without a stop reason");
-          finish(out);
-          return true;
-        case "error":
-          throw toUpstreamError(upstream, { status: 200, body: data });
-        default:
-          // ping, and the event types to come: the vendor asks clients to skip what they do not know
-          return false;
-      }
-    },
-    end(rest, out) {
-      try {
-        if (rest !== undefined && decoder.push(rest, out)) return;
-      } catch (error) {
-        if (reason === undefined || !(error instanceof Error && error.cause instanceof SyntaxError)) throw error;
-      }
-      if (reason === undefined) throw brokenReply(upstream, "its stream ended before the reply was complete");
-      finish(out);
-    },
-    whole(body, out) {
-      out.push(...waiting);
-      const parsed = parse(body);
-      if (parsed["type"] === "error") throw toUpstreamError(upstream, { status: 200, body });
-      if (!Array.isArray(parsed["content"])) throw brokenReply(upstream, "it holds no message");
-      message(parsed);
-      for (const [index, block] of parsed["content"].entries()) {
-        start(index, block, out);
-        stop(index, out);
-      }
-      finish(out);
-    },
-  };
-  return decoder;
+  }
+
+  #usage(): Usage | undefined {
+    if (this.#input === undefined || this.#output === undefined) return undefined;
+    return {
+      prompt_tokens: this.#input,
+      completion_tokens: this.#output,
+      total_tokens: this.#input + this.#output,
+      ...(this.#cached === undefined ? {} : { prompt_tokens_details: this.#cached }),
+    };
+  }
 }

@@ -4,7 +4,7 @@ import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
 import { DeltaTemplate } from "./delta_template.ts";
 import { isRecord, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
-import { createToolCallAssembly, type ToolCallAssembly } from "./tool_call_assembly.ts";
+import { ToolCallAssembly } from "./tool_call_assembly.ts";
 import type { TurnDecoder } from "../upstream/turn_stream.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 import {
@@ -212,7 +212,7 @@ export class OpenAiDecoder implements TurnDecoder {
   }
 
   #addCall(call: unknown, out: ProviderEvent[]): void {
-    this.#calls ??= createToolCallAssembly({
+    this.#calls ??= new ToolCallAssembly({
       nextId: this.#nextId,
       notice: (code, message, out) => this.#notice(code, message, out),
     });

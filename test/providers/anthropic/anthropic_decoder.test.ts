@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ProviderEvent } from "../../../lib/base/records/provider_event.ts";
-import { createAnthropicDecoder } from "../../../lib/providers/anthropic/anthropic_decoder.ts";
+import { AnthropicDecoder } from "../../../lib/providers/anthropic/anthropic_decoder.ts";
 
 /** The end of a stream of these events. */
 function finishOf(...given: readonly object[]) {
-  const decoder = createAnthropicDecoder({ name: "up", keySource: undefined, key: undefined, now: () => 0 });
+  const decoder = new AnthropicDecoder({ name: "up", keySource: undefined, key: undefined, now: () => 0 });
   const events: ProviderEvent[] = [];
   for (const event of given) decoder.push(JSON.stringify(event), events);
   decoder.push(JSON.stringify({ type: "message_stop" }), events);
