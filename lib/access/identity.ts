@@ -1,7 +1,7 @@
 import type { Caller, Scope } from "../base/records/caller.ts";
 import type { Write } from "../storage/store.ts";
 
-/** Who sent a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
+/** The sender of a request, once its token was checked. `tokenId` is null when pairing is off, `env` for POSTERN_TOKEN, `control` for the CLI. */
 export interface Identity {
   readonly tokenId: string | null;
   readonly scopes: readonly Scope[];
@@ -39,7 +39,7 @@ export interface IssuedToken {
   readonly record: TokenRecord;
 }
 
-/** Whoever makes or revokes a token or a code; null: the gateway itself. */
+/** The caller that makes or revokes a token or a code. Null: the gateway itself. */
 export type AccessActor = Pick<Caller, "via" | "tokenId"> | null;
 
 /** A change of who may call. */
@@ -76,8 +76,8 @@ export interface Tokens {
   issue(options: NewToken): Promise<IssuedToken>;
   list(): Promise<readonly TokenRecord[]>;
   /**
-   * Whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired. null, for
-   * pairing off, counts, and so does `control` while no such token is there: it is the person at this machine
+   * Tells whether a checked identity still counts, now or when its work goes on: false once its token was revoked or has expired.
+   * Null (pairing is off) counts. `control` counts too while no such token exists: it stands for the person at this machine
    */
   isLive(tokenId: string | null): boolean;
   /** Notes a use of a token that came in before, as each frame of a socket is one. @returns whether it still counts, as `isLive` */

@@ -23,6 +23,7 @@ export interface Pairing {
   redeem(code: string | null, terms?: PairingTerms): Promise<IssuedToken>;
 }
 
+/** Store, clock and terms that pairing works with. */
 export interface CreatePairingOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -43,6 +44,7 @@ const LOCK_MS = 300_000;
 
 /** The code's record is found by its hash, so taking it checks it; times are milliseconds since the epoch. */
 export const PAIRING_CODES = "pairing_codes";
+/** Collection of the one record that counts wrong codes and locks pairing. */
 export const PAIRING_GUARD = "pairing_guard";
 const GUARD_KEY = "guard";
 const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
@@ -64,7 +66,7 @@ export function createPairing(options: CreatePairingOptions): Pairing {
   const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));
   let tail: Promise<unknown> = Promise.resolve();
 
-  /** One exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
+  /** Runs one exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
   function exclusively<T>(work: () => Promise<T>): Promise<T> {
     const result = tail.then(work);
     tail = result.catch(() => {});

@@ -21,7 +21,7 @@ export function createRecentKeys<T>(
 ): RecentKeys<T> {
   const { maxKeys, create, reset } = options;
   const nodes = new Map<string, Node<T>>();
-  /** Its `newer` is the oldest: the ring is closed */
+  /** The node used last. The ring is closed, so `newest.newer` is the oldest node */
   let newest: Node<T> | undefined;
 
   function placeAfterNewest(node: Node<T>): void {

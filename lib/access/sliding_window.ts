@@ -5,6 +5,7 @@ export interface SlidingWindow {
   /** Takes one slot of `key`. @param now milliseconds, monotonic */
   take(key: string, now: number): WindowState;
 }
+/** State of a window after a request: let in or refused, and the slots that are left. */
 export interface WindowState {
   readonly allowed: boolean;
   readonly limit: number;
@@ -13,6 +14,7 @@ export interface WindowState {
   readonly resetMs: number;
 }
 
+/** Size of a window and the number of keys that it remembers. */
 export interface SlidingWindowOptions {
   /** Requests allowed in any `windowMs` milliseconds: a whole number of 1 or more */
   readonly max: number;

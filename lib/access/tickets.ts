@@ -14,10 +14,11 @@ const TTL_SECONDS = 30;
 const MAX_TICKETS = 1_000;
 const MAX_PRESENTED_CHARACTERS = 128;
 
+/** Clock, randomness and tokens that tickets work with. */
 export interface CreateTicketsOptions {
   readonly clock: Clock;
   readonly random: Random;
-  /** A ticket ends with the token it came from */
+  /** The tokens that tickets are issued for. A ticket ends with its token */
   readonly tokens: Pick<Tokens, "isLive">;
 }
 

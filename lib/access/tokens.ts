@@ -17,6 +17,7 @@ export const TOKEN_LIMITS = {
   ttlSeconds: 315_360_000,
 } as const;
 
+/** Store, clock and fixed tokens that the tokens of a gateway work with. */
 export interface CreateTokensOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -33,14 +34,14 @@ export interface CreateTokensOptions {
 
 /** By token id. */
 export const TOKENS = "tokens";
-/** The id of the command line's, which is another one at each start and is never revoked */
+/** Id of the command line's token. Each start makes another token, and none of them is ever revoked */
 const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
 const LAST_USED_EVERY_MS = 60_000;
 /** Times that a use is written within an idle time, so that a crash forgets little of it */
 const WRITES_PER_IDLE_TIME = 4;
 
-/** What verify needs, by the token's hash. */
+/** A token as `verify` needs it, found by the hash of its text. */
 interface Known {
   readonly identity: Identity;
   readonly loopbackOnly: boolean;
@@ -101,8 +102,8 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
   }
 
   /**
-   * From now on verify refuses them; they stay listed until the store forgot them too.
-   * @param by undefined: they have expired, which nobody did
+   * Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too.
+   * @param by undefined for tokens that have expired
    */
   async function forget(tokens: readonly Kept[], by?: AccessActor): Promise<void> {
     for (const { body } of tokens) byHash.delete(body.hash);
@@ -145,7 +146,7 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
     );
   }
 
-  // A token whose record cannot be read is nobody's: verify does not know it
+  // verify refuses a token whose record cannot be read
   const damaged: string[] = [];
   for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
     const [found] = readable(store, TOKENS, [stored], parseTokenBody);

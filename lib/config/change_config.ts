@@ -6,7 +6,7 @@ import { type KeyPath, toKeyText } from "./key_path.ts";
 import { isTable } from "./layers.ts";
 import type { RawTable } from "./toml.ts";
 
-/** What becomes of a running configuration by a newly loaded one. Keys are texts, as `gateway.port`. */
+/** Outcome of joining a running configuration and a newly loaded one. Keys are texts, as `gateway.port`. */
 export interface ConfigChange {
   /** The running values of keys that need a restart, the new ones of all others */
   readonly config: Config;

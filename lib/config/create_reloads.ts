@@ -3,7 +3,7 @@ import { ConfigError } from "../base/errors.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "./config.ts";
 
-/** What is known of the configuration of a running gateway. Times are ISO 8601. Holds names of keys, never their values. */
+/** State of the configuration of a running gateway. Times are ISO 8601. Holds names of keys, never their values. */
 export interface ConfigStatus {
   /** When the values in use were loaded */
   readonly loaded_at: string;
@@ -30,6 +30,7 @@ export interface Reloads {
   status(): ConfigStatus;
 }
 
+/** The running configuration, and the functions that put another in its place. */
 export interface ReloadsOptions {
   readonly clock: Clock;
   readonly log: Logger;
@@ -46,6 +47,7 @@ export interface ReloadsOptions {
   ) => Promise<unknown>;
 }
 
+/** Creates the reloads of a running gateway. */
 export function createReloads({ clock, log, running, prepare, record }: ReloadsOptions): Reloads {
   const time = () => new Date(clock.now()).toISOString();
   let status: ConfigStatus = { loaded_at: time(), needs_restart: [], last_reload: null };

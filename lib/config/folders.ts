@@ -2,7 +2,7 @@ import { chmod, mkdir, readdir, stat } from "node:fs/promises";
 import { isAbsolute, join, resolve } from "node:path";
 import { ConfigError } from "../base/errors.ts";
 
-/** What decides where Postern keeps things. */
+/** Environment and home folder of the user, which decide where Postern keeps its files. */
 export interface UserPlace {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** Absolute path of the current folder */

@@ -22,7 +22,7 @@ export function parseKeyText(text: string): readonly string[] | undefined {
   }
 }
 
-/** Whether a key is written in these tables; items of lists are no keys. */
+/** Tells whether a key is written in these tables. Items of lists are no keys. */
 export function hasKey(table: Readonly<Record<string, unknown>>, path: KeyPath): boolean {
   let value: unknown = table;
   for (const part of path) {

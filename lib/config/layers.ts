@@ -51,7 +51,7 @@ export function mergeLayers(layers: readonly RawTable[]): RawTable {
   return merged;
 }
 
-/** Whether a value of a TOML text is a table. */
+/** Tells whether a value of a TOML text is a table. */
 export function isTable(value: unknown): value is RawTable {
   if (value === null || typeof value !== "object") return false;
   const prototype = Object.getPrototypeOf(value);

@@ -20,6 +20,7 @@ export interface ConfigFlags {
   readonly keys?: Readonly<Record<string, unknown>>;
 }
 
+/** Environment, flags and folders that a configuration is loaded from. */
 export interface LoadOptions extends UserPlace {
   readonly flags: ConfigFlags;
 }
@@ -37,7 +38,7 @@ export interface LoadedConfig {
   readonly dataDir: string;
   readonly workspace: string;
   /**
-   * What no tool may touch: the data directory and the file in use, also by its name in its real folder, and what a start without
+   * Paths that no tool may touch: the data directory, the file in use (also by its name in its real folder), and the paths that a start without
    * flags would use: the user's own data directory, with the list of accepted files, and the folder of the user's file. Absolute
    */
   readonly ownPaths: readonly string[];

@@ -7,7 +7,7 @@ import { nearest } from "./nearest.ts";
 import { isTable } from "./layers.ts";
 import type { RawTable } from "./toml.ts";
 
-/** What the walk below reads of a valibot schema; each kind has some of these. */
+/** The fields of a valibot schema that the walk below reads. Each kind of schema has some of them. */
 interface Node {
   readonly type: string;
   readonly wrapped?: Node;
@@ -76,7 +76,7 @@ export function nearestKey(path: KeyPath): string | undefined {
     nearest(word, all.filter((key) => !key.includes(".")));
 }
 
-/** What a value there must be, as `a whole number from 0 to 65535`. */
+/** Says which values a key takes, as `a whole number from 0 to 65535`. */
 export function expectationAt(path: KeyPath): string {
   const node = schemaAt(path);
   return node === undefined ? "a known key" : expectation(node);

@@ -16,7 +16,7 @@ const QUERY_SECRET = /([?&][^=&#\s]*(?:key|token|secret|password|sig)[^=&#\s]*=)
 const SECRET_NAME =
   /(?:token|secret|passw(?:or)?d|passphrase|credentials?|(?:^|_|api|access|private|secret)key|_pat)$/i;
 
-/** Whether an error about this key may not repeat what was written there. */
+/** Tells whether an error about this key must leave its value out. */
 export function hidesValue(path: KeyPath): boolean {
   return NEARLY_SECRET_KEYS.test(path.join(".")) || isSecret(path);
 }
@@ -65,7 +65,7 @@ export function namedVariables(value: unknown, path: KeyPath = []): readonly Nam
   });
 }
 
-/** Those of them that are not set. Providers are left out: each says so itself where its key is needed. */
+/** Returns the named variables that are not set. Variables of providers are left out: a provider says itself that it needs its key. */
 export function missingVariables(
   { provider: _, providers: __, ...config }: Config,
   env: Readonly<Record<string, string | undefined>>,
@@ -73,7 +73,7 @@ export function missingVariables(
   return namedVariables(config).filter(({ name }) => (env[name] ?? "") === "");
 }
 
-/** What the environment holds under names that say themselves that it is secret, and the credentials in its addresses. */
+/** Returns the values of variables whose name says that they are secret, and the credentials in addresses. */
 export function environmentSecrets(env: Readonly<Record<string, string | undefined>>): readonly string[] {
   return Object.entries(env).flatMap(([name, value = ""]) => [
     ...(SECRET_NAME.test(name) ? [value] : []),
@@ -112,7 +112,7 @@ function maskText(text: string, path: KeyPath): string {
   return text.replace(URL_PASSWORD, `$1${MASK}@`).replace(QUERY_SECRET, `$1${MASK}`);
 }
 
-/** What follows `--api-key` or stands in `--api-key=`. */
+/** Returns the values that follow `--api-key` or stand in `--api-key=`. */
 function secretArguments(values: readonly string[]): string[] {
   return values.flatMap((text, index) => {
     if (SECRET_FLAG.exec(values[index - 1] ?? "")?.[1] === "") return [text];

@@ -13,7 +13,7 @@ const storeSchema = v.object({
 /** `changed`: the path was accepted, but with another content. */
 export type Trust = "trusted" | "changed" | "unknown";
 
-/** Whether the user accepted this file, by its real path and the SHA-256 of its text. @throws {ConfigError} `trust_store` */
+/** Tells whether the user accepted this file, by its real path and the SHA-256 of its text. @throws {ConfigError} `trust_store` */
 export async function readTrust(
   dataDir: string,
   file: { readonly path: string; readonly text: string },

@@ -16,6 +16,7 @@ export interface ValidationFinding {
   readonly reason: string;
 }
 
+/** Result of a validation: the configuration, or everything that is wrong. */
 export type Validation = { readonly config: Config } | { readonly findings: readonly ValidationFinding[] };
 
 const MAX_SHOWN_CHARACTERS = 60;
@@ -77,13 +78,13 @@ function shown(path: KeyPath, value: unknown): string {
   return value instanceof Date ? ", not a date" : ", not a table";
 }
 
-/** Something that is wrong although each value is fine by itself. `reason` goes on after `Cannot use "key" (place): `. */
+/** A contradiction between values that are each valid alone. `reason` goes on after `Cannot use "key" (place): `. */
 export interface Contradiction {
   readonly path: KeyPath;
   readonly reason: string;
 }
 
-/** What contradicts itself in a configuration whose every value is within its bounds. */
+/** Returns the contradictions between values that are each within their bounds. */
 export function crossChecks(config: Config): readonly Contradiction[] {
   const checks = [gatewayChecks, providerChecks, routeChecks, extensionChecks, systemChecks];
   return checks.flatMap((check) => [...check(config)]);

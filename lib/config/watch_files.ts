@@ -3,6 +3,7 @@ import { stat } from "node:fs/promises";
 import { basename, dirname } from "node:path";
 import type { Clock, Timer } from "../base/clock.ts";
 
+/** Clock and callback of a watch over files. */
 export interface WatchFilesOptions {
   readonly clock: Clock;
   /** The files changed, and have been left alone since. A change during a call is told by another, after it. Must not throw */

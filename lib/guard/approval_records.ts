@@ -5,15 +5,15 @@ import type { ApprovalEvent } from "./audit/audit_event.ts";
 import type { RuleMatch } from "./rule_match.ts";
 
 /**
- * What the approvals persist. Every body carries its version `v`; this is the one place where they are parsed, and where an older
- * version is brought up to the newest.
+ * Records of approvals and rules in the store. Every body carries its version `v`. This file alone parses them, and brings an older
+ * version up to the newest.
  */
 
-/** By approval id. */
+/** Collection of the approvals, by approval id. */
 export const APPROVALS = "approvals";
-/** Ids of those that are pending, so that they are found without reading all. */
+/** Collection of the ids of pending approvals, so that they are found without reading all approvals. */
 export const OPEN_APPROVALS = "open_approvals";
-/** By rule id, which is made of what the rule stands for: one rule for one match. */
+/** Collection of the rules, by rule id. The id is made from the match, so each match has one rule at most. */
 export const APPROVAL_RULES = "approval_rules";
 
 const access = approvalSchema.entries.access;
@@ -30,7 +30,7 @@ const approvalBodySchema = v.object({
 });
 const ruleBodySchema = v.object({ v: v.literal(1), ...approvalRuleSchema.entries });
 
-/** An approval with what wider rules go by. */
+/** An approval, with the properties of its call that wider rules compare. */
 export interface KeptApproval {
   readonly approval: Approval;
   readonly wider: v.InferOutput<typeof approvalBodySchema>["wider"];
@@ -42,6 +42,7 @@ export function parseApproval(body: unknown): KeptApproval {
   return { approval, wider };
 }
 
+/** Returns an approval as the store keeps it. */
 export function toApprovalBody({ approval, wider }: KeptApproval): v.InferOutput<typeof approvalBodySchema> {
   return { v: 1, ...approval, ...(wider === undefined ? {} : { wider }) };
 }
@@ -52,11 +53,12 @@ export function parseRule(body: unknown): ApprovalRule {
   return rule;
 }
 
+/** Returns a rule as the store keeps it. */
 export function toRuleBody(rule: ApprovalRule): v.InferOutput<typeof ruleBodySchema> {
   return { v: 1, ...rule };
 }
 
-/** Returns what a stored rule stands for; undefined for one that does not say it whole: it then stands for nothing. */
+/** Returns the calls that a stored rule stands for. Undefined for a record with a missing field: such a rule matches no call. */
 export function matchOfRule({ match, input_digest, folder, command, op, access }: ApprovalRule): RuleMatch | undefined {
   switch (match) {
     case "call":
@@ -68,7 +70,7 @@ export function matchOfRule({ match, input_digest, folder, command, op, access }
   }
 }
 
-/** What the audit is told of an approval's new state. @param by null: nobody, as for an expiry */
+/** Returns the audit event of an approval's new state. @param by null when nobody acted, as for an expiry */
 export function approvalEvent(approval: Approval, by: Actor | null): ApprovalEvent {
   const { id, status, used_at, tool, digest, run_id, call_id, remember, rule_id, note } = approval;
   return {

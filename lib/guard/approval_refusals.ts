@@ -17,7 +17,7 @@ export function settledBefore(status: ApprovalStatus): HttpError {
   return conflict(`Cannot answer this approval: it is ${status} already`);
 }
 
-/** 400: what `always_ask` names, and a procedure's step, is asked about each time. */
+/** 400: a tool in `always_ask` and a step of a procedure need an approval each time. */
 export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): HttpError {
   const why = rule.startsWith("sop:") ? "it is about a procedure's step" : `[autonomy] always_ask names "${tool}"`;
   return new HttpError(
@@ -27,7 +27,7 @@ export function notRemembered({ tool, rule }: Pick<Approval, "tool" | "rule">): 
   );
 }
 
-/** 400: an answer about this call cannot store such a rule. @param offered the kinds that it can */
+/** 400: an answer about this call cannot store a rule with this match. @param offered the matches that it can store */
 export function matchNotOffered(match: string, offered: readonly string[]): HttpError {
   const kinds = offered.map((kind) => `"${kind}"`).join(", ");
   return new HttpError(
@@ -37,7 +37,7 @@ export function matchNotOffered(match: string, offered: readonly string[]): Http
   );
 }
 
-/** 400: what is to be remembered is said, and not for how long. */
+/** 400: `match` is given without `remember`. */
 export function matchWithoutRemember(): HttpError {
   return new HttpError(
     "invalid_request",
@@ -51,7 +51,7 @@ export function tooManyRules(): HttpError {
   return conflict(`Cannot remember the answer: ${APPROVAL_LIMITS.rules} rules are kept already; revoke one first`);
 }
 
-/** 409: what the question belongs to is not as it was. */
+/** 409: the record that the approval belongs to has changed. */
 export function questionClaimed(): HttpError {
   return conflict("Cannot ask: what the question belongs to has changed meanwhile");
 }

@@ -17,6 +17,7 @@ export interface ApprovalRules extends Pick<Approvals, "remembered" | "rules" | 
   forgetRuns(before: string): Promise<void>;
 }
 
+/** Creates the remembered answers over a store. */
 export function createApprovalRules(
   { store, log, audit }: { readonly store: Store; readonly log: Logger; readonly audit: AuditAppend },
 ): ApprovalRules {

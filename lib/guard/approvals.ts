@@ -15,19 +15,19 @@ import type { RuleSubject } from "./rule_match.ts";
 
 /** Bounds of approvals. */
 export const APPROVAL_LIMITS = {
-  /** Questions that may wait at once */
+  /** Approvals that may be pending at once */
   pending: 1_000,
-  /** Records of any state: over this the oldest that are answered make room */
+  /** Records of any state. Above this the oldest settled records are deleted */
   records: 10_000,
   /** Rules that are remembered */
   rules: 1_000,
   noteCharacters: 1_000,
 } as const;
 
-/** Who asked or answered: the door it came by, and the token's id. */
+/** The caller that asked or answered: the door it came by, and the id of its token. */
 export type Actor = Pick<Caller, "via" | "tokenId">;
 
-/** A question about one call. */
+/** A request for approval of one call. */
 export interface ApprovalQuestion extends RuleSubject {
   readonly access: Access;
   /** For the person; known secrets masked */
@@ -40,15 +40,16 @@ export interface ApprovalQuestion extends RuleSubject {
   readonly bound?: readonly BoundState[] | undefined;
   /** How the programs the call would start are contained. Default: it starts none */
   readonly containment?: NonNullable<Approval["containment"]> | null | undefined;
-  /** Over all that the answer is bound to */
+  /** Digest of everything that the answer is bound to */
   readonly digest: string;
   readonly runId: string;
   readonly callId: string;
   readonly requestedBy: Actor;
-  /** How long an answer counts, and a question waits */
+  /** Milliseconds that the approval waits, and that an answer counts */
   readonly timeoutMs: number;
 }
 
+/** A person's answer to an approval. */
 export interface ApprovalReply {
   readonly decision: "approve" | "deny";
   /** Default `once` */
@@ -60,33 +61,34 @@ export interface ApprovalReply {
   readonly by: Actor;
 }
 
-/** Whether a call may go through on an approval. */
+/** Result of using an approval for a call: the call may run, or the reason why not. */
 export type ApprovalUse =
   | { readonly ok: true; readonly approval: Approval }
   /** `waiting`: it may still be answered */
   | { readonly ok: false; readonly waiting: boolean; readonly reason: string };
 
+/** A page of approvals, newest first. */
 export interface ApprovalPage {
   readonly approvals: readonly Approval[];
   readonly hasMore: boolean;
 }
 
 /**
- * Questions to a person as records: they outlive a restart, and expire into a denial (docs/design/policy.md "Approvals").
+ * The approvals: records of calls that wait for a person. They outlive a restart, and expire into a denial (docs/design/policy.md "Approvals").
  *
  * One gateway owns a store's approvals. Metric: postern_approvals_total{decision}.
  */
 export interface Approvals {
   /**
-   * Files a question.
-   * @param claim a record written in the one transaction with it, so that one question of many is filed
+   * Files an approval.
+   * @param claim a record written in the same transaction, so that only one of several approvals is filed
    * @throws {HttpError} 409 conflict when the claim does not hold
-   * @returns undefined when as many wait as may
+   * @returns undefined when 1,000 approvals are pending already
    */
   ask(question: ApprovalQuestion, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
   /**
-   * Resolves when the question is settled, by its expiry at the latest.
-   * @throws {CancelError} when the signal aborts first; the question then stays as it is
+   * Resolves when the approval is settled, by its expiry at the latest.
+   * @throws {CancelError} when the signal aborts first; the approval then stays as it is
    */
   settled(id: string, signal: AbortSignal): Promise<Approval>;
   /**
@@ -97,7 +99,7 @@ export interface Approvals {
     id: string,
     reply: ApprovalReply,
   ): Promise<{ readonly approval: Approval; readonly rule: ApprovalRule | undefined }>;
-  /** Nobody needs the answer any more. Of a settled one nothing changes */
+  /** Cancels a pending approval whose answer nobody needs any more. Leaves a settled approval as it is */
   cancel(id: string): Promise<void>;
   /** Lets the call of this digest through, once */
   use(id: string, digest: string): Promise<ApprovalUse>;
@@ -108,7 +110,7 @@ export interface Approvals {
     readonly limit: number;
     readonly after?: string | undefined;
   }): Promise<ApprovalPage>;
-  /** The rule that stands for this call, in this run or for good; of several a denial */
+  /** Returns the rule that decides this call, in this run or for good. A denial wins over other rules */
   remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined>;
   /** Newest first */
   rules(): Promise<readonly ApprovalRule[]>;
@@ -122,7 +124,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
  * Tidies the approvals now and once a day; a failure is logged.
- * @returns what ends it
+ * @returns a function that stops the daily tidying
  */
 export async function keepTidy(
   approvals: Approvals,

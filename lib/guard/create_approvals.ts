@@ -38,6 +38,7 @@ import type { AuditEvent } from "./audit/audit_event.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";
 
+/** Store, clock and audit that the approvals work with. */
 export interface CreateApprovalsOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -55,7 +56,7 @@ interface Found extends KeptApproval {
 
 const PAGE = 200;
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** A timer holds less than 25 days; a question may wait longer, and is looked at once a day */
+/** A timer holds less than 25 days. An approval may wait longer, so it is looked at once a day */
 const MAX_TIMER_MS = DAY_MS;
 
 /** The approvals over a store. */
@@ -101,7 +102,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
     return true;
   };
 
-  /** The approval as it is now: one whose time is over is settled by whoever looks at it. */
+  /** Reads an approval, and settles it as expired when its time is over. */
   const look = async (id: string): Promise<Found | undefined> => {
     for (;;) {
       const found = await find(id);

@@ -1,30 +1,30 @@
 import { resolve } from "node:path";
 import { createForbiddenBy, expandForbidden, FORBIDDEN_PATHS } from "../system/files/forbidden_paths.ts";
 
-/** What a call may change; `state` is the agent's own records in the data directory. */
+/** The widest change that a call may make. `state` is the agent's own records in the data directory. */
 export type Access = "read" | "state" | "write" | "network";
 
-/** What a call is about to touch, for the policy, the approval and the audit. */
+/** The paths, addresses and command that a call is about to touch, for the policy, the approval and the audit. */
 export interface Effects {
   /** As the tool was given them, relative to `root` */
   readonly paths?: readonly string[];
-  /** Whose `allowed_root` the paths are relative to. Default: the workspace itself */
+  /** Tool whose `allowed_root` the paths are relative to. Default: the workspace itself */
   readonly root?: "read_file" | "write_file";
   readonly urls?: readonly string[];
   readonly command?: readonly string[];
 }
 
-/** One rule that was looked at: what it says, or `pass` when it has nothing to say about this call. */
+/** A rule that was looked at, with its answer. `pass`: the rule does not apply to this call. */
 export interface RuleStep {
   /** As `always_ask:shell` or `level:read_only/write` */
   readonly rule: string;
   readonly says: "allow" | "ask" | "deny" | "pass";
 }
 
-/** What the policy says about one call, and why. */
+/** Decision of the policy about one call, with its reason. */
 export interface Decision {
   readonly kind: "allow" | "ask" | "deny";
-  /** One sentence with the smallest change that flips the decision */
+  /** A sentence with the smallest change that flips the decision */
   readonly reason: string;
   /** The rule that decided, the last of `path` that does not pass */
   readonly rule: string;
@@ -38,12 +38,12 @@ export interface Decision {
   readonly change: readonly string[];
 }
 
-/** Whether a rule asks each time, by `always_ask` or as a procedure's step: its answer then stands for one call alone. */
+/** Tells whether a rule asks each time, by `always_ask` or for a step of a procedure. Such an answer counts for one call alone. */
 export function asksAlways(rule: string): boolean {
   return rule.startsWith("always_ask:") || rule.startsWith("sop:");
 }
 
-/** What `access` does, for a sentence. */
+/** Effect of each access, as the verb of a sentence. */
 export const DOES: Readonly<Record<Access, string>> = {
   read: "only reads",
   state: "changes the agent's own records",
@@ -53,9 +53,10 @@ export const DOES: Readonly<Record<Access, string>> = {
 
 /** Levels of `[autonomy] level`, from the narrowest on. */
 export const LEVELS = ["read_only", "supervised", "full"] as const;
+/** A level of autonomy. */
 export type Level = (typeof LEVELS)[number];
 
-/** What each level says to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
+/** Answer of each level to each access, before lists and forbidden paths (docs/design/policy.md "Autonomy"). */
 export const LEVEL_TABLE: Readonly<Record<Level, Readonly<Record<Access, "allow" | "ask" | "deny">>>> = {
   read_only: { read: "allow", state: "deny", write: "deny", network: "deny" },
   supervised: { read: "allow", state: "allow", write: "ask", network: "ask" },
@@ -89,12 +90,13 @@ export interface DecideWorkspace {
   readonly ownPaths: readonly string[];
 }
 
+/** A call with the rules and places that decide about it. */
 export interface DecideInput {
   readonly tool: string;
-  /** Of this call, computed by the tool */
+  /** Access of this call, computed by the tool */
   readonly access: Access;
   readonly effects: Effects;
-  /** What to set to turn the tool on, as `[security.write_file] enabled = true`; undefined when it is on */
+  /** Edit that turns the tool on, as `[security.write_file] enabled = true`. Undefined when it is on */
   readonly offUntil: string | undefined;
   readonly autonomy: AutonomyRules;
   readonly workspace: DecideWorkspace;
@@ -108,41 +110,44 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Whether a call may run, and why. Pure: no disk, no clock.
+ * Decides whether a call may run, and says why. Pure: no disk, no clock.
  *
  * A tool that is off is denied, then forbidden paths count, then the level; `auto_approve` turns an ask into an allow,
  * `always_ask` an allow into an ask and wins; nothing beats a deny. An unknown level denies everything.
  * Source: docs/design/policy.md "Autonomy"
  */
 export function decide(input: DecideInput): Decision {
-  const barriers = barriersTo(input);
-  return denied(input.tool, barriers) ?? decideByLevel(input, barriers);
+  const denyRules = denyRulesFor(input);
+  return denied(input.tool, denyRules) ?? decideByLevel(input, denyRules);
 }
 
-/** undefined when no barrier stands. All that stand must be lifted, so all of their edits are named at once. */
-function denied(tool: string, barriers: readonly Barrier[]): Decision | undefined {
-  const standing = barriers.filter(stands);
+/** Returns the denial, or undefined when no rule denies. All rules that deny must be lifted, so all of their edits are named at once. */
+function denied(tool: string, denyRules: readonly DenyRule[]): Decision | undefined {
+  const standing = denyRules.filter(denies);
   const [first] = standing;
   if (first === undefined) return undefined;
   const lasting = standing.find(({ change }) => change.length === 0);
-  const change = lasting === undefined ? standing.flatMap((barrier) => barrier.change) : [];
+  const change = lasting === undefined ? standing.flatMap((denyRule) => denyRule.change) : [];
   return {
     kind: "deny",
     reason: `Cannot call "${tool}": ${first.reason}; ${lasting?.wayOut ?? toSentence(change)}`,
     rule: first.rule,
-    path: [...barriers.slice(0, barriers.indexOf(first)).map(toPass), { rule: first.rule, says: "deny" }],
+    path: [...denyRules.slice(0, denyRules.indexOf(first)).map(toPass), { rule: first.rule, says: "deny" }],
     change,
   };
 }
 
-function decideByLevel({ tool, access, autonomy }: DecideInput, barriers: readonly Barrier[]): Decision {
-  // An unknown level is a barrier, and none stands
+function decideByLevel({ tool, access, autonomy }: DecideInput, denyRules: readonly DenyRule[]): Decision {
+  // An unknown level is denied by a rule, and no rule denied
   const level = parseLevel(autonomy.level) as Level;
   const says = LEVEL_TABLE[level][access];
   const asking = named(autonomy.always_ask, tool);
   const approving = named(autonomy.auto_approve, tool);
   const rule = `level:${level}/${access}`;
-  const path: readonly RuleStep[] = [...barriers.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), { rule, says }];
+  const path: readonly RuleStep[] = [...denyRules.filter(({ rule }) => rule !== RULE_LEVEL).map(toPass), {
+    rule,
+    says,
+  }];
   const approve = says === "ask" && approving.length === 0 ? [`add "${tool}" to [autonomy] auto_approve`] : [];
 
   if (asking.length > 0) {
@@ -167,7 +172,7 @@ function decideByLevel({ tool, access, autonomy }: DecideInput, barriers: readon
   return { kind: "ask", reason, rule, path: [...unlisted, { rule: "auto_approve", says: "pass" }], change: approve };
 }
 
-function toPass({ rule }: Barrier): RuleStep {
+function toPass({ rule }: DenyRule): RuleStep {
   return { rule, says: "pass" };
 }
 
@@ -200,33 +205,33 @@ export const RULE_LEVEL = "level";
 /** Longer paths are shortened in a sentence */
 const MAX_PATH_SHOWN = 200;
 
-/** Something that can deny whatever the lists say. */
-export interface Barrier {
-  /** Why it denies; undefined: it does not */
+/** A rule that can deny a call whatever the lists say. */
+export interface DenyRule {
+  /** Reason of the denial. Undefined when the rule does not deny */
   readonly reason: string | undefined;
   readonly rule: string;
-  /** Edits that lift it; none where no configuration does */
+  /** Edits that lift the denial. Empty where no configuration does */
   readonly change: readonly string[];
-  /** What helps where no edit does; undefined where one does */
+  /** The way out where no edit helps. Undefined where an edit does */
   readonly wayOut?: string;
 }
 
-/** What can deny this call, in the order it counts; those that do have a reason. Pure: no disk, no clock. */
-export function barriersTo(input: DecideInput): readonly Barrier[] {
-  return [offBarrier(input), forbiddenBarrier(input), levelBarrier(input)];
+/** Returns the deny rules for this call, in the order in which they count. A rule that denies has a reason. Pure: no disk, no clock. */
+export function denyRulesFor(input: DecideInput): readonly DenyRule[] {
+  return [offRule(input), forbiddenPathRule(input), levelRule(input)];
 }
 
-/** Whether it denies this call. */
-export function stands({ reason }: Barrier): boolean {
+/** Tells whether a deny rule denies this call. */
+export function denies({ reason }: DenyRule): boolean {
   return reason !== undefined;
 }
 
-function offBarrier({ offUntil }: DecideInput): Barrier {
+function offRule({ offUntil }: DecideInput): DenyRule {
   if (offUntil === undefined) return passing(RULE_ENABLED);
   return { reason: "it is off", rule: RULE_ENABLED, change: [`set ${offUntil}`] };
 }
 
-function levelBarrier({ access, autonomy }: DecideInput): Barrier {
+function levelRule({ access, autonomy }: DecideInput): DenyRule {
   const level = parseLevel(autonomy.level);
   if (level !== undefined && LEVEL_TABLE[level][access] !== "deny") return passing(RULE_LEVEL);
   // There is one: the widest level allows everything
@@ -240,7 +245,7 @@ function levelBarrier({ access, autonomy }: DecideInput): Barrier {
   };
 }
 
-function forbiddenBarrier({ effects, autonomy, workspace }: DecideInput): Barrier {
+function forbiddenPathRule({ effects, autonomy, workspace }: DecideInput): DenyRule {
   const rule = "forbidden_path";
   const paths = (effects.paths ?? []).map((path) => ({ given: path, full: resolve(workspace.fileRoot, path) }));
   if (paths.length === 0) return passing(rule);
@@ -270,7 +275,7 @@ function forbiddenBarrier({ effects, autonomy, workspace }: DecideInput): Barrie
   return { ...found, change: removed.map((name) => `remove "${name}" from [autonomy] forbidden_paths`) };
 }
 
-function passing(rule: string): Barrier {
+function passing(rule: string): DenyRule {
   return { reason: undefined, rule, change: [] };
 }
 

@@ -12,6 +12,7 @@ export interface RuleSubject {
   readonly wider?: WiderSubject | undefined;
 }
 
+/** Properties of a call that rules for more than one input compare. */
 export interface WiderSubject {
   /** Field `op` of the input; null where it has none */
   readonly op: string | null;
@@ -70,7 +71,7 @@ function folderMatch({ op, access }: WiderSubject, folder: string): RuleMatch {
   return { kind: "folder", op, access, folder };
 }
 
-/** None for a program whose first argument does not say what it does, as `env` or `find`, or is an option. */
+/** Returns no match for a program whose first argument is an option, or does not say what the command does, as with `env` or `find`. */
 function commandMatch({ op, access, command = [] }: WiderSubject): RuleMatch | undefined {
   const [name, first] = command;
   if (name === undefined || first === undefined || first === "" || first.length > MAX_WORD) return undefined;
@@ -89,6 +90,7 @@ export function ruleIdOf(
   return `rule_${canonicalDigest({ tool, workspace, ...about, run: runId }).slice(0, 32)}`;
 }
 
+/** The parts of a rule that its sentence names. */
 export interface RuleSentence {
   readonly tool: string;
   readonly workspace: string;
@@ -158,7 +160,7 @@ const LAUNCHERS: readonly string[] = [
 ];
 const KNOWN = new Set(LAUNCHERS);
 
-/** Those of the allowed commands that can run any other program; a version at the end of the name counts not: `python3.13`. */
+/** Returns the allowed commands that can run any other program. A version at the end of the name is ignored: `python3.13`. */
 export function launchersIn(allowed: readonly string[]): readonly string[] {
   return allowed.filter((name) => KNOWN.has(name) || KNOWN.has(name.replace(/-?[\d.]+$/, "")));
 }

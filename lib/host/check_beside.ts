@@ -17,6 +17,7 @@ const PROGRAM = `import("node:sqlite").then(({ DatabaseSync }) => {
   process.stdout.write(said);
 });`;
 
+/** Database, clock and environment of a check. */
 export interface CheckBesideOptions {
   readonly path: string;
   readonly clock: Clock;

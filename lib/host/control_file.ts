@@ -34,7 +34,7 @@ const entries = v.object({
   pid: v.pipe(v.number(), v.integer(), v.minValue(1)),
   /** As processIdentity gives it: another process may have the number later */
   identity: v.optional(v.string()),
-  /** What the gateway listens on; the address is where this machine reaches it */
+  /** Host that the gateway listens on. This machine reaches it at `address` */
   host: v.optional(v.string()),
   /** Admin token of this start, good from the loopback interface alone; "" where the address is no loopback one */
   token: v.string(),

@@ -5,7 +5,7 @@ import process from "node:process";
 const PS_LIMIT_MS = 5_000;
 
 /**
- * What tells a process from every other that gets its number later: when it was started, and on Linux in which boot.
+ * Returns a text that no other process with the same number has: the time it was started, and on Linux the boot.
  * @returns undefined when there is no such process any more, or nobody has buried it yet
  */
 export async function processIdentity(pid: number): Promise<string | undefined> {
@@ -14,7 +14,7 @@ export async function processIdentity(pid: number): Promise<string | undefined> 
 
 /**
  * State and start of a process, on Linux. The start is in ticks since the boot, 100 a second on every architecture.
- * @throws {Error} there is none
+ * @throws {Error} there is no such process
  * Source: proc(5), `/proc/pid/stat`: the name is in parentheses and may hold any character; state is the 3rd field, start time the 22nd
  */
 export async function readProcessStat(pid: number): Promise<{ readonly state: string; readonly startTicks: string }> {

@@ -47,7 +47,7 @@ export const delegateAgentSchema = v.strictObject({
   ),
 });
 
-/** One of `[[model_routes]]` or `[[embedding_routes]]`. */
+/** An entry of `[[model_routes]]` or `[[embedding_routes]]`. */
 export const routeSchema = v.strictObject({
   hint: about('Name that a request uses, as `"model": "hint:<hint>"`', required()),
   provider: about("Name of the provider", required()),

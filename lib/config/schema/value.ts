@@ -15,6 +15,7 @@ export function about<const S extends v.GenericSchema>(meaning: string, schema: 
 export const integer = (fallback: number, min: number, max: number) =>
   v.optional(v.pipe(v.number(), v.integer(), v.minValue(min), v.maxValue(max)), fallback);
 
+/** A switch: true or false. */
 export const boolean = (fallback: boolean) => v.optional(v.boolean(), fallback);
 
 /** Free text of at most 65,536 characters. */
@@ -23,7 +24,7 @@ export const text = (fallback: string) => v.optional(v.pipe(v.string(), v.maxLen
 /** Text that must be given and not be empty. */
 export const required = () => v.pipe(v.string(), v.nonEmpty(), v.maxLength(MAX_TEXT_CHARACTERS));
 
-/** One of a few words. */
+/** A choice from a few words. */
 export const choice = <const T extends readonly [string, ...string[]]>(options: T, fallback: T[number]) =>
   v.optional(v.picklist(options), fallback);
 

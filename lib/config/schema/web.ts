@@ -35,12 +35,14 @@ export const httpRequestSchema = v.strictObject({
   credentials: about("Headers with secrets, by a name of your choice", named(credentialSchema)),
 });
 
+/** `[web_fetch]`: bounds of fetching a page. */
 export const webFetchSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
   max_bytes: about("Bytes of a page", integer(65_536, 1, 104_857_600)),
   timeout_secs: about("Seconds of one request", integer(30, 1, 3600)),
 });
 
+/** `[web_search]`: the search service and the bounds of a search. */
 export const webSearchSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
   provider: about("Search engine", choice(["duckduckgo", "brave", "perplexity", "exa", "jina"], "duckduckgo")),
@@ -50,6 +52,7 @@ export const webSearchSchema = v.strictObject({
   base_url: about("Address of the engine's API. Empty: its own", httpUrl()),
 });
 
+/** `[browser]`: the browser of the agent and its bounds. */
 export const browserSchema = v.strictObject({
   enabled: about("Turns the tool on", boolean(false)),
   executable: about("Path of a Chromium. Empty: looked for", text("")),

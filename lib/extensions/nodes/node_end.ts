@@ -16,13 +16,14 @@ import {
   type WelcomeFrame,
 } from "./protocol.ts";
 
-/** What a node offers, and how it makes a call: by its own executor, under its own policy. */
+/** The tools that a node offers, and the way it makes a call: by its own executor, under its own policy. */
 export interface NodeWork {
   tools(): readonly ToolOffer[];
   /** Never rejects with anything but a CancelError */
   call(frame: InvokeFrame, signal: AbortSignal): Promise<Pick<ResultFrame, "output" | "is_error" | "ran" | "data">>;
 }
 
+/** Socket, work and clock of the node's end of a connection. */
 export interface NodeEndOptions {
   /** `unsent`: bytes that wait to be read by the other side */
   readonly socket: { send(text: string): void; unsent(): number; close(code: number, reason: string): void };
@@ -46,7 +47,7 @@ export interface NodeEnd {
 }
 
 const WELCOME_TIMEOUT_MS = 10_000;
-/** What a gateway may ask for as heartbeat and silence */
+/** Bounds of the heartbeat and the silence that a gateway may ask for */
 const MIN_MS = 1000;
 const MAX_MS = 7_200_000;
 /** Unsent bytes above which the gateway is left: it asks and does not read */

@@ -17,6 +17,7 @@ import {
   type ToolOffer,
 } from "./protocol.ts";
 
+/** Timeouts and bounds of a link, from `[gateway.node_control]`. */
 export interface LinkSettings {
   /** Between two pings */
   readonly heartbeatMs: number;
@@ -26,6 +27,7 @@ export interface LinkSettings {
   readonly maxFrameBytes: number;
 }
 
+/** Peer, settings and callbacks of the gateway's side of a link. */
 export interface GatewayLinkOptions {
   readonly nodeId: string;
   readonly peer: LinkPeer;
@@ -42,7 +44,7 @@ export interface GatewayLinkOptions {
 export interface GatewayLink extends NodeLink {
   readonly inFlight: () => number;
   /**
-   * One call, made at most once.
+   * Makes a call, at most once.
    * @throws {ToolError} `node_lost` (the outcome is unknown), `node_timeout` (as well), `node_overloaded`, `input_too_large`;
    *   {CancelError} when the signal aborts; the node is told to stop
    */
@@ -69,7 +71,7 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** One link on the gateway's side. What breaks the protocol ends it: a node that is not what it says is better away. */
+/** Opens the gateway's side of a link. A frame that breaks the protocol ends the link. */
 export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
   const { nodeId, peer, clock, settings } = options;
   const waiting = new Map<string, Waiting>();

@@ -5,6 +5,7 @@ import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext, ToolResult } from "../../tools/runtime/tool.ts";
 import type { ToolOffer } from "./protocol.ts";
 
+/** The offer of a node and the way to call it, from which a tool is made. */
 export interface NodeToolOptions {
   readonly nodeId: string;
   readonly offer: ToolOffer;

@@ -14,7 +14,7 @@ import { createGatewayLink, type GatewayLink, type LinkSettings, notConnected } 
 import { createNodeTool, nodeToolName } from "./node_tool.ts";
 import { CLOSE, type ToolOffer } from "./protocol.ts";
 
-/** One allowed node, as `/v1/nodes` shows it. Times in ISO 8601. */
+/** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
 export interface NodeInfo {
   readonly id: string;
   readonly object: "node";
@@ -24,7 +24,7 @@ export interface NodeInfo {
   readonly disconnected_at: string | null;
   /** Peer address of its newest connection; null: none, or the server does not say */
   readonly address: string | null;
-  /** Of Postern on the node */
+  /** Version of Postern that the node runs, for example "0.2.0". */
   readonly version: string | null;
   readonly platform: string | null;
   readonly calls_in_flight: number;
@@ -38,7 +38,7 @@ export interface NodeToolInfo {
   /** In the gateway's registry: `node__<id>__<name>` */
   readonly registered_as: string;
   readonly description: string;
-  /** What the node takes it for; nothing is decided by it */
+  /** Access that the node declares. The gateway decides nothing by it */
   readonly node_access: Access;
   readonly input_schema: ObjectJsonSchema | undefined;
 }
@@ -62,16 +62,16 @@ export interface NodeLink {
   close(code: number, reason: string): void;
 }
 
-/** What a handshake brings along. */
+/** Token, id and address that a node sends with its handshake. */
 export interface NodeHandshake {
-  /** Of `Authorization: Bearer`; undefined without one */
+  /** Text after `Authorization: Bearer`. Undefined without that header */
   readonly token: string | undefined;
   readonly id: string | undefined;
   /** Peer address; undefined when the server does not say */
   readonly address: string | undefined;
 }
 
-/** Whether a handshake may become a link. `code` and `message` are for the client. */
+/** Answer to a handshake: it may become a link, or it is refused with `code` and `message` for the client. */
 export type NodeAdmission = { readonly ok: true; readonly id: string } | {
   readonly ok: false;
   readonly code: "auth_required" | "auth_invalid" | "insufficient_scope" | "invalid_request" | "rate_limited";
@@ -103,11 +103,12 @@ export interface Nodes {
   close(): void;
 }
 
+/** Token, allowed ids and services that node control works with. */
 export interface NodesOptions {
   /** Empty: nobody is let in */
   readonly authToken: string;
   readonly allowedIds: readonly string[];
-  /** The operator's word on a registered tool; undefined: none */
+  /** Access that `[tools]` sets for a registered tool. Undefined: the operator set none */
   readonly accessOf: (tool: string) => Access | undefined;
   readonly settings: LinkSettings;
   readonly clock: Clock;
@@ -278,7 +279,7 @@ function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): No
   if (!allowed) {
     const retryAfterSeconds = Math.max(1, Math.ceil(resetMs / 1000));
     const from = isRight ? "by this node" : "from this address";
-    const message = `Cannot connect: ${MAX_HANDSHAKES} handshakes were made ${from} within a minute, try again in ` +
+    const message = `Cannot connect: ${MAX_HANDSHAKES} handshakes were made ${from} within a minute; try again in ` +
       `${retryAfterSeconds} s`;
     return { ok: false, code: "rate_limited", message, retryAfterSeconds };
   }
@@ -300,7 +301,7 @@ function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): No
   return { ok: true, id };
 }
 
-/** In a time that says nothing about either. */
+/** Compares two texts in constant time. */
 function isSame(given: string, secret: string): boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");
   return timingSafeEqual(digest(given), digest(secret));

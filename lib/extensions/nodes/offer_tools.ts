@@ -4,6 +4,7 @@ import { type Approver, nobodyCouldAnswer, type ToolExecutor } from "../../tools
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 
+/** Executor and rules by which a node chooses the tools that it offers. */
 export interface OfferOptions {
   readonly executor: ToolExecutor;
   readonly random: Random;
@@ -11,7 +12,7 @@ export interface OfferOptions {
   readonly patterns: readonly string[];
 }
 
-/** They need an agent, and a node has none. */
+/** Services that need an agent, which a node does not have. */
 const OF_AN_AGENT: ReadonlySet<ServiceName> = new Set(["subAgents", "schedules", "sops"]);
 
 /**

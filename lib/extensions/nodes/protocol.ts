@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isShallow } from "../../base/is_shallow.ts";
 
 /**
- * What the gateway and a node say to each other on `/ws/node`, one JSON object in each text frame, checked on both sides.
+ * Version of the protocol between the gateway and a node on `/ws/node`: one JSON object in each text frame, checked on both sides.
  *
  * The node begins with `hello`, the gateway answers `welcome`. From then on the gateway asks (`describe`, `invoke`, `ping`) and may
  * take a call back (`cancel`); the node answers each ask once. Neither repeats anything by itself. Fields that are not known here are dropped, so that a later version may add some.
@@ -50,10 +50,11 @@ const inputSchema = v.looseObject({
 const offerSchema = v.object({
   name: toolName,
   description: v.pipe(v.string(), v.maxLength(MAX_DESCRIPTION)),
-  /** What the node's own policy takes it for; the gateway decides by its own configuration alone */
+  /** Access that the node's own policy gives the tool. The gateway decides by its own configuration alone */
   access: v.picklist(["read", "state", "write", "network"]),
   input_schema: v.optional(inputSchema),
 });
+/** A tool that a node offers. */
 export type ToolOffer = v.InferOutput<typeof offerSchema>;
 
 const offers = v.pipe(
@@ -66,7 +67,7 @@ const fromNode = {
   hello: v.object({
     type: v.literal("hello"),
     v: wholeNumber,
-    /** Of the program */
+    /** Version of the program */
     version: v.pipe(v.string(), v.maxLength(64)),
     platform: v.pipe(v.string(), v.maxLength(64)),
     tools: offers,
@@ -77,7 +78,7 @@ const fromNode = {
     id,
     output: v.string(),
     is_error: v.boolean(),
-    /** Whether the tool ran; false: the call was refused, and nothing came of it */
+    /** True when the tool ran. False: the call was refused and changed nothing */
     ran: v.boolean(),
     data: v.optional(v.unknown()),
   }),
@@ -110,11 +111,17 @@ const fromGateway = {
 } as const;
 
 type Frames<T extends Record<string, v.GenericSchema>> = { [Type in keyof T]: v.InferOutput<T[Type]> }[keyof T];
+/** A frame that a node sends. */
 export type NodeFrame = Frames<typeof fromNode>;
+/** A frame that the gateway sends. */
 export type GatewayFrame = Frames<typeof fromGateway>;
+/** The first frame of a node. */
 export type HelloFrame = Extract<NodeFrame, { type: "hello" }>;
+/** The answer of a node to a call. */
 export type ResultFrame = Extract<NodeFrame, { type: "result" }>;
+/** The answer of the gateway to `hello`. */
 export type WelcomeFrame = Extract<GatewayFrame, { type: "welcome" }>;
+/** A call of a tool of the node. */
 export type InvokeFrame = Extract<GatewayFrame, { type: "invoke" }>;
 
 /** A frame, or why it is none; the reason never repeats the frame's values. */

@@ -6,11 +6,12 @@ import { LinkError, type LinkHandlers, type LinkSocket } from "../../system/net/
 import { createNodeEnd, type NodeEnd, type NodeWork } from "./node_end.ts";
 import { CLOSE } from "./protocol.ts";
 
+/** Gateway, work and clock of a node that stays connected. */
 export interface RunNodeOptions {
   readonly id: string;
-  /** Of the gateway, for log and audit */
+  /** Address of the gateway, for log and audit */
   readonly url: string;
-  /** One attempt. @throws {LinkError} refused or not reached; {CancelError} on abort */
+  /** Makes one attempt to connect. @throws {LinkError} refused or not reached; {CancelError} on abort */
   readonly open: (handlers: LinkHandlers, signal: AbortSignal) => Promise<LinkSocket>;
   readonly work: NodeWork;
   readonly version: string;
@@ -86,7 +87,7 @@ interface EndedLink {
   readonly heldMs: number;
 }
 
-/** One connection from its opening to its end. */
+/** Holds a connection from its opening to its end. */
 async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
   const { clock, log, signal, id, url } = options;
   const ended = Promise.withResolvers<{ readonly code: number; readonly reason: string }>();

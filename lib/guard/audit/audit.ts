@@ -41,6 +41,7 @@ export interface AuditPart {
   readonly lastSeq: number;
 }
 
+/** Filters and bounds of a list of audit records. */
 export interface AuditQuery {
   /** Only this type of event */
   readonly type?: AuditEvent["type"] | undefined;
@@ -64,7 +65,7 @@ export interface Audit {
   verify(options?: { readonly head?: AuditHead | undefined; readonly signal?: AbortSignal }): Promise<AuditReport>;
   /** Position and hash of the newest record; `{seq: 0}` for an empty audit */
   head(): AuditHead;
-  /** Whether the last event reached the disk; where it did not, each look tries whether one would now */
+  /** Tells whether the last event reached the disk. After a failure, each call tries another write */
   healthy(): boolean;
   /** Counts refused credentials, written once a minute for each address. Cheap, and bounded whatever comes */
   accessFailed(address: string | undefined, code: string): void;
@@ -72,12 +73,13 @@ export interface Audit {
   close(): Promise<void>;
 }
 
+/** Store, clock and settings that the audit works with. */
 export interface AuditOptions {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Logger;
   readonly redact: (text: string) => string;
-  /** Whether events are kept at all; the writes that come with them are made anyway */
+  /** False: events are dropped, and only the writes that come with them are made */
   readonly enabled: () => boolean;
   /** Days a record is kept */
   readonly retentionDays: () => number;

@@ -6,19 +6,20 @@ import type { AuditEvent } from "./audit_event.ts";
 export const AUDIT_RECORDS = "audit";
 /** Collection of the one head. */
 export const AUDIT_HEAD = "audit_head";
+/** Key of the head in its collection. */
 export const HEAD_KEY = "head";
-/** What the first record follows on. */
+/** The `prev` of the first record. */
 export const NO_HASH = "0".repeat(64);
 const KEY_DIGITS = 15;
 
-/** The newest record's place and hash: what tells that records at the end are gone. */
+/** Position and hash of the newest record. A kept head shows when records at the end are gone. */
 export interface AuditHead {
   /** 0: no record yet */
   readonly seq: number;
   readonly hash: string;
 }
 
-/** One record of the chain. `hash` is the SHA-256 of the canonical JSON (RFC 8785) of all the rest, `prev` that of the record before. */
+/** A record of the chain. `hash` is the SHA-256 of the canonical JSON (RFC 8785) of all the rest, `prev` that of the record before. */
 export type AuditRecord = AuditEvent & {
   readonly v: 1;
   /** Counts from 1 without a gap */
@@ -39,6 +40,7 @@ const recordSchema = v.looseObject({
   type: v.string(),
 });
 
+/** Returns the key of the record at a position. */
 export function auditKey(seq: number): string {
   return String(seq).padStart(KEY_DIGITS, "0");
 }

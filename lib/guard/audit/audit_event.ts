@@ -3,13 +3,13 @@ import type { ReviewOutcome } from "../../base/records/agent_event.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
 import type { Access, Decision, Effects } from "../policy.ts";
 
-/** Who did it: the door it came by and the token's id, never the token. */
+/** The actor of an event: the door it came by and the id of its token, never the token. */
 export interface AuditActor {
   readonly via: Caller["via"];
   readonly token_id: string | null;
 }
 
-/** What an event belongs to; null or absent where there is none. */
+/** The request, run, call and conversation that an event belongs to. Null or absent where there is none. */
 export interface AuditPlace {
   readonly request_id?: string | null | undefined;
   readonly run_id?: string | null | undefined;
@@ -25,7 +25,7 @@ interface AuditedCall extends AuditPlace {
   readonly by: AuditActor;
 }
 
-/** What the policy, or a person in its place, said; written before the call runs. The last one of a `call_id` counts. */
+/** The decision of the policy, or of a person in its place. Written before the call runs; the last decision of a `call_id` counts. */
 export interface DecisionEvent extends AuditedCall {
   readonly type: "decision";
   readonly access: Access | null;
@@ -53,14 +53,14 @@ export interface CallEvent extends AuditedCall {
   readonly output_digest: string | null;
 }
 
-/** One step in the life of an approval. */
+/** A new state of an approval. */
 export interface ApprovalEvent extends AuditPlace {
   readonly type: "approval";
   /** `used`: it has let its one call through */
   readonly action: "asked" | "approved" | "denied" | "expired" | "cancelled" | "used";
   readonly approval_id: string;
   readonly tool: string;
-  /** What the approval is bound to */
+  /** Digest of everything that the approval is bound to */
   readonly digest: string;
   /** null: nobody, as for an expiry */
   readonly by: AuditActor | null;
@@ -157,7 +157,7 @@ export interface TrustEvent {
 export interface ReviewEvent extends AuditPlace {
   readonly type: "review";
   readonly action: "resumed" | "closed";
-  /** What is said of the calls whose end nobody saw; null for a close */
+  /** Outcome that the reviewer gives for calls whose end nobody saw. Null for a close */
   readonly outcome: ReviewOutcome | null;
   /** Tools of these calls */
   readonly tools: readonly string[];
@@ -181,7 +181,7 @@ export interface NodeEvent {
   readonly type: "node";
   readonly action: "connected" | "disconnected";
   readonly node_id: string;
-  /** Of the other side: the peer's address, or the gateway's URL; null when the server does not say */
+  /** Address of the peer, or URL of the gateway. Null when the server does not say */
   readonly address: string | null;
   /** Why it ended; null for a beginning */
   readonly reason: string | null;
@@ -194,6 +194,7 @@ export interface RetentionEvent {
   readonly through_hash: string;
 }
 
+/** Any event that the audit records. */
 export type AuditEvent =
   | DecisionEvent
   | CallEvent

@@ -16,6 +16,7 @@ export function parseRecordedTrust(body: unknown): v.InferOutput<typeof recordSc
   return v.parse(recordSchema, body);
 }
 
+/** Store, audit and folder that recording trust works with. */
 export interface RecordTrustOptions {
   readonly store: Store;
   readonly audit: AuditAppend;

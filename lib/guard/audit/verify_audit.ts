@@ -14,12 +14,13 @@ import {
 import { type AuditEntry, readAuditPage } from "./list_audit.ts";
 
 /**
- * What is wrong at a position. `altered`: the record does not have its own hash, or cannot be read; `missing`: records are not
+ * Kind of damage at a position. `altered`: the record does not have its own hash, or cannot be read; `missing`: records are not
  * there; `inserted`: a record the chain does not know; `moved`: a record that belongs elsewhere; `broken`: it does not follow on
  * the record before it, so one of the two was replaced; `head`: the kept head, or the given one, is not this chain's.
  */
 export type AuditProblemCode = "altered" | "missing" | "inserted" | "moved" | "broken" | "head";
 
+/** Damage of the chain that a verification found. */
 export interface AuditProblem {
   /** Position of the first record concerned */
   readonly seq: number;
@@ -27,6 +28,7 @@ export interface AuditProblem {
   readonly message: string;
 }
 
+/** Result of a verification of the audit. */
 export interface AuditReport {
   readonly ok: boolean;
   /** Records there are */
@@ -42,6 +44,7 @@ export interface AuditReport {
   readonly problem_count: number;
 }
 
+/** Store and known head that a verification compares. */
 export interface VerifyOptions {
   readonly store: Store;
   /** A head kept from before, as the log has them */

@@ -1,7 +1,7 @@
 import { type ControlRecord, readControlFile } from "../control_file.ts";
 import { type DaemonProcess, readPidFile } from "./pid_file.ts";
 
-/** What a gateway's /health says; `silent`: nothing, or nothing a gateway would say. */
+/** Status in the /health reply of a gateway. `silent`: no reply, or none that a gateway would send. */
 export type Health = "ok" | "degraded" | "draining" | "silent";
 
 /**

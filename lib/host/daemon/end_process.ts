@@ -7,14 +7,15 @@ const LOOK_MS = 50;
 /** After SIGKILL only the kernel has work left */
 const KILL_LIMIT_MS = 10_000;
 
-/** How it ended: by itself after the signal, by SIGKILL, or not at all within 10 s of that. */
+/** How a process ended: by itself after the signal, by SIGKILL, or not within 10 s of SIGKILL. */
 export type EndedBy = "itself" | "kill" | "nothing";
 
+/** Clock and patience for ending a process. */
 export interface EndOptions {
   readonly clock: Clock;
-  /** For its own end, before SIGKILL */
+  /** Milliseconds that the process gets to end by itself, before SIGKILL */
   readonly graceMs: number;
-  /** It ends already: a second SIGTERM would cut its work off. Default false */
+  /** True when the process is ending already: a second SIGTERM would cut its work off. Default false */
   readonly isTold?: boolean;
 }
 

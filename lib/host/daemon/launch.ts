@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { HANDOVER_VARIABLE } from "./handover_variable.ts";
 
-/** What a process needs from its start on, and what is no secret: everything else goes through the pipe. */
+/** Variables that a process needs from its start on and that hold no secret. All others go through the pipe. */
 const PLAIN = new Set(
   `DENO_CERT DENO_DIR DENO_TLS_CA_STORE HOME LANG LANGUAGE LOGNAME NODE_EXTRA_CA_CERTS NODE_OPTIONS PATH SHELL SSL_CERT_DIR
   SSL_CERT_FILE TMPDIR TZ USER`.split(/\s+/),
@@ -11,6 +11,7 @@ const PLAIN_PREFIX = /^(LC|XDG)_/;
 /** V8's and the runtimes' own words before the log is open must be readable by the user alone */
 const LOG_MODE = 0o600;
 
+/** Command, folder, environment and log file of a process to start. */
 export interface DetachedLaunch {
   /** Program and arguments; no shell in between */
   readonly command: readonly string[];

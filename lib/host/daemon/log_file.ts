@@ -24,11 +24,12 @@ export interface LogFile {
   close(): void;
 }
 
+/** Path, size and format of a log file. */
 export interface LogFileOptions {
   /** Absolute; older files get `.1` (the newest) to `.5` */
   readonly path: string;
   readonly clock: Clock;
-  /** One line without its newline */
+  /** Writes a record as one line, without its newline */
   readonly toLine: (record: LogRecord) => string;
   /** A file grows no larger. Default 10,000,000 */
   readonly maxBytes?: number;

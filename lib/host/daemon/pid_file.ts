@@ -11,18 +11,18 @@ const recordSchema = v.object({
   /** As processIdentity gives it: another process may have the number later */
   identity: v.pipe(v.string(), v.nonEmpty()),
   phase: v.picklist(["starting", "running", "stopping"]),
-  /** Whether the process leads a group that is its own, so that the group may be killed */
+  /** True when the process leads a process group of its own, which may then be killed whole */
   leads_group: v.boolean(),
   /** The service manager that runs it, as `openrc`; undefined: none does */
   service: v.optional(v.string()),
-  /** What work gets to finish at the end, in seconds */
+  /** Seconds that work gets to finish when the process ends */
   grace_seconds: v.pipe(v.number(), v.minValue(0)),
 });
 
 /** The process of a daemon. */
 export type DaemonProcess = Readonly<v.InferOutput<typeof recordSchema>>;
 
-/** What a PID file says: a process that is there, or one that is gone and left the file. */
+/** Content of a PID file: a living process, or a process that is gone and left the file. */
 export type PidFile =
   | { readonly kind: "alive"; readonly process: DaemonProcess }
   | { readonly kind: "stale" };

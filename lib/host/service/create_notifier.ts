@@ -10,12 +10,13 @@ export interface Notifier {
   close(): Promise<void>;
 }
 
+/** Environment, clock and health check that a notifier works with. */
 export interface NotifierOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** This process's number */
   readonly pid: number;
   readonly clock: Clock;
-  /** Whether the service still does its work: systemd is not told so when it does not, and restarts it */
+  /** Tells whether the service still works. When it does not, systemd gets no notice and restarts it */
   readonly answers: () => Promise<boolean>;
   readonly onError: (message: string) => void;
 }

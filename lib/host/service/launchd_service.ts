@@ -10,6 +10,7 @@ import {
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
 import type { ServiceManager, UnitState } from "./service_manager.ts";
 
+/** Home folder and programs that a launchd service works with. */
 export interface LaunchdOptions {
   readonly home: string;
   readonly run: RunProgram;

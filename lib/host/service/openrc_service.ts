@@ -21,6 +21,7 @@ export const OPENRC_PATHS = {
   dataDir: "/var/lib/postern",
 } as const;
 
+/** Programs and folders that an OpenRC service works with. */
 export interface OpenrcOptions {
   readonly run: RunProgram;
   /** Number of the user who runs this */

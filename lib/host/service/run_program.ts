@@ -11,7 +11,7 @@ export interface Ran {
 /** Runs one of the service manager's programs. @throws {ServiceError} it is not there, or takes too long */
 export type RunProgram = (program: string, args: readonly string[]) => Promise<Ran>;
 
-/** What such a program needs; keys of providers are not its business */
+/** Variables that these programs need. Keys of providers are not passed on */
 const PASSED = ["DBUS_SESSION_BUS_ADDRESS", "HOME", "LOGNAME", "PATH", "USER", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"];
 /** Starting waits until the service is ready, stopping until it has ended */
 const LIMIT_MS = 400_000;

@@ -2,7 +2,7 @@
 export const SERVICE_VARIABLE = "POSTERN_SERVICE";
 /** Name of the service with every manager. */
 export const SERVICE_NAME = "postern";
-/** One line for people. */
+/** Description of the service for people, in one line. */
 export const SERVICE_SUMMARY = "Postern, a gateway to AI agents";
 /** From the end of the grace to the end of the process, in seconds: the last frames, and the database */
 export const STOP_MARGIN_SECONDS = 15;
@@ -11,13 +11,13 @@ export const HOPELESS_EXIT_CODES = [2, 78] as const;
 /** After a crash: when, and up to how often within which time. */
 export const RESTARTS = { delaySeconds: 2, most: 5, withinSeconds: 300 } as const;
 
-/** What every service manager is told, each in its own words. Paths are absolute, all texts one line. */
+/** Description of the service, the same for every service manager. Paths are absolute, every text is one line. */
 export interface ServiceDescription {
   /** Program and arguments, taken as they are: with spaces, quotes, `%` and `$` */
   readonly command: readonly string[];
   /** Where it is started: Postern's own folder, in which no tool may leave a configuration */
   readonly directory: string;
-  /** What work gets to finish when the service is stopped */
+  /** Seconds that work gets to finish when the service is stopped */
   readonly graceSeconds: number;
 }
 

@@ -2,13 +2,13 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { ServiceDescription } from "./service_description.ts";
 
-/** Which program looks after services. */
+/** Name of the program that looks after services. */
 export type InitSystem = "systemd" | "openrc" | "launchd";
 
-/** What the service manager says. */
+/** State of the service, as the service manager gives it. */
 export interface UnitState {
   readonly installed: boolean;
-  /** Whether it starts by itself, at login or with the machine */
+  /** True when the service starts by itself, at login or with the machine */
   readonly enabled: boolean;
   /** `failed`: it ended, and is not started again */
   readonly active: "running" | "starting" | "stopping" | "stopped" | "failed";
@@ -16,12 +16,12 @@ export interface UnitState {
   readonly detail: string;
 }
 
-/** One service of one service manager. Every command throws a ServiceError with the manager's own words when it is refused. */
+/** The service, by one service manager. Every command throws a ServiceError with the manager's own words when it is refused. */
 export interface ServiceManager {
   readonly init: InitSystem;
   /** Absolute path of the service's file */
   readonly file: string;
-  /** Whether `start` and `restart` return only once the service has told that it works */
+  /** True when `start` and `restart` return only after the service has told that it works */
   readonly waits: boolean;
   /** @throws {ServiceError} this user may not change the service */
   requireRights(): void;

@@ -13,6 +13,7 @@ import {
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
 import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
 
+/** Environment, home folder and programs that a systemd service works with. */
 export interface SystemdOptions {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly home: string;
