@@ -1,7 +1,7 @@
 import { readdirSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DELIVERIES, OPEN_DELIVERIES } from "../../lib/automation/channels/delivery_record.ts";
-import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
+import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/execution_record.ts";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
 import { APPROVALS, OPEN_APPROVALS } from "../../lib/guard/approval_records.ts";

@@ -9,8 +9,15 @@ import {
   parseScheduleRecord,
   SCHEDULES,
 } from "../../lib/automation/cron/schedule_record.ts";
-import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "../../lib/automation/sops/collections.ts";
-import { parseExecution, parseExecutionPlan, parseResult } from "../../lib/automation/sops/execution_record.ts";
+import {
+  OPEN_SOPS,
+  parseExecution,
+  parseExecutionPlan,
+  parseResult,
+  SOP_EXECUTIONS,
+  SOP_PLANS,
+  SOP_RESULTS,
+} from "../../lib/automation/sops/execution_record.ts";
 import {
   APPROVAL_RULES,
   APPROVALS,

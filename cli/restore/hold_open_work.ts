@@ -3,8 +3,12 @@ import { PAIRING_CODES } from "../../lib/access/pairing.ts";
 import { changeOf, DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import { firingTimes } from "../../lib/automation/cron/firing_times.ts";
 import { parseScheduleRecord, SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
-import { SOP_EXECUTIONS } from "../../lib/automation/sops/collections.ts";
-import { type Execution, hasEnded, parseExecution } from "../../lib/automation/sops/execution_record.ts";
+import {
+  type Execution,
+  hasEnded,
+  parseExecution,
+  SOP_EXECUTIONS,
+} from "../../lib/automation/sops/execution_record.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { createSystemRandom } from "../../lib/base/random.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";

@@ -17,7 +17,7 @@ import type { Deliveries } from "./channels/delivery_service.ts";
 import type { ReplyTarget } from "./channels/send_reply.ts";
 import type { Cron } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
-import { OPEN_SOPS } from "./sops/collections.ts";
+import { OPEN_SOPS } from "./sops/execution_record.ts";
 import type { SopService } from "./sops/sop_service.ts";
 
 /** Options of `createAutomationServices`. */

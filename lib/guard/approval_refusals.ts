@@ -52,7 +52,7 @@ export function tooManyRules(): HttpError {
 }
 
 /** 409: the record that the approval belongs to has changed. */
-export function questionClaimed(): HttpError {
+export function approvalClaimed(): HttpError {
   return conflict("Cannot ask: what the question belongs to has changed meanwhile");
 }
 

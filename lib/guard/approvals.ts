@@ -28,7 +28,7 @@ export const APPROVAL_LIMITS = {
 export type Actor = Pick<Caller, "via" | "tokenId">;
 
 /** A request for approval of one call. */
-export interface ApprovalQuestion extends RuleSubject {
+export interface NewApproval extends RuleSubject {
   readonly access: Access;
   /** For the person; known secrets masked */
   readonly input: unknown;
@@ -85,7 +85,7 @@ export interface Approvals {
    * @throws {HttpError} 409 conflict when the claim does not hold
    * @returns undefined when 1,000 approvals are pending already
    */
-  ask(question: ApprovalQuestion, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
+  ask(question: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
   /**
    * Resolves when the approval is settled, by its expiry at the latest.
    * @throws {CancelError} when the signal aborts first; the approval then stays as it is

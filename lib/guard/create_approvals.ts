@@ -23,10 +23,10 @@ import {
   toApprovalBody,
 } from "./approval_records.ts";
 import {
+  approvalClaimed,
   matchNotOffered,
   matchWithoutRemember,
   notRemembered,
-  questionClaimed,
   settledBefore,
   tooManyRules,
   unknownApproval,
@@ -182,7 +182,7 @@ export function createApprovals(options: CreateApprovalsOptions): Approvals {
         { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
         ...(claim === undefined ? [] : [claim(key)]),
       ]);
-      if (!written) throw questionClaimed();
+      if (!written) throw approvalClaimed();
       return approval;
     },
 

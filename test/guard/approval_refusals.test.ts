@@ -11,7 +11,7 @@ test("each refusal of the approvals has the status and type that the contract gi
     refusals.matchNotOffered("tool", ["call"]),
     refusals.matchWithoutRemember(),
     refusals.tooManyRules(),
-    refusals.questionClaimed(),
+    refusals.approvalClaimed(),
   ];
   assert.deepEqual(Object.keys(refusals).length, made.length);
   for (const { code, status, type } of made) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import type { ApprovalQuestion } from "../../lib/guard/approvals.ts";
+import type { NewApproval } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RuleSubject, WiderSubject } from "../../lib/guard/rule_match.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
@@ -29,7 +29,7 @@ function setUp() {
     metrics: createMetrics(),
     audit: createFakeAudit(store).append,
   });
-  const ask = async (more: Partial<ApprovalQuestion>) => {
+  const ask = async (more: Partial<NewApproval>) => {
     const asked = await approvals.ask(approvalQuestion(more));
     assert.ok(asked !== undefined);
     return asked;

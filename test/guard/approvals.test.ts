@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CancelError } from "../../lib/base/cancel.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { APPROVAL_LIMITS, type ApprovalQuestion, type Approvals } from "../../lib/guard/approvals.ts";
+import { APPROVAL_LIMITS, type Approvals, type NewApproval } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -29,7 +29,7 @@ function setUp(store: Store = createMemoryStore()) {
     metrics,
     audit: audit.append,
   });
-  const ask = async (more: Partial<ApprovalQuestion> = {}) => {
+  const ask = async (more: Partial<NewApproval> = {}) => {
     const asked = await approvals.ask(approvalQuestion(more));
     assert.ok(asked !== undefined);
     return asked;

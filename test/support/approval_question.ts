@@ -1,7 +1,7 @@
-import type { ApprovalQuestion } from "../../lib/guard/approvals.ts";
+import type { NewApproval } from "../../lib/guard/approvals.ts";
 
 /** A question about a call of `shell`, which waits for a minute. */
-export function approvalQuestion(more: Partial<ApprovalQuestion> = {}): ApprovalQuestion {
+export function approvalQuestion(more: Partial<NewApproval> = {}): NewApproval {
   return {
     tool: "shell",
     access: "write",

@@ -7,8 +7,9 @@ import type { Write } from "../../storage/store.ts";
  */
 export const DELIVERY_STATUSES = ["waiting", "delivered", "failed", "held", "dropped"] as const;
 
-/** What a person decides about a delivery that is held or failed: `release` sends it, `drop` gives up one that is held. */
+/** Decisions of a person about a delivery that is held or failed: `release` sends it, `drop` gives up one that is held. */
 export const DELIVERY_ACTIONS = ["release", "drop"] as const;
+/** A decision about a delivery. */
 export type DeliveryAction = (typeof DELIVERY_ACTIONS)[number];
 
 /** Collection `deliveries`, by run id: the reply that an accepted message was promised. */
@@ -32,8 +33,10 @@ const deliveryRecordSchema = v.object({
   /** ISO 8601; when a person released it: its time begins anew then. Absent where nobody did */
   released_at: v.optional(v.string()),
 });
+/** A delivery as the store keeps it. */
 export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
 
+/** Collection of the deliveries, by run id. */
 export const DELIVERIES = "deliveries";
 /** Run ids of deliveries that wait, so that a start need not read all */
 export const OPEN_DELIVERIES = "open_deliveries";
@@ -43,7 +46,7 @@ export function parseDelivery(body: unknown): DeliveryRecord {
   return v.parse(deliveryRecordSchema, body);
 }
 
-/** What goes into the transaction that accepts the message. */
+/** Returns the writes that belong into the transaction that accepts the message. */
 export function promiseOf(record: DeliveryRecord): readonly Write[] {
   return [
     { op: "insert", collection: DELIVERIES, key: record.run_id, body: record },
@@ -51,7 +54,7 @@ export function promiseOf(record: DeliveryRecord): readonly Write[] {
   ];
 }
 
-/** What writes a changed record down; one that is over is open no more. */
+/** Returns the writes that record a change of a delivery. A delivery that has ended is removed from the open ones. */
 export function changeOf(record: DeliveryRecord): readonly Write[] {
   const put: Write = { op: "put", collection: DELIVERIES, key: record.run_id, body: record };
   return record.status === "waiting" ? [put] : [put, { op: "delete", collection: OPEN_DELIVERIES, key: record.run_id }];

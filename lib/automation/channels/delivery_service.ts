@@ -29,6 +29,7 @@ export interface PromisedReply {
   readonly messageId: string | undefined;
 }
 
+/** Filter and bounds of a list of deliveries. */
 export interface DeliveryQuery {
   /** Default: all */
   readonly status?: DeliveryRecord["status"] | undefined;
@@ -65,6 +66,7 @@ export interface Deliveries {
   stop(): Promise<void>;
 }
 
+/** Store, clock, runs and settings that deliveries work with. */
 export interface DeliveryOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -111,7 +113,7 @@ export function createDeliveries(options: DeliveryOptions): Deliveries {
   const open = new Map<string, Promise<void>>();
   /** No further attempt begins */
   const stopping = new AbortController();
-  /** Those under way are broken off */
+  /** Breaks off the deliveries that are under way */
   const breaking = new AbortController();
 
   const write = async (record: DeliveryRecord) => {

@@ -13,7 +13,7 @@ export interface ReplyTarget {
   readonly secretEnv: string;
 }
 
-/** What came of an attempt. */
+/** Outcome of an attempt. */
 export type SendOutcome =
   | { readonly kind: "delivered" }
   | {
@@ -25,6 +25,7 @@ export type SendOutcome =
     readonly retryAfterMs: number;
   };
 
+/** Fetch, rules and secrets for sending a reply. */
 export interface SendOptions {
   readonly fetch: GuardedFetch;
   readonly clock: Clock;
@@ -34,7 +35,7 @@ export interface SendOptions {
 }
 
 const TIMEOUT_MS = 30_000;
-/** Of the receiver's answer, which is not looked at. */
+/** Bytes of the receiver's answer that are read. Its content is not used. */
 const MAX_BYTES = 65_536;
 const MAX_RETRY_AFTER_MS = 3_600_000;
 

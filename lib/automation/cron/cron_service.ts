@@ -14,9 +14,16 @@ import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOld
 import { firingTimes, toTiming } from "./firing_times.ts";
 import { createKeyedMutex } from "../../base/keyed_queues.ts";
 import { parseSchedule } from "./parse_schedule.ts";
-import { createScheduleReader, type FoundSchedule, isScheduleId, type ScheduleReader } from "./read_schedules.ts";
+import {
+  createScheduleReader,
+  type FoundSchedule,
+  isScheduleId,
+  type ScheduleReader,
+  toFiring,
+  toSchedule,
+  type ViewOptions,
+} from "./read_schedules.ts";
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
-import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 import { checkWork } from "./scheduled_work.ts";
 import { createScheduler } from "./scheduler.ts";
 import { startRun } from "./start_run.ts";
@@ -35,7 +42,7 @@ export interface Cron extends Schedules, Pick<ScheduleReader, "get" | "page" | "
   stop(): Promise<void>;
 }
 
-/** What `[cron]` says. */
+/** Settings of `[cron]`. */
 export interface CronSettings {
   readonly enabled: boolean;
   /** IANA name; empty: the machine's */
@@ -43,6 +50,7 @@ export interface CronSettings {
   readonly maxTasks: number;
 }
 
+/** Store, clock, runs and settings that the schedules work with. */
 export interface CronOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -51,7 +59,7 @@ export interface CronOptions {
   readonly settings: () => CronSettings;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
-  /** Whether a token still counts */
+  /** Tells whether a token still counts */
   readonly isLive: (tokenId: string | null) => boolean;
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
 }
@@ -96,7 +104,7 @@ export function createCron(options: CronOptions): Cron {
     if (next !== undefined && next < (record.next_at ?? next)) await write(found, { next_at: next });
   };
 
-  /** Changes one schedule in its turn. @throws {ToolError} `not_found` */
+  /** Changes a schedule, one change after the other. @throws {ToolError} `not_found` */
   const change = (id: string, what: string, to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined) =>
     mutex(id, async () => {
       const found = await find(id);

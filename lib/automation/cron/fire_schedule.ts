@@ -16,6 +16,7 @@ import {
 } from "./schedule_record.ts";
 import { startRun, type StartRunOptions } from "./start_run.ts";
 
+/** Clock, store and runs for firing a schedule. */
 export interface FireOptions extends StartRunOptions {
   readonly clock: Clock;
 }

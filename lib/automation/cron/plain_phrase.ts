@@ -1,4 +1,4 @@
-/** What a phrase means: cron fields, or an even interval from when the schedule was made. */
+/** Meaning of a phrase: cron fields, or an even interval that begins when the schedule was made. */
 export type Phrase =
   | { readonly kind: "cron"; readonly expression: string }
   | { readonly kind: "interval"; readonly everyMs: number }
@@ -75,7 +75,7 @@ function restOf(days: string): string | undefined {
   return fields.includes("*") ? "* * *" : `* * ${fields.join(",")}`;
 }
 
-/** One day, a range of them, or all of a kind, as a field of cron. */
+/** Returns a day, a range of days or a kind of days as a cron field. */
 function dayOf(item: string): string | undefined {
   const range = /^([a-z]+) ?(?:-|to|through) ?([a-z]+)$/.exec(item);
   if (range !== null) {

@@ -1,9 +1,12 @@
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
-import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
+import type { RunSupervisor } from "../../runs/run_request.ts";
+import { readable, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Schedules } from "../../tools/schedule/schedules.ts";
 import {
   DONE_SCHEDULES,
+  firingKey,
+  type FiringRecord,
   FIRINGS,
   firingsOf,
   parseFiring,
@@ -11,7 +14,6 @@ import {
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
-import { toFiring, toSchedule, type ViewOptions } from "./schedule_views.ts";
 
 const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const DONE_SHOWN = 20;
@@ -43,9 +45,9 @@ export interface ScheduleReader extends Pick<Schedules, "list"> {
     id: string,
     options: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined>;
-  /** One that is active or paused */
+  /** Finds a schedule that is active or paused */
   find(id: string): Promise<FoundSchedule | undefined>;
-  /** Whether it is a one-time task that fired */
+  /** Tells whether the id belongs to a one-time schedule that has fired */
   isDone(id: string): Promise<boolean>;
   /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   isThere(id: string): Promise<boolean>;
@@ -53,11 +55,12 @@ export interface ScheduleReader extends Pick<Schedules, "list"> {
   records(): AsyncGenerator<ScheduleRecord>;
 }
 
-/** Whether a text may be the id of a schedule. */
+/** Tells whether a text may be the id of a schedule. */
 export function isScheduleId(id: string): boolean {
   return SCHEDULE_ID.test(id);
 }
 
+/** Creates a reader of the schedules in a store. */
 export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
   const getFrom = async (collection: string, id: string) =>
     isScheduleId(id) ? await readRecord(store, collection, id, parseScheduleRecord) : undefined;
@@ -116,4 +119,60 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
       return { firings, hasMore: page.length > limit };
     },
   };
+}
+
+/** Runs and masking for showing schedules. */
+export interface ViewOptions {
+  readonly runs: () => RunSupervisor | undefined;
+  /** Masks known secrets in a value */
+  readonly shown: (value: unknown) => unknown;
+}
+
+/** A schedule as it is shown: times as text, secrets masked, with what became of its newest run. */
+export async function toSchedule(record: ScheduleRecord, options: ViewOptions): Promise<Schedule> {
+  const { id, state, timing, timezone, prompt, call, next_at, created_at, updated_at, caller, last } = record;
+  const shown = (text: string) => String(options.shown(text));
+  return {
+    id,
+    object: "schedule",
+    state,
+    kind: timing.kind,
+    schedule: record.schedule,
+    cron: timing.kind === "cron" ? timing.expression : null,
+    timezone,
+    prompt: prompt === null ? null : shown(prompt),
+    tool: call === null ? null : call.tool,
+    // Masking keeps the shape
+    input: call === null ? null : options.shown(call.input) as Schedule["input"],
+    next_at: next_at === null ? null : iso(next_at),
+    created_at: iso(created_at),
+    updated_at: iso(updated_at),
+    created_by: caller.token_id,
+    last: last === null ? null : await toFiring(last, options),
+  };
+}
+
+/** A firing as it is shown, with what became of its run. */
+export async function toFiring(record: FiringRecord, { runs, shown }: ViewOptions): Promise<Firing> {
+  const { schedule_id, time, at, trigger, status, run_id, reason, missed_count, missed_until } = record;
+  const run = run_id === null ? undefined : await unlessUnreadable(runs()?.get(run_id));
+  return {
+    id: firingKey(record).slice(firingsOf(schedule_id).length),
+    object: "schedule_firing",
+    schedule_id,
+    time: iso(time),
+    at: iso(at),
+    trigger,
+    status,
+    run_id,
+    reason: reason === null ? null : String(shown(reason)),
+    missed_count,
+    missed_until: missed_until === null ? null : iso(missed_until),
+    run_status: run?.status ?? null,
+    run_error: run?.error ?? null,
+  };
+}
+
+function iso(at: number): string {
+  return new Date(at).toISOString();
 }

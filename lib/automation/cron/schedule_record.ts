@@ -3,8 +3,8 @@ import { SCOPES } from "../../base/records/caller.ts";
 import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts";
 
 /**
- * What schedules persist. Every body carries its version `v`; this is the one place where they are parsed, and where an older version
- * is brought up to the newest. Times are milliseconds since the epoch.
+ * Records of schedules in the store. Every body carries its version `v`. This file alone parses them, and brings an older version up
+ * to the newest. Times are milliseconds since the epoch.
  */
 
 /** By schedule id: those that are active or paused. */
@@ -20,6 +20,7 @@ const timingSchema = v.variant("kind", [
   v.object({ kind: v.literal("interval"), every_ms: v.number(), from: v.number() }),
   v.object({ kind: v.literal("once"), at: v.number() }),
 ]);
+/** Times of a schedule as the store keeps them. */
 export type Timing = v.InferOutput<typeof timingSchema>;
 
 const firingSchema = v.object({
@@ -34,6 +35,7 @@ const firingSchema = v.object({
   missed_count: v.nullable(v.number()),
   missed_until: v.nullable(v.number()),
 });
+/** A firing as the store keeps it. */
 export type FiringRecord = v.InferOutput<typeof firingSchema>;
 
 const scheduleSchema = v.object({
@@ -67,6 +69,7 @@ const scheduleSchema = v.object({
   /** The newest run it started, so that the next does not start beside it */
   last_run_id: v.nullable(v.string()),
 });
+/** A schedule as the store keeps it. */
 export type ScheduleRecord = v.InferOutput<typeof scheduleSchema>;
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -79,7 +82,7 @@ export function parseFiring(body: unknown): FiringRecord {
   return v.parse(firingSchema, body);
 }
 
-/** What makes a firing unique; in the order of time. */
+/** Returns the key of a firing, which no other firing has. Keys are in the order of time. */
 export function firingKey(
   { schedule_id, time, trigger }: Pick<FiringRecord, "schedule_id" | "time" | "trigger">,
 ): string {

@@ -5,7 +5,7 @@ import { SCHEDULE_LIMITS, type ScheduledWork } from "../../tools/schedule/schedu
 import type { ScheduleRecord } from "./schedule_record.ts";
 
 /**
- * What a schedule does, checked as far as it can be before it fires: a prompt, or a tool that exists and takes this input. Whether the
+ * Checks the work of a schedule as far as that is possible before it fires: a prompt, or a tool that exists and takes this input. Whether the
  * tool is on and the policy lets the call through is decided when it fires.
  * @param allowed patterns of the tools its maker has; undefined: all
  * @throws {ToolError} `invalid_input`

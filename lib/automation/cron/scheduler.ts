@@ -12,6 +12,7 @@ export interface Scheduler {
   stop(): Promise<void>;
 }
 
+/** Clock and callbacks of the scheduler. */
 export interface SchedulerOptions {
   readonly clock: Clock;
   readonly log: Logger;
@@ -23,15 +24,15 @@ export interface SchedulerOptions {
   readonly realign: (ids: readonly string[]) => Promise<void>;
 }
 
-/** A sleeping or changed clock is noticed after this at the latest */
+/** Milliseconds after which a clock that slept or was changed is noticed at the latest */
 const MAX_SLEEP_MS = 60_000;
-/** What could not be fired is tried again after this */
+/** Milliseconds until a schedule that could not be fired is tried again */
 const RETRY_MS = 5_000;
-/** and for the last time, or seldom, after this */
+/** Milliseconds of failed tries after which the next try is the last one */
 const GIVE_UP_MS = 10 * 60_000;
 /** Fired side by side: as many as one commit of the store takes */
 const AT_ONCE = 64;
-/** What a clock may be set back without anything being reckoned anew */
+/** Milliseconds that a clock may be set back before due times are calculated again */
 const TOLERANCE_MS = 1_000;
 
 interface Entry {

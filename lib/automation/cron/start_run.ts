@@ -7,11 +7,12 @@ import { readable, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { firingKey, type FiringRecord, FIRINGS, parseFiring, type ScheduleRecord } from "./schedule_record.ts";
 
+/** Store, runs and log for starting the run of a firing. */
 export interface StartRunOptions {
   readonly store: Store;
   readonly runs: () => RunSupervisor | undefined;
   readonly log: Logger;
-  /** Whether a token still counts */
+  /** Tells whether a token still counts */
   readonly isLive: (tokenId: string | null) => boolean;
 }
 
@@ -20,15 +21,15 @@ export interface Occasion {
   readonly time: number;
   readonly at: number;
   readonly trigger: "schedule" | "manual";
-  /** Who asked for it; undefined: the schedule itself */
+  /** Caller that asked for the firing. Undefined: the schedule itself fires */
   readonly by?: Caller | undefined;
   /** The firing fails, where it could be tried again otherwise */
   readonly isLast: boolean;
-  /** What is written in one transaction with it */
+  /** Returns the writes that belong into the same transaction as the firing */
   readonly writes: (firing: FiringRecord) => readonly Write[];
 }
 
-/** What became of a firing, and whether that is on disk. */
+/** Outcome of a firing. `recorded`: the outcome is on disk. */
 export interface Started {
   readonly firing: FiringRecord;
   readonly recorded: boolean;
@@ -72,7 +73,7 @@ export async function startRun(
     const run = await supervisor.start({ ...toRequest(record, occasion), claim });
     return { firing: started(run.id), recorded: true };
   } catch (error) {
-    // Of this very time there was one, as before the clock was turned back, or this one before it was told so
+    // A firing of this very time exists: from before the clock was turned back, or from this start, whose answer was lost
     const stored = await store.get(FIRINGS, firingKey(firing({})));
     if (stored !== undefined) {
       const [found] = readable(store, FIRINGS, [stored], parseFiring);
@@ -146,7 +147,7 @@ function isShutdown(error: unknown): boolean {
   return error instanceof HttpError && error.code === "shutting_down";
 }
 
-/** Whether the same may work in a moment: the queue is full, or the store could not be written. */
+/** Tells whether another try may succeed: the queue is full, or the store could not be written. */
 function canWait(error: unknown): boolean {
   // A conflict: the schedule was changed in this very moment
   if (error instanceof HttpError) return ["overloaded", "conflict", "storage_unavailable"].includes(error.code);

@@ -3,8 +3,7 @@ import { toKeyText } from "../../config/key_path.ts";
 import { nearest } from "../../config/nearest.ts";
 import { checkPattern, checkValue } from "./check_inputs.ts";
 import { INPUT_TYPES, SOP_LIMITS, SOP_NAME, type SopDefinition, type SopInput, type SopStep } from "./definition.ts";
-import type { Fault } from "./plain_json.ts";
-import type { Section } from "./read_sop_document.ts";
+import type { Fault, Section } from "./read_sop_document.ts";
 import { checkTemplates, type KnownNames, namesIn } from "./template.ts";
 
 const NAME_RULE = "1-64 of a-z, 0-9, _ and -, beginning with a letter or digit";
@@ -46,6 +45,7 @@ type RawInput = v.InferOutput<typeof inputSchema>;
 /** Procedures neither run nor steer procedures: one that runs itself would have no end. */
 const NOT_IN_STEPS: ReadonlySet<string> = new Set(["sop_execute", "sop_advance", "sop_approve"]);
 
+/** Default id, guide and sections that a definition is checked with. */
 export interface DefinitionContext {
   /** Used where the definition has no id: the file's name without its ending */
   readonly defaultId: string;

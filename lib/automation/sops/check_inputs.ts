@@ -1,11 +1,11 @@
 import { ToolError } from "../../base/errors.ts";
 import { nearest } from "../../config/nearest.ts";
 import { SOP_LIMITS, type SopDefinition, type SopInput } from "./definition.ts";
-import { toPlainJson } from "./plain_json.ts";
+import { toPlainJson } from "./read_sop_document.ts";
 
 /** Steps of a compiled pattern, which bound the time of a match */
 const MAX_PROGRAM = 1000;
-/** Of a text that a pattern is held against */
+/** Characters of a text that a pattern is matched with */
 const MAX_MATCHED = 65_536;
 
 /**

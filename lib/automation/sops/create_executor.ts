@@ -2,26 +2,26 @@ import { CancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
-import { type CarryOnOptions, createCarryOn } from "./carry_on.ts";
-import { type Execution, type ExecutionPlan, hasEnded } from "./execution_record.ts";
+import { type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
+import { currentStep, type Execution, type ExecutionPlan, hasEnded } from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
 import { cancelStepRun } from "./step_run.ts";
-import { currentStep } from "./transitions.ts";
 
-export interface ExecutorOptions extends CarryOnOptions {
+/** Options of advancing, and the retention of ended executions. */
+export interface ExecutorOptions extends AdvanceOptions {
   /** Days an ended execution is kept; 0 for ever */
   readonly retentionDays: () => number;
 }
 
-/** Carries executions on, in the background. */
+/** Advances executions in the background. */
 export interface Executor {
-  /** Cancels the runs of executions whose end somebody wants: before runs go on after a start, lest they do */
+  /** Cancels the runs of executions that are being cancelled. Called at a start, before runs are recovered */
   stopCancelled(): Promise<void>;
   /** Goes on with all that a stop left open */
   start(): Promise<void>;
-  /** Goes on with this one; one that is at work looks again. Without an agent it is left for the next start with one */
+  /** Advances an execution. An execution that is at work reads its record again. Without an agent it waits for a start with one */
   goOn(id: string): void;
-  /** Resolves once the execution holds its question, or needs none now. @throws {CancelError} when the signal aborts */
+  /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
   asked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
   /** Forgets executions that ended long ago, or are too many */
   prune(): Promise<void>;
@@ -32,19 +32,20 @@ export interface Executor {
 /** Executions that are kept, the open ones excepted */
 const KEEP = 1_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** How long to wait before one is tried again that failed inside; doubled each time */
+/** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
 const RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
 /**
- * One loop for each open execution: it looks at the record, does what comes next, and looks again. Nothing is kept in memory, so
- * a stop at any moment is a pause; a step's run is accepted in one transaction with the record that names it, so none runs twice.
+ * Runs a loop for each open execution: the loop reads the record, does what comes next, and reads it again. Nothing is kept in
+ * memory, so a stop at any moment is a pause. A step's run is accepted in one transaction with the record that names it, so no step
+ * runs twice.
  */
 export function createExecutor(options: ExecutorOptions): Executor {
   const { store, clock, log } = options;
-  const carryOn = createCarryOn(options);
+  const advance = createAdvanceExecution(options);
   const closing = new AbortController();
-  const turns = new Map<string, AbortController>();
+  const attempts = new Map<string, AbortController>();
   const drives = new Map<string, Promise<void>>();
   const notifier = createKeyedNotifier();
   let pruning: Timer | undefined;
@@ -52,15 +53,15 @@ export function createExecutor(options: ExecutorOptions): Executor {
   const drive = async (id: string): Promise<void> => {
     let plan: ExecutionPlan | undefined;
     for (let retryMs = RETRY_MS; !closing.signal.aborted;) {
-      const turn = new AbortController();
-      turns.set(id, turn);
-      const signal = AbortSignal.any([closing.signal, turn.signal]);
+      const attempt = new AbortController();
+      attempts.set(id, attempt);
+      const signal = AbortSignal.any([closing.signal, attempt.signal]);
       try {
         const found = await store.find(id);
         notifier.wake(id);
         if (found === undefined || hasEnded(found.execution)) return;
         plan ??= await store.plan(id);
-        await carryOn({ found, plan, signal });
+        await advance({ found, plan, signal });
         retryMs = RETRY_MS;
       } catch (error) {
         // Somebody changed it, or all ends: look again
@@ -98,10 +99,10 @@ export function createExecutor(options: ExecutorOptions): Executor {
     },
     goOn(id) {
       if (closing.signal.aborted || options.runs() === undefined) return;
-      if (drives.has(id)) return turns.get(id)?.abort(new CancelError("cancelled"));
+      if (drives.has(id)) return attempts.get(id)?.abort(new CancelError("cancelled"));
       const work = drive(id).finally(() => {
         drives.delete(id);
-        turns.delete(id);
+        attempts.delete(id);
       });
       drives.set(id, work);
     },

@@ -2,7 +2,7 @@ import * as v from "valibot";
 
 /** Bounds of definitions and of what they are given. */
 export const SOP_LIMITS = {
-  /** Of one definition's file */
+  /** Bytes of a definition's file */
   fileBytes: 65_536,
   /** Definitions in one folder */
   files: 200,
@@ -12,14 +12,15 @@ export const SOP_LIMITS = {
   depth: 16,
   /** Values in one definition */
   values: 5_000,
-  /** Of all inputs of an execution as JSON, in UTF-16 units */
+  /** UTF-16 units of all inputs of an execution as JSON */
   inputCharacters: 262_144,
-  /** Of a step's input or instructions once filled in, in UTF-16 units */
+  /** UTF-16 units of a step's input or instructions, with their templates filled in */
   filledCharacters: 524_288,
 } as const;
 
 /** Types of an input. */
 export const INPUT_TYPES = ["string", "number", "integer", "boolean", "list", "object"] as const;
+/** Type of an input. */
 export type InputType = (typeof INPUT_TYPES)[number];
 
 /** Id of a definition, a step or the name of an input. */
@@ -38,11 +39,11 @@ const inputSchema = v.object({
   /** Regular expression for the whole text, RE2 syntax; null: any text */
   pattern: v.nullable(v.string()),
 });
-/** What an execution is given. */
+/** An input that an execution is given. */
 export type SopInput = v.InferOutput<typeof inputSchema>;
 
 const work = v.variant("kind", [
-  /** One call of a tool; texts in its input are templates */
+  /** A call of a tool. Texts in its input are templates */
   v.object({ kind: v.literal("tool"), tool: v.string(), input: v.record(v.string(), v.unknown()) }),
   /** A task for the agent, with these of its tools: names, `prefix*`, `*` */
   v.object({ kind: v.literal("agent"), instructions: v.string(), tools: v.array(v.string()) }),
@@ -54,11 +55,11 @@ const stepSchema = v.object({
   id: name,
   title: v.string(),
   requires_approval: v.boolean(),
-  /** What an error of the step does to the execution */
+  /** Effect of a failed step on the execution */
   on_error: v.picklist(["fail", "continue"]),
   work,
 });
-/** One step, done after those before it. */
+/** A step. Steps are done one after the other. */
 export type SopStep = v.InferOutput<typeof stepSchema>;
 
 /** A checked procedure, in the form that executions keep. */
@@ -71,4 +72,5 @@ export const definitionSchema = v.object({
   inputs: v.array(inputSchema),
   steps: v.array(stepSchema),
 });
+/** A procedure as its file defines it. */
 export type SopDefinition = v.InferOutput<typeof definitionSchema>;

@@ -2,9 +2,18 @@ import * as v from "valibot";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema } from "./definition.ts";
 
+/** By execution id: how far it is. Changed by version alone, so that of two writers one looks again. */
+export const SOP_EXECUTIONS = "sop_executions";
+/** By execution id: what it was started with, which never changes. */
+export const SOP_PLANS = "sop_plans";
+/** By `<execution id>/<step id>`: what the step gave. */
+export const SOP_RESULTS = "sop_results";
+/** Ids of executions that have not ended, so that they are found without reading all. */
+export const OPEN_SOPS = "open_sops";
+
 /**
- * What executions persist. Every body carries its version `v`; this is the one place where they are parsed, and where an older
- * version is brought up to the newest.
+ * Records of executions in the store. Every body carries its version `v`. This file alone parses them, and brings an older version
+ * up to the newest.
  */
 
 const text = v.nullable(v.string());
@@ -13,18 +22,19 @@ const failure = v.object({ code: v.string(), message: v.string() });
 const stepStateSchema = v.object({
   id: v.string(),
   status: v.picklist(SOP_STEP_STATUSES),
-  /** The question about it; null: none was asked */
+  /** Approval of the step. Null: none was asked for */
   approval_id: text,
   /** A person has said yes */
   granted: v.boolean(),
-  /** What the question about its call was bound to; null: it asks none, or is no call */
+  /** Digest that the approval of the step's call is bound to. Null: the step needs no approval, or is no call */
   call_digest: text,
   run_id: text,
-  /** Of the question, or of a step by hand: when it has waited too long */
+  /** Time after which the approval, or the step by hand, has waited too long */
   deadline: text,
   started_at: text,
   ended_at: text,
 });
+/** State of a step in an execution. */
 export type StepState = v.InferOutput<typeof stepStateSchema>;
 
 const executionSchema = v.object({
@@ -38,7 +48,7 @@ const executionSchema = v.object({
   error: v.nullable(failure),
   /** Somebody wants its end: no step starts any more */
   cancelling: v.boolean(),
-  /** Of a definition found in the workspace: whether a person has let it begin. null: nobody need */
+  /** Approval of a definition that was found in the workspace. Null: the execution begins without one */
   gate: v.nullable(v.object({
     approval_id: text,
     granted: v.boolean(),
@@ -64,6 +74,7 @@ const planSchema = v.object({
   limits: v.nullable(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
   requested_by: v.object({ via: v.string(), token_id: text, run_id: v.string() }),
 });
+/** The definition, inputs and requester that an execution follows. Never changed. */
 export type ExecutionPlan = v.InferOutput<typeof planSchema>;
 
 const resultSchema = v.object({
@@ -71,9 +82,10 @@ const resultSchema = v.object({
   status: v.picklist(["completed", "failed"]),
   output: v.string(),
   data: v.unknown(),
-  /** It came over the network: an agent is told so */
+  /** True for a result that came over the network. An agent gets it in an envelope */
   outside: v.boolean(),
 });
+/** Result of an ended step. */
 export type StepResult = v.InferOutput<typeof resultSchema>;
 
 /** @throws {v.ValiError} for a body that no version wrote */
@@ -91,7 +103,54 @@ export function parseResult(body: unknown): StepResult {
   return v.parse(resultSchema, body);
 }
 
-/** Whether nothing of it will change any more. */
+/** Tells whether an execution has ended and will not change any more. */
 export function hasEnded({ status }: Execution): boolean {
   return status === "completed" || status === "failed" || status === "cancelled";
+}
+
+/** Why a step or an execution failed. */
+export interface Failure {
+  readonly code: string;
+  readonly message: string;
+}
+
+/** The execution with one step changed. */
+export function withStep(execution: Execution, index: number, change: Partial<StepState>): Execution {
+  return { ...execution, steps: execution.steps.map((step, at) => (at === index ? { ...step, ...change } : step)) };
+}
+
+/** The step has ended and the execution goes on, or has ended with it. @param time ISO 8601 */
+export function stepEnded(
+  execution: Execution,
+  { index, status, time }: { readonly index: number; readonly status: "completed" | "failed"; readonly time: string },
+): Execution {
+  const next = {
+    ...withStep(execution, index, { status, ended_at: time, deadline: null }),
+    status: "running" as const,
+  };
+  return index === execution.steps.length - 1 ? { ...next, status: "completed", ended_at: time } : next;
+}
+
+/** Returns the execution as failed. @param index the step that failed; -1: before the first */
+export function executionFailed(
+  execution: Execution,
+  { index, error, time }: { readonly index: number; readonly error: Failure; readonly time: string },
+): Execution {
+  const next = withStep(execution, index, { status: "failed", ended_at: time, deadline: null });
+  return { ...next, status: "failed", error: { ...error }, ended_at: time };
+}
+
+/** Returns the execution as cancelled, with every step that has begun and not ended. */
+export function executionCancelled(execution: Execution, time: string, message: string): Execution {
+  const steps = execution.steps.map((step): StepState =>
+    step.ended_at !== null || step.status === "pending" && step.run_id === null
+      ? step
+      : { ...step, status: "cancelled", ended_at: time, deadline: null }
+  );
+  return { ...execution, steps, status: "cancelled", error: { code: "cancelled", message }, ended_at: time };
+}
+
+/** Returns the index of the first step that has not ended; -1: there is none. */
+export function currentStep(execution: Execution): number {
+  return execution.steps.findIndex(({ ended_at }) => ended_at === null);
 }

@@ -1,13 +1,16 @@
 import { parseMark, readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import { OPEN_SOPS, SOP_EXECUTIONS, SOP_PLANS, SOP_RESULTS } from "./collections.ts";
 import {
   type Execution,
   type ExecutionPlan,
   hasEnded,
+  OPEN_SOPS,
   parseExecution,
   parseExecutionPlan,
   parseResult,
+  SOP_EXECUTIONS,
+  SOP_PLANS,
+  SOP_RESULTS,
   type StepResult,
 } from "./execution_record.ts";
 
@@ -23,7 +26,7 @@ export interface ExecutionStore {
   find(id: string): Promise<KeptExecution | undefined>;
   /** @throws {TypeError} for an execution without one */
   plan(id: string): Promise<ExecutionPlan>;
-  /** What the steps gave that have ended, by step id */
+  /** Returns the results of the steps that have ended, by step id */
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
   /** The write that puts `next` in the place of what was found: none other came between when it holds */
   write(found: KeptExecution, next: Execution): Write;
@@ -43,6 +46,7 @@ const EXECUTION_ID = /^sop_[0-9a-z]{1,64}$/;
 /** Well over what may be open at once */
 const MAX_OPEN = 1_000;
 
+/** Creates the store of executions over a store of records. */
 export function createExecutionStore(store: Store): ExecutionStore {
   const write = (found: KeptExecution, next: Execution): Write => ({
     op: "putIf",

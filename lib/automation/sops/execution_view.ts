@@ -1,19 +1,19 @@
 import type { Approval } from "../../base/records/approval.ts";
 import type { SopExecutionView, SopStepView, SopSummary } from "../../tools/sops/sops.ts";
 import type { SopDefinition } from "./definition.ts";
-import { type Execution, type ExecutionPlan, hasEnded, type StepResult } from "./execution_record.ts";
-import { fillHandWork } from "./fill_step.ts";
+import { currentStep, type Execution, type ExecutionPlan, hasEnded, type StepResult } from "./execution_record.ts";
+import { fillHandWork } from "./step_run.ts";
 import type { FoundSop } from "./load_definitions.ts";
-import { currentStep } from "./transitions.ts";
 
-/** Of a step's output; the whole of it is its run's result */
+/** Characters of a step's output that are shown. The whole output is the result of its run */
 const SHOWN_CHARACTERS = 2_000;
 
+/** An execution with the records that are shown with it. */
 export interface ExecutionParts {
   readonly execution: Execution;
   readonly plan: ExecutionPlan;
   readonly results: ReadonlyMap<string, StepResult>;
-  /** The question it waits for: about a step, its begin, or the call its run makes; undefined: none */
+  /** The approval that the execution waits for: of a step, of its begin, or of a call of its run. Undefined: none */
   readonly approval: Approval | undefined;
 }
 
@@ -21,7 +21,7 @@ export interface ExecutionParts {
 export function executionView({ execution, plan, results, approval }: ExecutionParts): SopExecutionView {
   const { definition, inputs } = plan;
   const { id, sop, created_at, started_at, ended_at, error } = execution;
-  // A run whose call waits for a person makes its execution wait; one whose question was answered goes on
+  // A run whose call waits for a person makes its execution wait; an answered approval lets it go on
   const status = hasEnded(execution) || execution.status === "pending"
     ? execution.status
     : approval === undefined

@@ -1,15 +1,15 @@
 import { opendir, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
-import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { canonicalDigest } from "../../base/canonical_json.ts";
+import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { toKeyText } from "../../config/key_path.ts";
+import { nearest } from "../../config/nearest.ts";
 import { withoutMark } from "../../config/toml.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { decodeText } from "../../tools/files/read_text.ts";
 import { checkDefinition } from "./check_definition.ts";
 import { SOP_LIMITS, type SopDefinition } from "./definition.ts";
-import { type Fault, toPlainJson } from "./plain_json.ts";
-import { readSopDocument, type SopDocument, SopDocumentError } from "./read_sop_document.ts";
+import { type Fault, readSopDocument, type SopDocument, SopDocumentError, toPlainJson } from "./read_sop_document.ts";
 
 /** A folder of definitions. */
 export interface SopFolder {
@@ -37,11 +37,13 @@ export interface InvalidSop {
   readonly problems: readonly ConfigProblem[];
 }
 
+/** The definitions that were found, and the files that cannot be used. */
 export interface LoadedSops {
   readonly sops: readonly FoundSop[];
   readonly invalid: readonly InvalidSop[];
 }
 
+/** Folders that definitions are loaded from, and paths that they may not lie in. */
 export interface DefinitionSources {
   readonly files: Files;
   /** The ones before win over later ones of the same id */
@@ -53,7 +55,7 @@ export interface DefinitionSources {
 
 /** Names looked at in one folder */
 const MAX_ENTRIES = 2_000;
-/** Of one file */
+/** Problems that are reported of a file */
 const MAX_PROBLEMS = 10;
 
 /**
@@ -178,4 +180,25 @@ function sectionLine([root, index, field]: Fault["path"], { raw, sections }: Sop
 function problem(file: string, reason: string, line?: number): ConfigProblem {
   const place = line === undefined ? file : `${file}:${line}`;
   return { file, line, key: undefined, message: `Cannot use the procedure (${place}): ${reason}` };
+}
+
+/**
+ * The definition of this id.
+ * @throws {ToolError} `sop_invalid` with what is wrong with the file of that name, `not_found` with what there is
+ */
+export function findSop(id: string, { sops, invalid }: LoadedSops): FoundSop {
+  const found = sops.find(({ definition }) => definition.id === id);
+  if (found !== undefined) return found;
+  const file = invalid.find(({ file }) => basename(file).replace(/\.(toml|md)$/, "") === id);
+  if (file !== undefined) {
+    throw new ToolError("sop_invalid", file.problems.map(({ message }) => message).join("\n"));
+  }
+  const ids = sops.map(({ definition }) => definition.id);
+  const near = nearest(id, ids);
+  const hint = near === undefined
+    ? ids.length === 0
+      ? "there are none; a file in {data_dir}/sops makes one"
+      : `there are ${ids.slice(0, 20).map((known) => `"${known}"`).join(", ")}`
+    : `did you mean "${near}"?`;
+  throw new ToolError("not_found", `Cannot find the procedure ${JSON.stringify(id.slice(0, 64))}: ${hint}`);
 }

@@ -13,16 +13,14 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopExecutionView, Sops } from "../../tools/sops/sops.ts";
 import { checkInputs } from "./check_inputs.ts";
 import { createExecutor } from "./create_executor.ts";
-import { type Execution, hasEnded } from "./execution_record.ts";
+import { currentStep, type Execution, hasEnded, stepEnded } from "./execution_record.ts";
 import { createExecutionStore, type KeptExecution } from "./execution_store.ts";
 import { executionView, sopSummary } from "./execution_view.ts";
-import { findSop } from "./find_sop.ts";
-import { type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
-import { gateSubject } from "./questions.ts";
+import { findSop, type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
+import { gateSubject } from "./step_approvals.ts";
 import { cancelStepRun, type StepRuns } from "./step_run.ts";
-import { currentStep, stepEnded } from "./transitions.ts";
 
-/** What `[sops]` says, and what else is read anew each time. */
+/** Settings of `[sops]`, and others that are read anew each time. */
 export interface SopSettings {
   /** Absolute folders */
   readonly dirs: readonly string[];
@@ -32,6 +30,7 @@ export interface SopSettings {
   readonly retentionDays: number;
 }
 
+/** Store, runs, tools and settings that procedures work with. */
 export interface SopsOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -39,7 +38,7 @@ export interface SopsOptions {
   readonly log: Logger;
   readonly approvals: Approvals;
   readonly files: Files;
-  /** Whether a token still counts */
+  /** Tells whether a token still counts */
   readonly isLive: (tokenId: string | null) => boolean;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
@@ -71,7 +70,7 @@ const MAX_OPEN = 64;
 const OPEN_SHOWN = 20;
 /** Runs within runs that are looked at */
 const MAX_DEPTH = 32;
-/** How long `approve` waits for a question that is about to be asked */
+/** Milliseconds that `approve` waits for an approval that is about to be filed */
 const ASKING_MS = 5_000;
 
 /** Procedures over a store. One gateway owns a store's executions. */
@@ -106,7 +105,7 @@ export function createSops(options: SopsOptions): SopService {
     );
   };
 
-  /** The question it waits for now. */
+  /** Returns the approval that an execution waits for now. */
   const questionOf = async (execution: Execution): Promise<Approval | undefined> => {
     if (hasEnded(execution) || execution.cancelling) return undefined;
     const state = execution.steps[currentStep(execution)];
@@ -124,7 +123,7 @@ export function createSops(options: SopsOptions): SopService {
     return asked?.status === "pending" ? asked : undefined;
   };
 
-  /** The execution with its question, where one is about to be asked. */
+  /** Returns the execution with its approval, where one is about to be filed. */
   const asked = async (id: string): Promise<KeptExecution> => {
     const limit = clock.timeoutSignal(ASKING_MS);
     try {
@@ -150,7 +149,7 @@ export function createSops(options: SopsOptions): SopService {
     return tool === undefined ? "there is no such tool" : tool.reason;
   };
 
-  /** Whether this run is part of an execution: a step, or what a step started. */
+  /** Tells whether a run is part of an execution: a step's run, or a run that it started. */
   const isWithin = async (runId: string): Promise<boolean> => {
     let id: string | null | undefined = runId;
     for (let depth = 0; id && depth < MAX_DEPTH; depth++) {
@@ -160,7 +159,7 @@ export function createSops(options: SopsOptions): SopService {
     return false;
   };
 
-  /** Whether a person must let it begin: nothing found in a workspace runs by itself. */
+  /** Tells whether a person must approve the begin: no definition from a workspace runs by itself. */
   const isGated = async (found: FoundSop): Promise<boolean> => {
     if (!found.inWorkspace) return false;
     const rule = await approvals.remembered(gateSubject(found, options.workspaceRoot), "");

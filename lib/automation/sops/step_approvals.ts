@@ -1,29 +1,34 @@
+import { createHash } from "node:crypto";
+import { canonicalDigest } from "../../base/canonical_json.ts";
 import { HttpError } from "../../base/errors.ts";
-import type { ApprovalQuestion, Approvals } from "../../guard/approvals.ts";
-import type { Execution } from "./execution_record.ts";
+import { cutText, exactLine } from "../../base/exact_text.ts";
+import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import type { SopDefinition, SopStep } from "./definition.ts";
+import { currentStep, type Execution, type ExecutionPlan, type Failure } from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
-import type { Failure } from "./transitions.ts";
 
-/** Questions of executions, each filed once, whatever stops the process. */
+/** Approvals of executions. Each is filed once, also when the process stops in between. */
 export interface StepApprovals {
   /**
-   * Files a question in one transaction with the record that names it.
-   * @returns `changed`: the execution did meanwhile; `full`: as many questions wait as may
+   * Files an approval in one transaction with the record that names it.
+   * @returns `changed`: the execution has changed meanwhile; `full`: too many approvals are pending already
    */
   ask(
     found: KeptExecution,
-    question: ApprovalQuestion,
+    question: NewApproval,
     next: (approvalId: string) => Execution,
   ): Promise<"asked" | "changed" | "full">;
   /** Waits for the answer. @returns undefined when it is yes. @throws {CancelError} when the signal aborts */
   answer(approvalId: string, signal: AbortSignal): Promise<Failure | undefined>;
   /**
-   * Answers the policy's question about the very call that a person approved as a step, so that nobody is asked twice. Any other
+   * Answers the policy's approval of the very call that a person approved as a step, so that nobody is asked twice. Any other
    * call, or one that would change other files by now, is left to a person.
    */
   passOn(questionId: string, step: { readonly approvalId: string; readonly callDigest: string }): Promise<void>;
 }
 
+/** Creates the approvals of executions. */
 export function createStepApprovals(
   { approvals, store }: { readonly approvals: Approvals; readonly store: ExecutionStore },
 ): StepApprovals {
@@ -52,11 +57,14 @@ export function createStepApprovals(
           return used === undefined || used.ok ? undefined : { code: "approval_expired", message: used.reason };
         }
         case "denied":
-          return { code: "approval_denied", message: `A person denied it${settled.note ? `: ${settled.note}` : ""}` };
+          return {
+            code: "approval_denied",
+            message: `A person denied it${settled.note ? `: ${settled.note}` : ""}`,
+          };
         case "expired":
-          return { code: "approval_expired", message: "Nobody answered in time" };
+          return { code: "approval_expired", message: "Nobody answered the approval in time" };
         default:
-          return { code: "approval_lost", message: "The question was taken back, so nobody answered it" };
+          return { code: "approval_lost", message: "The approval was cancelled before anybody answered" };
       }
     },
 
@@ -72,4 +80,120 @@ export function createStepApprovals(
       }
     },
   };
+}
+
+/** Characters of a procedure's inputs in the reason of an approval */
+const MAX_INPUTS_SHOWN = 2000;
+
+/** Workspace, masking and timeout of the approvals of steps. */
+export interface StepApprovalOptions {
+  /** Masks known secrets */
+  readonly shown: ToolExecutor["shown"];
+  readonly workspaceRoot: string;
+  readonly timeoutMs: number;
+}
+
+/** The work of a step, with its templates filled in. */
+export type FilledWork = SopStep["work"];
+
+/** A step's call that can be made. */
+export type StepCall = Extract<BoundCall, { ok: true }>;
+
+/**
+ * Returns the approval for a step that requires one. It counts for this step of this execution alone and is never remembered. The
+ * answer about a call is bound to the same state as the policy's own approval of that call.
+ */
+export function stepApproval(
+  { execution, plan, step, work, call }: {
+    readonly execution: Execution;
+    readonly plan: ExecutionPlan;
+    readonly step: SopStep;
+    readonly work: FilledWork;
+    /** The call of the step. Undefined: the step is no call */
+    readonly call: StepCall | undefined;
+  },
+  options: StepApprovalOptions,
+): NewApproval {
+  const { definition } = plan;
+  const input = {
+    execution_id: execution.id,
+    sop: definition.id,
+    step: step.id,
+    title: step.title,
+    ...shownWork(work),
+  };
+  return {
+    tool: "sop_advance",
+    // What an agent may do in its step is decided call by call
+    access: call?.access ?? "state",
+    workspace: options.workspaceRoot,
+    input: options.shown(input),
+    inputDigest: canonicalDigest(input),
+    reason: `The procedure "${definition.name}" requires approval for its step "${step.title}"`,
+    rule: `sop:${definition.id}/${step.id}`,
+    files: call?.binding.files ?? [],
+    bound: call?.binding.bound ?? [],
+    containment: call?.binding.containment ?? null,
+    digest: canonicalDigest({ definition: plan.digest, call: call?.binding.digest ?? null, ...input }),
+    runId: execution.id,
+    callId: step.id,
+    requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
+    timeoutMs: options.timeoutMs,
+  };
+}
+
+function shownWork(work: FilledWork): Readonly<Record<string, unknown>> {
+  if (work.kind === "manual") return { manual: work.text };
+  return work.kind === "tool"
+    ? { tool: work.tool, input: work.input }
+    : { instructions: work.instructions, tools: work.tools };
+}
+
+/** Returns the approval before the first step of a definition from the workspace. A remembered answer counts for exactly its text. */
+export function gateApproval(
+  { execution, plan }: { readonly execution: Execution; readonly plan: ExecutionPlan },
+  options: StepApprovalOptions,
+): NewApproval {
+  const { definition, file, inputs } = plan;
+  return {
+    ...gateSubject({ definition, file }, options.workspaceRoot),
+    access: "state",
+    input: options.shown(gateInput({ definition, file })),
+    reason: execution.gate?.restored === true
+      ? restoredReason(execution, definition)
+      : `The procedure "${definition.name}" was found in the workspace, in ${file}; its inputs are ${
+        shownInputs(options.shown(inputs))
+      }. Each of its calls is still decided by the policy. Files in {data_dir}/sops and [sops] dirs need no such approval`,
+    rule: execution.gate?.restored === true ? "sop:restored" : "sop_workspace",
+    files: [],
+    digest: canonicalDigest({ execution: execution.id, definition: plan.digest, inputs }),
+    runId: execution.id,
+    callId: "start",
+    requestedBy: { via: "sop", tokenId: plan.requested_by.token_id },
+    timeoutMs: options.timeoutMs,
+  };
+}
+
+/** Returns what a person must know before a restored procedure goes on: steps may have been done after the backup. */
+function restoredReason(execution: Execution, definition: SopDefinition): string {
+  const next = definition.steps[currentStep(execution)]?.title ?? "";
+  return `The procedure "${definition.name}" was open in a backup that was restored. Its next step is "${next}": approve only when ` +
+    "nobody did that step, or a later one, after the backup was made";
+}
+
+function shownInputs(inputs: unknown): string {
+  const text = exactLine(JSON.stringify(inputs));
+  return cutText(text, { limit: MAX_INPUTS_SHOWN, digest: createHash("sha256").update(text).digest("hex") });
+}
+
+/** Returns the tool, workspace and digest that a remembered answer about a definition of the workspace counts for. */
+export function gateSubject(
+  found: { readonly definition: SopDefinition; readonly file: string },
+  workspace: string,
+): Pick<NewApproval, "tool" | "workspace" | "inputDigest"> {
+  return { tool: "sop_execute", workspace, inputDigest: canonicalDigest(gateInput(found)) };
+}
+
+function gateInput({ definition, file }: { readonly definition: SopDefinition; readonly file: string }) {
+  return { sop: definition.id, file, definition };
 }

@@ -1,14 +1,17 @@
+import { wrapUntrusted } from "../../agent/tool_calls.ts";
 import { HttpError, ProviderError } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Write } from "../../storage/store.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import type { Execution, ExecutionPlan } from "./execution_record.ts";
-import type { FilledWork } from "./questions.ts";
-import { currentStep } from "./transitions.ts";
+import type { SopStep } from "./definition.ts";
+import { currentStep, type Execution, type ExecutionPlan, type StepResult } from "./execution_record.ts";
+import type { FilledWork } from "./step_approvals.ts";
+import { fillInput, fillText, type TemplateScope } from "./template.ts";
 
-/** What the executor needs of the supervisor. */
+/** The methods of the supervisor that the executor needs. */
 export type StepRuns = Pick<RunSupervisor, "start" | "get" | "ended" | "cancel" | "follow">;
 
 /** How starting a step's run went; `busy`: try again later. */
@@ -18,6 +21,7 @@ export type StartedStep =
   | { readonly kind: "busy" }
   | { readonly kind: "refused"; readonly message: string };
 
+/** Execution, plan and claim for starting a step's run. */
 export interface StepRunOptions {
   readonly tools: Pick<ToolExecutor, "enabled">;
   readonly execution: Execution;
@@ -83,11 +87,56 @@ export async function cancelStepRun(execution: Execution, runs: StepRuns | undef
   if (runId !== null) await runs?.cancel(runId, "cancelled");
 }
 
-/** What the run's one tool call gave for programs; null: nothing. */
+/** Returns the data that the run's one tool call gave for programs. Null: none. */
 export async function dataOf(runs: StepRuns, run: Run, signal: AbortSignal): Promise<unknown> {
   let data: unknown = null;
   for await (const batch of await runs.follow(run.id, { afterSeq: 0, signal }) ?? []) {
     for (const event of batch) if (event.type === "tool_end") data = event.data ?? null;
   }
   return data;
+}
+
+interface Filling {
+  readonly execution: Execution;
+  readonly plan: ExecutionPlan;
+  readonly results: ReadonlyMap<string, StepResult>;
+  /** For the envelopes */
+  readonly random: Random;
+}
+
+/**
+ * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network is put into an envelope,
+ * so that the agent can tell it from instructions.
+ * @throws {TemplateError} for a value there is not, and over the bounds
+ */
+export function fillStep(
+  { work }: SopStep,
+  { execution, plan, results, random }: Filling,
+): SopStep["work"] {
+  const scope = scopeOf({ execution, plan, results });
+  switch (work.kind) {
+    case "tool":
+      // A record stays one: only texts in it are filled in
+      return { ...work, input: fillInput(work.input, scope) as Record<string, unknown> };
+    case "agent": {
+      const shown = (id: string, output: string) =>
+        results.get(id)?.outside === true ? wrapUntrusted(`steps.${id}`, output, random) : output;
+      return { ...work, instructions: fillText(work.instructions, scope, shown) };
+    }
+    case "manual":
+      return { ...work, text: fillHandWork(work.text, { execution, plan, results }) };
+  }
+}
+
+/** Fills values into the text of a step by hand. @throws {TemplateError} as `fillStep` */
+export function fillHandWork(text: string, filling: Omit<Filling, "random">): string {
+  return fillText(text, scopeOf(filling), (_, output) => output);
+}
+
+function scopeOf({ execution, plan, results }: Omit<Filling, "random">): TemplateScope {
+  return {
+    inputs: plan.inputs,
+    steps: Object.fromEntries(results),
+    execution: { id: execution.id, date: execution.created_at.slice(0, 10) },
+  };
 }

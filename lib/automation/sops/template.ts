@@ -1,23 +1,23 @@
 import { type InputType, SOP_LIMITS } from "./definition.ts";
 
-/** What a template may name. Only own properties are looked at. */
+/** Values that a template may name. Only own properties count. */
 export interface TemplateScope {
-  /** Of the input's type; null for one that was not given */
+  /** Values of the inputs, each of its input's type. Null for an input that was not given */
   readonly inputs: Readonly<Record<string, unknown>>;
   readonly steps: Readonly<Record<string, StepValues>>;
   readonly execution: { readonly id: string; readonly date: string };
 }
 
-/** What an ended step leaves for later ones. */
+/** Values that an ended step leaves for later steps. */
 export interface StepValues {
   /** Text of the result, or of the error */
   readonly output: string;
-  /** What the tool gave for programs; null: nothing */
+  /** Data of the tool for programs. Null: none */
   readonly data: unknown;
   readonly status: "completed" | "failed";
 }
 
-/** What a template may name where it stands, known before anything runs. */
+/** Names that a template may use at its place, known before anything runs. */
 export interface KnownNames {
   readonly inputs: ReadonlyMap<string, InputType>;
   /** Ids of the steps before it */
@@ -61,7 +61,7 @@ export function checkTemplates(
   });
 }
 
-/** What a text names, in order; of a text that was checked. */
+/** Returns the names in a checked text, in order. */
 export function namesIn(text: string): readonly string[] {
   return split(text).flatMap((piece) => ("text" in piece ? [] : [piece.source.trim()]));
 }
@@ -149,7 +149,7 @@ function missing(path: readonly string[]): TemplateError {
   return new TemplateError(`Cannot fill in "{{${path.join(".")}}}": there is no such value`);
 }
 
-/** Of a text that was checked when its definition was loaded. */
+/** Splits a text that was checked when its definition was loaded. */
 function parse(text: string): readonly Part[] {
   return split(text).map((piece) => "text" in piece ? piece.text : { path: pathOf(piece.source) });
 }

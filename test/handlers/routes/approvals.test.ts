@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ApprovalQuestion } from "../../../lib/guard/approvals.ts";
+import type { NewApproval } from "../../../lib/guard/approvals.ts";
 import { approvalQuestion } from "../../support/approval_question.ts";
 import { createTestRouter, type SendInit } from "../../support/test_router.ts";
 
 function setUp() {
   const { services, send } = createTestRouter();
-  const ask = async (more: Partial<ApprovalQuestion> = {}) => {
+  const ask = async (more: Partial<NewApproval> = {}) => {
     const files = [{ path: "a.txt", sha256: null }];
     const asked = await services.approvals.ask(approvalQuestion({ files, ...more }));
     return asked?.id ?? assert.fail("not asked");

@@ -5,16 +5,26 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
-import { type Execution, type ExecutionPlan, hasEnded, type StepResult, type StepState } from "./execution_record.ts";
+import {
+  currentStep,
+  type Execution,
+  executionCancelled,
+  executionFailed,
+  type ExecutionPlan,
+  type Failure,
+  hasEnded,
+  stepEnded,
+  type StepResult,
+  type StepState,
+  withStep,
+} from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
-import { fillStep } from "./fill_step.ts";
-import { type FilledWork, gateQuestion, type StepCall, stepQuestion } from "./questions.ts";
-import { createStepApprovals } from "./step_approvals.ts";
-import { dataOf, startStepRun, type StepRuns, whyNotHeld } from "./step_run.ts";
+import { dataOf, fillStep, startStepRun, type StepRuns, whyNotHeld } from "./step_run.ts";
+import { createStepApprovals, type FilledWork, gateApproval, stepApproval, type StepCall } from "./step_approvals.ts";
 import { TemplateError } from "./template.ts";
-import { currentStep, executionCancelled, executionFailed, type Failure, stepEnded, withStep } from "./transitions.ts";
 
-export interface CarryOnOptions {
+/** Stores, runs, tools and settings for advancing executions. */
+export interface AdvanceOptions {
   readonly store: ExecutionStore;
   readonly approvals: Approvals;
   /** undefined: no agent is configured, and nothing starts */
@@ -25,43 +35,44 @@ export interface CarryOnOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly workspaceRoot: string;
-  /** Whether a token still counts: no step begins for one that was revoked */
+  /** Tells whether a token still counts: no step begins for a token that was revoked */
   readonly isLive: (tokenId: string | null) => boolean;
-  /** Milliseconds a question, or a step by hand, waits; read at each */
+  /** Milliseconds that an approval or a step by hand waits. Read for each of them */
   readonly approvalTimeoutMs: () => number;
 }
 
-/** An execution as it was found. */
-export interface Turn {
+/** The stored execution that one step works on, with the plan it follows. */
+export interface StepInput {
   readonly found: KeptExecution;
   readonly plan: ExecutionPlan;
   readonly signal: AbortSignal;
 }
 
-interface StepTurn extends Turn {
+interface CurrentStep extends StepInput {
   readonly index: number;
   readonly step: SopStep;
   readonly state: StepState;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
-/** How long to wait before the state of a run that waits for a review is looked at again */
+/** Milliseconds between two looks at a run that waits for a review */
 const REVIEW_MS = 2_000;
-/** And before a run is started again that found no place */
+/** Milliseconds before a run that found no free slot is started again */
 const BUSY_MS = 1_000;
 
 /**
- * Does what comes next of an execution, or waits for it, and writes down what came of it. One that changed meanwhile stays as it
- * is: whoever calls looks again.
- * @throws {CancelError} when the turn's signal aborts
+ * Does what comes next in an execution, or waits for it, and records the outcome. An execution that has changed meanwhile stays as
+ * it is: the caller reads it again.
+ * @throws {CancelError} when the signal of `input` aborts
  */
-export type CarryOn = (turn: Turn) => Promise<void>;
+export type AdvanceExecution = (input: StepInput) => Promise<void>;
 
-export function createCarryOn(options: CarryOnOptions): CarryOn {
+/** Creates the function that advances an execution by one step. */
+export function createAdvanceExecution(options: AdvanceOptions): AdvanceExecution {
   const { store, clock, log } = options;
   const approvals = createStepApprovals(options);
   const time = () => new Date(clock.now()).toISOString();
-  const questionOptions = () => ({
+  const approvalOptions = () => ({
     shown: options.tools().shown,
     workspaceRoot: options.workspaceRoot,
     timeoutMs: options.approvalTimeoutMs(),
@@ -73,7 +84,7 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
   };
 
   const change = async (
-    { found }: Pick<Turn, "found">,
+    { found }: Pick<StepInput, "found">,
     next: Execution,
     result?: { readonly stepId: string; readonly result: StepResult },
   ): Promise<void> => {
@@ -81,64 +92,64 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
     log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
   };
 
-  const fail = (turn: Turn & { readonly index?: number }, error: Failure) =>
-    change(turn, executionFailed(turn.found.execution, { index: turn.index ?? -1, error, time: time() }));
+  const fail = (input: StepInput & { readonly index?: number }, error: Failure) =>
+    change(input, executionFailed(input.found.execution, { index: input.index ?? -1, error, time: time() }));
 
-  const endStep = async (turn: StepTurn, result: StepResult): Promise<void> => {
-    const { found: { execution }, step, index } = turn;
+  const endStep = async (input: CurrentStep, result: StepResult): Promise<void> => {
+    const { found: { execution }, step, index } = input;
     const { status, output } = result;
     const message = `The step "${step.title}" failed: ${output.slice(0, 1000)}`;
     const next = status === "failed" && step.on_error === "fail"
       ? executionFailed(execution, { index, error: { code: "step_failed", message }, time: time() })
       : stepEnded(execution, { index, status, time: time() });
-    await change(turn, next, { stepId: step.id, result });
+    await change(input, next, { stepId: step.id, result });
   };
 
-  const failStep = (turn: StepTurn, output: string) =>
-    endStep(turn, { v: 1, status: "failed", output, data: null, outside: false });
+  const failStep = (input: CurrentStep, output: string) =>
+    endStep(input, { v: 1, status: "failed", output, data: null, outside: false });
 
-  const passGate = async (turn: Turn): Promise<void> => {
-    const { found, plan, signal } = turn;
+  const passGate = async (input: StepInput): Promise<void> => {
+    const { found, plan, signal } = input;
     const { execution } = found;
     const approvalId = execution.gate?.approval_id ?? null;
     if (approvalId === null) {
-      const asked = await approvals.ask(found, gateQuestion({ execution, plan }, questionOptions()), (id) => ({
+      const asked = await approvals.ask(found, gateApproval({ execution, plan }, approvalOptions()), (id) => ({
         ...execution,
         status: "waiting_for_approval",
         gate: { ...execution.gate, approval_id: id, granted: false },
       }));
-      return asked === "full" ? await fail(turn, TOO_MANY) : undefined;
+      return asked === "full" ? await fail(input, TOO_MANY) : undefined;
     }
     const refusal = await approvals.answer(approvalId, signal);
-    if (refusal !== undefined) return await fail(turn, refusal);
-    await change(turn, {
+    if (refusal !== undefined) return await fail(input, refusal);
+    await change(input, {
       ...execution,
       status: "running",
       gate: { ...execution.gate, approval_id: approvalId, granted: true },
     });
   };
 
-  const begin = async (turn: StepTurn): Promise<void> => {
-    const { found: { execution }, plan, step, state, signal } = turn;
-    if (!options.isLive(plan.requested_by.token_id)) return await fail(turn, REVOKED);
+  const begin = async (input: CurrentStep): Promise<void> => {
+    const { found: { execution }, plan, step, state, signal } = input;
+    if (!options.isLive(plan.requested_by.token_id)) return await fail(input, REVOKED);
     const results = await store.results(execution);
     const work = fillStep(step, { execution, plan, results, random: options.random });
     const notHeld = whyNotHeld(work, plan);
-    if (notHeld !== undefined) return await failStep(turn, notHeld);
+    if (notHeld !== undefined) return await failStep(input, notHeld);
     const call = work.kind === "tool" && step.requires_approval
       ? await options.tools().bind(work.tool, JSON.stringify(work.input), signal)
       : undefined;
-    // Nobody is asked about a call that cannot run
-    if (call?.ok === false) return await failStep(turn, call.reason);
+    // A call that cannot run needs no approval
+    if (call?.ok === false) return await failStep(input, call.reason);
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
-    if (step.requires_approval && !isGranted) return await askAbout(turn, work, call);
-    await (work.kind === "manual" ? waitForHands(turn) : startRun(turn, work));
+    if (step.requires_approval && !isGranted) return await askAbout(input, work, call);
+    await (work.kind === "manual" ? waitForHands(input) : startRun(input, work));
   };
 
-  const askAbout = async (turn: StepTurn, work: FilledWork, call: StepCall | undefined): Promise<void> => {
-    const { found, plan, step, index } = turn;
+  const askAbout = async (input: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> => {
+    const { found, plan, step, index } = input;
     const { execution } = found;
-    const question = stepQuestion({ execution, plan, step, work, call }, questionOptions());
+    const question = stepApproval({ execution, plan, step, work, call }, approvalOptions());
     const asked = await approvals.ask(found, question, (approval_id) => ({
       ...withStep(execution, index, {
         status: "waiting_for_approval",
@@ -149,28 +160,28 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
       started_at: execution.started_at ?? time(),
       status: "waiting_for_approval",
     }));
-    if (asked === "full") await fail(turn, TOO_MANY);
+    if (asked === "full") await fail(input, TOO_MANY);
   };
 
-  const atWork = ({ found: { execution }, index }: StepTurn, state: Partial<StepState>): Execution => {
+  const atWork = ({ found: { execution }, index }: CurrentStep, state: Partial<StepState>): Execution => {
     const now = time();
     const next = withStep(execution, index, { started_at: now, ...state });
     return { ...next, started_at: execution.started_at ?? now, status: "running" };
   };
 
-  const waitForHands = async (turn: StepTurn): Promise<void> => {
+  const waitForHands = async (input: CurrentStep): Promise<void> => {
     const deadline = new Date(clock.now() + options.approvalTimeoutMs()).toISOString();
-    await change(turn, atWork(turn, { status: "waiting", deadline }));
+    await change(input, atWork(input, { status: "waiting", deadline }));
   };
 
-  const startRun = async (turn: StepTurn, work: Exclude<FilledWork, { kind: "manual" }>): Promise<void> => {
-    const { found, plan, step } = turn;
+  const startRun = async (input: CurrentStep, work: Exclude<FilledWork, { kind: "manual" }>): Promise<void> => {
+    const { found, plan, step } = input;
     const started = await startStepRun(runs(), work, {
       execution: found.execution,
       plan,
       title: step.title,
       tools: options.tools(),
-      claim: (run_id) => store.write(found, atWork(turn, { status: "running", run_id })),
+      claim: (run_id) => store.write(found, atWork(input, { status: "running", run_id })),
     });
     switch (started.kind) {
       case "started":
@@ -179,53 +190,53 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
         if ((await store.find(found.execution.id))?.version !== found.version) return;
         throw new TypeError("A step's run was refused as claimed, and is not");
       case "busy":
-        return await clock.sleep(BUSY_MS, turn.signal);
+        return await clock.sleep(BUSY_MS, input.signal);
       case "refused":
-        return await failStep(turn, started.message);
+        return await failStep(input, started.message);
     }
   };
 
-  const takeAnswer = async (turn: StepTurn): Promise<void> => {
-    const { found: { execution }, state, step, index, signal } = turn;
+  const takeAnswer = async (input: CurrentStep): Promise<void> => {
+    const { found: { execution }, state, step, index, signal } = input;
     const refusal = await approvals.answer(state.approval_id ?? "", signal);
-    if (refusal !== undefined) return await fail(turn, refusal);
+    if (refusal !== undefined) return await fail(input, refusal);
     if (step.work.kind !== "manual") {
       const next = withStep(execution, index, { status: "pending", granted: true });
-      return await change(turn, { ...next, status: "running" });
+      return await change(input, { ...next, status: "running" });
     }
-    // What a person grants that is done by hand is done
-    await endStep(turn, { v: 1, status: "completed", output: "Approved by a person", data: null, outside: false });
+    // A person who approves a step by hand has done it
+    await endStep(input, { v: 1, status: "completed", output: "Approved by a person", data: null, outside: false });
   };
 
-  const waitOn = async (turn: StepTurn): Promise<void> => {
-    const remaining = Date.parse(turn.state.deadline ?? "") - clock.now();
-    if (remaining > 0) return await clock.sleep(Math.min(remaining, DAY_MS), turn.signal);
-    const message = `Nobody said in time that the step "${turn.step.title}" is done`;
-    await fail(turn, { code: "timeout", message });
+  const waitOn = async (input: CurrentStep): Promise<void> => {
+    const remaining = Date.parse(input.state.deadline ?? "") - clock.now();
+    if (remaining > 0) return await clock.sleep(Math.min(remaining, DAY_MS), input.signal);
+    const message = `Nobody said in time that the step "${input.step.title}" is done`;
+    await fail(input, { code: "timeout", message });
   };
 
-  const followRun = async (turn: StepTurn): Promise<void> => {
-    const { found: { execution }, state, step, index, signal } = turn;
-    const run = await endOf(turn);
+  const followRun = async (input: CurrentStep): Promise<void> => {
+    const { found: { execution }, state, step, index, signal } = input;
+    const run = await endOf(input);
     switch (run?.status) {
       case "completed":
-        return await endStep(turn, await resultOf(turn, run));
+        return await endStep(input, await resultOf(input, run));
       case "cancelled": {
         const message = `The run of step "${step.title}" was cancelled`;
-        return await change(turn, executionCancelled(execution, time(), message));
+        return await change(input, executionCancelled(execution, time(), message));
       }
       case "needs_review":
         if (state.status === "needs_review") return await clock.sleep(REVIEW_MS, signal);
-        return await change(turn, withStep(execution, index, { status: "needs_review" }));
+        return await change(input, withStep(execution, index, { status: "needs_review" }));
       case undefined:
-        return await failStep(turn, `Nothing is known of the run "${state.run_id}" any more`);
+        return await failStep(input, `Nothing is known of the run "${state.run_id}" any more`);
       default:
-        return await failStep(turn, run?.error?.message ?? "It ended without a result");
+        return await failStep(input, run?.error?.message ?? "It ended without a result");
     }
   };
 
   /** Waits for the end of the step's run, and meanwhile tells it what a person has approved already. */
-  const endOf = async ({ state, signal }: StepTurn): Promise<Run | undefined> => {
+  const endOf = async ({ state, signal }: CurrentStep): Promise<Run | undefined> => {
     const { run_id, approval_id: approvalId, call_digest: callDigest } = state;
     const over = new AbortController();
     const watching = approvalId === null || callDigest === null
@@ -250,50 +261,52 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
         }
       }
     } catch (error) {
-      if (!signal.aborted) log.warn("A step's run could not be followed: its question waits", { run_id: runId, error });
+      if (!signal.aborted) {
+        log.warn("A step's run could not be followed: its approval waits for a person", { run_id: runId, error });
+      }
     }
   };
 
-  const resultOf = async ({ step, signal }: StepTurn, run: Run): Promise<StepResult> => {
+  const resultOf = async ({ step, signal }: CurrentStep, run: Run): Promise<StepResult> => {
     const result = { v: 1, status: "completed", output: run.result ?? "" } as const;
     if (step.work.kind !== "tool") return { ...result, data: null, outside: false };
     const outside = options.tools().get(step.work.tool)?.access === "network";
     return { ...result, data: await dataOf(runs(), run, signal), outside };
   };
 
-  const cancel = async (turn: Turn): Promise<void> => {
-    const { execution } = turn.found;
+  const cancel = async (input: StepInput): Promise<void> => {
+    const { execution } = input.found;
     const state = execution.steps[currentStep(execution)];
     for (const id of [state?.approval_id, execution.gate?.approval_id]) if (id) await options.approvals.cancel(id);
     const runId = state?.run_id ?? null;
     if (runId !== null) {
       await runs().cancel(runId, "cancelled");
-      await runs().ended(runId, turn.signal);
+      await runs().ended(runId, input.signal);
     }
-    await change(turn, executionCancelled(execution, time(), "It was cancelled"));
+    await change(input, executionCancelled(execution, time(), "It was cancelled"));
   };
 
-  return async (turn) => {
-    const { found: { execution }, plan } = turn;
-    if (execution.cancelling) return await cancel(turn);
-    if (execution.gate !== null && !execution.gate.granted) return await passGate(turn);
+  return async (input) => {
+    const { found: { execution }, plan } = input;
+    if (execution.cancelling) return await cancel(input);
+    if (execution.gate !== null && !execution.gate.granted) return await passGate(input);
     const index = currentStep(execution);
     const [step, state] = [plan.definition.steps[index], execution.steps[index]];
     if (step === undefined || state === undefined) throw new TypeError(`Execution "${execution.id}" has no step to do`);
-    const stepTurn: StepTurn = { ...turn, index, step, state };
+    const current: CurrentStep = { ...input, index, step, state };
     switch (state.status) {
       case "pending":
-        return await begin(stepTurn).catch(async (error: unknown) => {
+        return await begin(current).catch(async (error: unknown) => {
           if (!(error instanceof TemplateError)) throw error;
-          await failStep(stepTurn, error.message);
+          await failStep(current, error.message);
         });
       case "waiting_for_approval":
-        return await takeAnswer(stepTurn);
+        return await takeAnswer(current);
       case "waiting":
-        return await waitOn(stepTurn);
+        return await waitOn(current);
       case "running":
       case "needs_review":
-        return await followRun(stepTurn);
+        return await followRun(current);
       default:
         throw new TypeError(`Step "${step.id}" is ${state.status} and has no end`);
     }
@@ -301,4 +314,7 @@ export function createCarryOn(options: CarryOnOptions): CarryOn {
 }
 
 const REVOKED: Failure = { code: "token_revoked", message: "The token that started the procedure was revoked" };
-const TOO_MANY: Failure = { code: "overloaded", message: "As many questions wait for a person as may" };
+const TOO_MANY: Failure = {
+  code: "overloaded",
+  message: "Cannot ask for approval: too many approvals are pending already",
+};
