@@ -46,8 +46,15 @@ interface Planned {
   readonly done: { readonly kind: PatchSection["kind"] | "move"; readonly path: string; readonly from?: string };
 }
 
-async function plan(sections: readonly PatchSection[], context: ContextWith<"files">): Promise<readonly Planned[]> {
-  const planned: Planned[] = [];
+/** Looks at the files of one patch. A file that the patch names twice is refused. */
+interface PatchInspector {
+  /** @throws {ToolError} `patch_malformed` for a file that the patch names again */
+  inspect(path: string, maxBytes?: number): Promise<Inspected>;
+  /** Checks that there is no file yet. @throws {ToolError} `file_exists` */
+  inspectNew(path: string): Promise<void>;
+}
+
+function createInspector(context: ContextWith<"files">): PatchInspector {
   const seen = new Set<string>();
   const inspect = async (path: string, maxBytes?: number): Promise<Inspected> => {
     const found = await context.services.files.inspect(path, writeScope(context), { maxBytes });
@@ -60,53 +67,68 @@ async function plan(sections: readonly PatchSection[], context: ContextWith<"fil
     seen.add(found.path);
     return found;
   };
-  const inspectNew = async (path: string): Promise<void> => {
-    const { file } = await inspect(path);
-    if (file !== undefined) {
+  return {
+    inspect,
+    async inspectNew(path) {
+      const { file } = await inspect(path);
+      if (file === undefined) return;
       throw new ToolError("file_exists", `Cannot add ${shown(path)}: it exists; "*** Update File:" changes it`);
-    }
+    },
   };
-  for (const section of sections) {
-    const { path } = section;
-    switch (section.kind) {
-      case "add": {
-        await inspectNew(path);
-        const content = toWritable(path, section.content, context);
-        const change = { kind: "write", path, content, expected: undefined } as const;
-        planned.push({ changes: [change], line: `A ${pathLine(path)}`, done: { kind: "add", path } });
-        break;
-      }
-      case "delete": {
-        const { file } = await inspect(path);
-        if (file === undefined) throw new ToolError("not_found", `Cannot delete ${shown(path)}: it does not exist`);
-        const change = { kind: "remove", path, expected: file.version } as const;
-        planned.push({ changes: [change], line: `D ${pathLine(path)}`, done: { kind: "delete", path } });
-        break;
-      }
-      case "update": {
-        const { file } = await inspect(path, maxEditedBytes(context));
-        const { applyHunks } = await import("./apply_hunks.ts");
-        const { moveTo, hunks } = section;
-        const to = moveTo ?? path;
-        const content = toWritable(to, applyHunks(editableText(path, file), hunks, path), context);
-        // editableText refuses a file that is not there
-        const { version: expected = "", mode = 0 } = file ?? {};
-        if (moveTo === undefined) {
-          const change = { kind: "write", path, content, expected } as const;
-          planned.push({ changes: [change], line: `M ${pathLine(path)}`, done: { kind: "update", path } });
-          break;
-        }
-        await inspectNew(moveTo);
-        planned.push({
-          changes: [
-            { kind: "write", path: moveTo, content, expected: undefined, mode },
-            { kind: "remove", path, expected },
-          ],
-          line: `R ${pathLine(path)} -> ${pathLine(moveTo)}`,
-          done: { kind: "move", path: moveTo, from: path },
-        });
-      }
-    }
-  }
+}
+
+async function plan(sections: readonly PatchSection[], context: ContextWith<"files">): Promise<readonly Planned[]> {
+  const inspector = createInspector(context);
+  const planned: Planned[] = [];
+  for (const section of sections) planned.push(await planSection(section, { inspector, context }));
   return planned;
+}
+
+interface PlanContext {
+  readonly inspector: PatchInspector;
+  readonly context: ContextWith<"files">;
+}
+
+async function planSection(section: PatchSection, { inspector, context }: PlanContext): Promise<Planned> {
+  const { path } = section;
+  switch (section.kind) {
+    case "add": {
+      await inspector.inspectNew(path);
+      const content = toWritable(path, section.content, context);
+      const change = { kind: "write", path, content, expected: undefined } as const;
+      return { changes: [change], line: `A ${pathLine(path)}`, done: { kind: "add", path } };
+    }
+    case "delete": {
+      const { file } = await inspector.inspect(path);
+      if (file === undefined) throw new ToolError("not_found", `Cannot delete ${shown(path)}: it does not exist`);
+      const change = { kind: "remove", path, expected: file.version } as const;
+      return { changes: [change], line: `D ${pathLine(path)}`, done: { kind: "delete", path } };
+    }
+    case "update":
+      return await planUpdate(section, { inspector, context });
+  }
+}
+
+async function planUpdate(
+  { path, moveTo, hunks }: Extract<PatchSection, { kind: "update" }>,
+  { inspector, context }: PlanContext,
+): Promise<Planned> {
+  const { file } = await inspector.inspect(path, maxEditedBytes(context));
+  const { applyHunks } = await import("./apply_hunks.ts");
+  const content = toWritable(moveTo ?? path, applyHunks(editableText(path, file), hunks, path), context);
+  // editableText refuses a file that is not there
+  const { version: expected = "", mode = 0 } = file ?? {};
+  if (moveTo === undefined) {
+    const change = { kind: "write", path, content, expected } as const;
+    return { changes: [change], line: `M ${pathLine(path)}`, done: { kind: "update", path } };
+  }
+  await inspector.inspectNew(moveTo);
+  return {
+    changes: [
+      { kind: "write", path: moveTo, content, expected: undefined, mode },
+      { kind: "remove", path, expected },
+    ],
+    line: `R ${pathLine(path)} -> ${pathLine(moveTo)}`,
+    done: { kind: "move", path: moveTo, from: path },
+  };
 }
