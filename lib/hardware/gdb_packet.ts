@@ -33,66 +33,25 @@ export function encodePacket(payload: string): Uint8Array {
 }
 
 /**
- * Payloads are given as text, a character up to U+00FF for each byte, with runs expanded first and escapes taken back then, as
- * gdbserver encodes them.
+ * Creates a reader of packets. Payloads are given as text, a character up to U+00FF for each byte, with runs expanded first and escapes
+ * taken back then, as gdbserver encodes them.
  */
 export function createPacketReader({ maxBytes }: { readonly maxBytes: number }): PacketReader {
   let input: Uint8Array = new Uint8Array();
   let at = 0;
-  let inside: "nothing" | "packet" | "notification" = "nothing";
-  let state: "body" | "run" | "checksum" = "body";
-  let body: number[] = [];
-  let sum = 0;
-  let checksum = "";
-  let broken = false;
+  let packet: UnfinishedPacket | undefined;
 
-  const begin = (kind: "packet" | "notification") => {
-    inside = kind;
-    state = "body";
-    body = [];
-    sum = 0;
-    checksum = "";
-    broken = false;
-  };
-  const keep = (byte: number, count: number) => {
-    if (body.length + count > maxBytes) throw new RangeError(`a packet is larger than ${maxBytes} bytes`);
-    for (let left = count; left > 0; left--) body.push(byte);
-  };
-  const takeRun = (byte: number) => {
-    const last = body[body.length - 1];
-    if (last === undefined || byte < FIRST_COUNT || byte > LAST_COUNT) broken = true;
-    else keep(last, byte - RUN_OFFSET);
-    state = "body";
-  };
-  const finish = (): GdbMessage | undefined => {
-    const kind = inside;
-    inside = "nothing";
-    if (kind === "notification") return undefined;
-    if (broken || !/^[0-9a-f]{2}$/i.test(checksum) || Number.parseInt(checksum, 16) !== sum) return { kind: "corrupt" };
-    const payload = withoutEscapes(body);
-    return payload === undefined ? { kind: "corrupt" } : { kind: "packet", payload };
-  };
   const take = (byte: number): GdbMessage | undefined => {
     // A dollar is never inside a packet: the one before it was cut off
-    if (byte === DOLLAR) return void begin("packet");
-    if (inside === "nothing") {
-      if (byte === PERCENT) begin("notification");
-      if (byte === PLUS) return { kind: "acknowledged" };
-      return byte === MINUS ? { kind: "refused" } : undefined;
-    }
-    if (state === "checksum") {
-      checksum += toCharacter(byte);
-      return checksum.length === 2 ? finish() : undefined;
-    }
-    if (byte === HASH) {
-      broken ||= state === "run";
-      state = "checksum";
-      return undefined;
-    }
-    sum = (sum + byte) & 0xff;
-    if (state === "run") takeRun(byte);
-    else if (byte === STAR) state = "run";
-    else keep(byte, 1);
+    if (byte === DOLLAR) packet = new UnfinishedPacket("packet", maxBytes);
+    else if (packet !== undefined) {
+      if (!packet.take(byte)) return undefined;
+      const finished = packet;
+      packet = undefined;
+      return finished.toMessage();
+    } else if (byte === PERCENT) packet = new UnfinishedPacket("notification", maxBytes);
+    else if (byte === PLUS) return { kind: "acknowledged" };
+    else if (byte === MINUS) return { kind: "refused" };
     return undefined;
   };
   return {
@@ -108,6 +67,66 @@ export function createPacketReader({ maxBytes }: { readonly maxBytes: number }):
       return undefined;
     },
   };
+}
+
+/** Packet or notification of which the first byte has come. */
+class UnfinishedPacket {
+  readonly #kind: "packet" | "notification";
+  readonly #maxBytes: number;
+  /** Part that the next byte belongs to */
+  #part: "body" | "run" | "checksum" = "body";
+  /** Bytes of the body, runs expanded and escapes kept */
+  readonly #body: number[] = [];
+  /** Sum of the body's bytes as they came, modulo 256 */
+  #sum = 0;
+  #checksum = "";
+  /** Set for a run that repeats nothing or has no valid count */
+  #broken = false;
+
+  constructor(kind: "packet" | "notification", maxBytes: number) {
+    this.#kind = kind;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Takes the next byte. @returns true when the packet is complete. @throws {RangeError} over `maxBytes` */
+  take(byte: number): boolean {
+    if (this.#part === "checksum") {
+      this.#checksum += toCharacter(byte);
+      return this.#checksum.length === 2;
+    }
+    if (byte === HASH) {
+      this.#broken ||= this.#part === "run";
+      this.#part = "checksum";
+      return false;
+    }
+    this.#sum = (this.#sum + byte) & 0xff;
+    if (this.#part === "run") this.#takeRun(byte);
+    else if (byte === STAR) this.#part = "run";
+    else this.#keep(byte, 1);
+    return false;
+  }
+
+  /** Returns the message of a complete packet. undefined for a notification */
+  toMessage(): GdbMessage | undefined {
+    if (this.#kind === "notification") return undefined;
+    const isWhole = /^[0-9a-f]{2}$/i.test(this.#checksum) && Number.parseInt(this.#checksum, 16) === this.#sum;
+    const payload = isWhole && !this.#broken ? withoutEscapes(this.#body) : undefined;
+    return payload === undefined ? { kind: "corrupt" } : { kind: "packet", payload };
+  }
+
+  #takeRun(byte: number): void {
+    const last = this.#body[this.#body.length - 1];
+    if (last === undefined || byte < FIRST_COUNT || byte > LAST_COUNT) this.#broken = true;
+    else this.#keep(last, byte - RUN_OFFSET);
+    this.#part = "body";
+  }
+
+  #keep(byte: number, count: number): void {
+    if (this.#body.length + count > this.#maxBytes) {
+      throw new RangeError(`a packet is larger than ${this.#maxBytes} bytes`);
+    }
+    for (let left = count; left > 0; left--) this.#body.push(byte);
+  }
 }
 
 function toCharacter(byte: number): string {
