@@ -1,4 +1,6 @@
 import type { Tool } from "./tool.ts";
+import type { ToolCallRequest, ToolInfo } from "./tool_executor.ts";
+import type { ToolPolicy } from "./tool_policy.ts";
 
 /** Immutable snapshot of all known tools, enabled or not. */
 export interface ToolRegistry {
@@ -25,4 +27,82 @@ export function createToolRegistry(tools: readonly Tool[]): ToolRegistry {
 /** Tells whether a tool's name matches one of the patterns of `[agent] tools`: `*`, a name, or `prefix*`. No patterns match nothing. */
 export function matchesPatterns(name: string, patterns: readonly string[]): boolean {
   return patterns.some((pattern) => (pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern));
+}
+
+/** Options of createCatalogue. */
+export interface CatalogueOptions {
+  readonly tools: readonly Tool[];
+  /** Returns further tools, which come and go: the same array until they change. Default: none */
+  readonly foreign?: (() => readonly Tool[]) | undefined;
+}
+
+/** Names of tools that are shown to a model after an unknown name */
+const MAX_NAMES_SHOWN = 40;
+
+/** The tools of the newest registry, under the newest configuration. */
+export interface ToolCatalogue {
+  /** Returns a tool, enabled or not. undefined for an unknown name */
+  find(name: string): Tool | undefined;
+  /** Returns the tool that a call names, or the reason why it does not exist for the caller */
+  resolve(request: Pick<ToolCallRequest, "name" | "allowed">): Tool | { readonly reason: string };
+  /** Returns the enabled tools that match the patterns */
+  enabled(patterns: readonly string[]): readonly Tool[];
+  /** Describes all tools by name */
+  list(): readonly ToolInfo[];
+  /** Describes one tool. undefined for an unknown name */
+  get(name: string): ToolInfo | undefined;
+}
+
+/** Creates the catalogue of a tool executor. @throws {TypeError} for two tools of one name */
+export function createCatalogue(
+  options: CatalogueOptions,
+  policy: Pick<ToolPolicy, "isEnabled" | "whyOff">,
+): ToolCatalogue {
+  const registry = registryNow(options);
+  const find = (name: string) => registry().get(name);
+  const toInfo = (tool: Tool): ToolInfo => {
+    const whyOff = policy.whyOff(tool);
+    return {
+      name: tool.name,
+      description: tool.description,
+      access: tool.access,
+      enabled: whyOff === undefined,
+      reason: whyOff ?? null,
+      source: tool.source,
+      input_schema: tool.inputSchema,
+    };
+  };
+  const enabled = (patterns: readonly string[]) =>
+    registry().tools.filter((tool) => policy.isEnabled(tool) && matchesPatterns(tool.name, patterns));
+  return {
+    find,
+    enabled,
+    list: () => registry().tools.map(toInfo),
+    get(name) {
+      const tool = find(name);
+      return tool === undefined ? undefined : toInfo(tool);
+    },
+    resolve({ name, allowed }) {
+      const tool = find(name);
+      if (tool !== undefined && (allowed === undefined || matchesPatterns(name, allowed))) return tool;
+      const names = enabled(allowed ?? ["*"]).map((known) => known.name);
+      const shown = names.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
+      const reason = tool === undefined ? "there is no such tool" : "[agent] tools does not name it for this caller";
+      return { reason: `Cannot call ${JSON.stringify(name.slice(0, 64))}: ${reason}; the tools are ${shown}` };
+    },
+  };
+}
+
+/** Returns a function that gives the newest registry; the registry is made anew when the foreign tools change. */
+function registryNow({ tools, foreign }: CatalogueOptions): () => ToolRegistry {
+  let registry = createToolRegistry(tools);
+  if (foreign === undefined) return () => registry;
+  let known: readonly Tool[] = [];
+  return () => {
+    const newest = foreign();
+    if (newest === known) return registry;
+    registry = createToolRegistry([...tools, ...newest]);
+    known = newest;
+    return registry;
+  };
 }
