@@ -5,9 +5,7 @@ import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
-import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
-import { allowedWords } from "./allowed_words.ts";
-import { boundFiles, commandScope } from "./command_scope.ts";
+import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
 
 /** Of one answer: the rest is read from `next_offset` on */
 const MAX_ANSWER_BYTES = 65_536;

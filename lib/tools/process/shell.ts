@@ -5,9 +5,7 @@ import type { ProcessResult } from "../../system/process/processes.ts";
 import { FLOOD_BYTES } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { aftermathData, aftermathLines } from "./aftermath_lines.ts";
-import { allowedWords } from "./allowed_words.ts";
-import { boundFiles, commandScope } from "./command_scope.ts";
+import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
 
 /** Time beside the command's own: for finding the sandbox, and for looking through the workspace before and after the command */
 const START_MS = 60_000;

@@ -1,8 +1,14 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { CRON_ENABLED, idField, scheduleField, timezoneField, workFields } from "./schedule_fields.ts";
-import { scheduleMaker } from "./schedule_maker.ts";
-import { scheduleResult } from "./schedule_output.ts";
+import {
+  CRON_ENABLED,
+  idField,
+  scheduleField,
+  scheduleMaker,
+  scheduleResult,
+  timezoneField,
+  workFields,
+} from "./schedules.ts";
 
 /** `cron_add`: a task that repeats (docs/design/automation.md "Schedules"). */
 export const cronAdd = defineTool({

@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import { SCHEDULE_STATES } from "../../base/records/schedule.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { CRON_ENABLED } from "./schedule_fields.ts";
-import { describeSchedule } from "./schedule_output.ts";
+import { CRON_ENABLED, describeSchedule } from "./schedules.ts";
 
 /** `cron_list`: all schedules, and the newest one-time tasks that fired. */
 export const cronList = defineTool({

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { CRON_ENABLED, idField } from "./schedule_fields.ts";
+import { CRON_ENABLED, idField } from "./schedules.ts";
 
 /** `cron_remove`: forgets a schedule with its history. */
 export const cronRemove = defineTool({

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { CRON_ENABLED, idField } from "./schedule_fields.ts";
-import { scheduleResult } from "./schedule_output.ts";
+import { CRON_ENABLED, idField, scheduleResult } from "./schedules.ts";
 
 /** `cron_resume`: a paused schedule fires again, from its next time on. */
 export const cronResume = defineTool({

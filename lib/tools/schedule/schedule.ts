@@ -1,9 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import { defineTool } from "../runtime/define_tool.ts";
-import { CRON_ENABLED, idField, workFields } from "./schedule_fields.ts";
-import { scheduleMaker } from "./schedule_maker.ts";
-import { scheduleResult } from "./schedule_output.ts";
+import { CRON_ENABLED, idField, scheduleMaker, scheduleResult, workFields } from "./schedules.ts";
 
 const when = (description: string) =>
   v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description(description)));

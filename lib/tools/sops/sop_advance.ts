@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { executionIdField, sopCaller } from "./execution_fields.ts";
-import { showExecution } from "./show_execution.ts";
+import { executionIdField, showExecution, sopCaller } from "./sops.ts";
 
 /** `sop_advance`: a step that is done by hand counts as done; or the execution ends (docs/design/automation.md "Procedures"). */
 export const sopAdvance = defineTool({

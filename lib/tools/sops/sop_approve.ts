@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { executionIdField, sopCaller } from "./execution_fields.ts";
-import { showExecution } from "./show_execution.ts";
+import { executionIdField, showExecution, sopCaller } from "./sops.ts";
 
 /**
  * `sop_approve`: called by a person it grants what the execution waits for; called by a model it asks a person.

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { sopCaller } from "./execution_fields.ts";
-import { showExecution } from "./show_execution.ts";
+import { showExecution, sopCaller } from "./sops.ts";
 
 /** `sop_execute`: starts a procedure, which goes on by itself (docs/design/automation.md "Procedures"). */
 export const sopExecute = defineTool({

@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
-import { executionIdField } from "./execution_fields.ts";
-import { showExecution } from "./show_execution.ts";
+import { executionIdField, showExecution } from "./sops.ts";
 
 /** `sop_status`: how far an execution is, and what it waits for (docs/design/automation.md "Procedures"). */
 export const sopStatus = defineTool({

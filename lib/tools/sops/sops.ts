@@ -1,6 +1,7 @@
+import * as v from "valibot";
 import type { ConfigProblem } from "../../base/errors.ts";
-import type { Caller } from "../../base/records/caller.ts";
-import type { Inherited } from "../runtime/tool.ts";
+import { type Caller, hasScope } from "../../base/records/caller.ts";
+import { type Inherited, type ToolContext, type ToolResult, toolsPassedOn } from "../runtime/tool.ts";
 
 /** States of an execution (docs/design/automation.md "Procedures"). */
 export const SOP_STATUSES = [
@@ -140,4 +141,44 @@ export interface Sops {
     executionId: string,
     by: SopCaller,
   ): Promise<{ readonly granted: boolean; readonly execution: SopExecutionView }>;
+}
+
+export const executionIdField = v.pipe(
+  v.string(),
+  v.minLength(1),
+  v.maxLength(80),
+  v.description("Id of the execution, as sop_execute gives it"),
+);
+
+/** Who calls: its client itself with the scope `approve` is a person whose word counts, a model is not, whoever started its run. */
+export function sopCaller(
+  context: Pick<ToolContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
+): SopCaller {
+  const { caller, runId, direct, inherited } = context;
+  const mayGrant = direct && hasScope(caller.scopes, "approve");
+  return { caller, runId, mayGrant, tools: toolsPassedOn(context), limits: inherited?.limits };
+}
+
+/** Of a step's output in the text; `data` has more */
+const SHOWN_CHARACTERS = 600;
+
+/** An execution as text for the model, and whole for programs. @param said what stands before it */
+export function showExecution(execution: SopExecutionView, said = ""): ToolResult {
+  const { id, sop, status, error, steps, waits_for } = execution;
+  const lines = [
+    said,
+    `Execution ${id} of "${sop}" is ${status}${error === null ? "" : `: ${error.message}`}`,
+    ...steps.map(stepLine),
+    waits_for,
+  ];
+  return { output: lines.filter((line) => line !== "").join("\n"), isError: false, data: execution };
+}
+
+function stepLine(step: SopStepView, index: number): string {
+  const { title, status, tool, kind, run_id, output } = step;
+  const run = run_id === null ? "" : `, ${run_id}`;
+  const line = `${index + 1}. [${status}] ${title} (${tool ?? kind}${run})`;
+  if (output === null || output === "") return line;
+  const shown = output.length > SHOWN_CHARACTERS ? `${output.slice(0, SHOWN_CHARACTERS)} ...` : output;
+  return `${line}\n${shown.split("\n").map((text) => `   ${text}`).join("\n")}`;
 }

@@ -1,0 +1,87 @@
+import { ToolError } from "../../base/errors.ts";
+import type { Config } from "../../config/config.ts";
+import type { Aftermath } from "../../system/process/prepare_command.ts";
+import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
+import { tokenize } from "../../system/process/tokenize.ts";
+import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";
+
+/** Allowed commands named in a refusal */
+const MAX_NAMES_SHOWN = 20;
+
+/**
+ * The words of a command that is allowed, by the rules of `[security.shell]`.
+ * @param list where the allowed commands stand, for the refusal
+ * @throws {ToolError} those of `tokenize`, `command_not_allowed`
+ */
+export function allowedWords(
+  command: string,
+  config: Config,
+  { allowed, list }: { readonly allowed: readonly string[]; readonly list: string },
+): readonly string[] {
+  const { forbidden_chars: forbiddenChars, max_args: maxArgs, max_arg_length: maxArgLength } = config.security.shell;
+  const words = tokenize(command, { forbiddenChars, maxArgs, maxArgLength });
+  const [name = ""] = words;
+  if (allowed.includes(name)) return words;
+  const shown = allowed.slice(0, MAX_NAMES_SHOWN).join(", ") || "none";
+  throw new ToolError(
+    "command_not_allowed",
+    `Cannot run ${JSON.stringify(name.slice(0, 80))}: ${list} has ${shown}; add it there, as a bare name`,
+  );
+}
+
+/** What the arguments of a command may name, under the newest configuration: a command may read and write what it names. */
+export function commandScope(
+  context: Pick<
+    ToolContext,
+    "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config"
+  >,
+): ArgumentScope {
+  const { autonomy } = context.config;
+  return {
+    workspaceRoot: context.workspaceRoot,
+    workspaceOnly: autonomy.workspace_only,
+    forbiddenPaths: autonomy.forbidden_paths,
+    allowSensitive: context.allowSensitiveFileReads && context.allowSensitiveFileWrites,
+  };
+}
+
+/** Returns what an approval of a command is bound to: each file of the workspace that its arguments name, even if none is there. */
+export async function boundFiles(
+  words: readonly string[],
+  context: Pick<ToolContext, "workspaceRoot" | "signal"> & { readonly services: Pick<ToolServices, "processes"> },
+): Promise<BoundParts> {
+  const { workspaceRoot, signal, services } = context;
+  const named = await services.processes.named({ words, scope: { workspaceRoot }, signal });
+  const files = named.filter(({ kind }) => kind === "file");
+  return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
+}
+
+/** Returns what the model is told about protected names that a command has made: one line for each, in brackets. */
+export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly string[] {
+  return [
+    ...quarantined.map(({ path, place }) =>
+      place === undefined
+        ? `[${
+          JSON.stringify(path)
+        } appeared during the call, is a protected name and could not be moved to quarantine: a person must remove it]`
+        : `[${
+          JSON.stringify(path)
+        } appeared during the call and was moved to quarantine, since it is a protected name; a person finds it at ${
+          JSON.stringify(place)
+        }]`
+    ),
+    ...(unchecked
+      ? [
+        "[Whether protected names appeared during the call is not known: the workspace could not be looked through in time, or holds a name that is not UTF-8]",
+      ]
+      : []),
+  ];
+}
+
+/** The same for programs. */
+export function aftermathData({ quarantined, unchecked }: Aftermath): Readonly<Record<string, unknown>> {
+  return {
+    quarantined: quarantined.map(({ path, place = null }) => ({ path, place })),
+    ...(unchecked ? { quarantine_unchecked: true } : {}),
+  };
+}
