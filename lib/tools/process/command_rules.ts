@@ -5,12 +5,12 @@ import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";
 
-/** Allowed commands named in a refusal */
+/** Allowed commands that a refusal names */
 const MAX_NAMES_SHOWN = 20;
 
 /**
- * The words of a command that is allowed, by the rules of `[security.shell]`.
- * @param list where the allowed commands stand, for the refusal
+ * Returns the words of an allowed command, by the rules of `[security.shell]`.
+ * @param options.list keys of the configuration that hold the allowed commands, for the refusal
  * @throws {ToolError} those of `tokenize`, `command_not_allowed`
  */
 export function allowedWords(
@@ -29,7 +29,10 @@ export function allowedWords(
   );
 }
 
-/** What the arguments of a command may name, under the newest configuration: a command may read and write what it names. */
+/**
+ * Returns the paths that the arguments of a command may name under the newest configuration: a command may read and write every path
+ * that it names.
+ */
 export function commandScope(
   context: Pick<
     ToolContext,
@@ -45,7 +48,7 @@ export function commandScope(
   };
 }
 
-/** Returns what an approval of a command is bound to: each file of the workspace that its arguments name, even if none is there. */
+/** Returns the state that an approval of a command is bound to: each path of the workspace that its arguments name, file or not. */
 export async function boundFiles(
   words: readonly string[],
   context: Pick<ToolContext, "workspaceRoot" | "signal"> & { readonly services: Pick<ToolServices, "processes"> },
@@ -56,7 +59,7 @@ export async function boundFiles(
   return { shown: files.map(({ path, sha256 }) => ({ kind: "file", name: path, sha256 })), more: named };
 }
 
-/** Returns what the model is told about protected names that a command has made: one line for each, in brackets. */
+/** Returns a line in brackets for each protected name that a command has made, for the model. */
 export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly string[] {
   return [
     ...quarantined.map(({ path, place }) =>
@@ -78,7 +81,7 @@ export function aftermathLines({ quarantined, unchecked }: Aftermath): readonly 
   ];
 }
 
-/** The same for programs. */
+/** Returns the protected names that a command has made, as data for programs. */
 export function aftermathData({ quarantined, unchecked }: Aftermath): Readonly<Record<string, unknown>> {
   return {
     quarantined: quarantined.map(({ path, place = null }) => ({ path, place })),

@@ -7,10 +7,10 @@ import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
 
-/** Of one answer: the rest is read from `next_offset` on */
+/** Bytes of output in one answer. The rest is read from `next_offset` on */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** `process_tool`: allowed commands that run on while the agent works (docs/design/paths_and_commands.md "Commands"). */
+/** `process_tool`: runs allowed commands while the agent goes on working (docs/design/paths_and_commands.md "Commands"). */
 export const processTool = defineTool({
   name: "process_tool",
   description:

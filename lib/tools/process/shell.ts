@@ -7,10 +7,10 @@ import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
 
-/** Time beside the command's own: for finding the sandbox, and for looking through the workspace before and after the command */
+/** Milliseconds beside the command's own: to find the sandbox, and to look through the workspace before and after the command */
 const START_MS = 60_000;
 
-/** `shell`: one allowed command, without a shell (docs/design/paths_and_commands.md "Commands"). */
+/** `shell`: runs one allowed command, without a shell (docs/design/paths_and_commands.md "Commands"). */
 export const shell = defineTool({
   name: "shell",
   description:

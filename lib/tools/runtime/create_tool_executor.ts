@@ -107,7 +107,7 @@ async function bindByName(
   }
 }
 
-/** One call on its way, with the name that the metric counts it under. */
+/** Call that is being made, with the name that the metric counts it under. */
 interface CallUnderWay {
   readonly request: ToolCallRequest;
   readonly audit: CallAudit;

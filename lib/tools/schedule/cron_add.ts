@@ -10,7 +10,7 @@ import {
   workFields,
 } from "./schedules.ts";
 
-/** `cron_add`: a task that repeats (docs/design/automation.md "Schedules"). */
+/** `cron_add`: makes a schedule that repeats (docs/design/automation.md "Schedules"). */
 export const cronAdd = defineTool({
   name: "cron_add",
   description:

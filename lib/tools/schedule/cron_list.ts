@@ -3,7 +3,7 @@ import { SCHEDULE_STATES } from "../../base/records/schedule.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, describeSchedule } from "./schedules.ts";
 
-/** `cron_list`: all schedules, and the newest one-time tasks that fired. */
+/** `cron_list`: lists the schedules, and the newest ones with one time that have fired. */
 export const cronList = defineTool({
   name: "cron_list",
   description: "Lists the schedules: when each fires, what it does, and what became of its last firing",

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField, scheduleResult } from "./schedules.ts";
 
-/** `cron_pause`: it does not fire until it is resumed. */
+/** `cron_pause`: pauses a schedule until it is resumed. */
 export const cronPause = defineTool({
   name: "cron_pause",
   description: "Pauses a schedule until cron_resume; what it would have fired meanwhile is not made up for",

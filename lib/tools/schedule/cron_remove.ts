@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField } from "./schedules.ts";
 
-/** `cron_remove`: forgets a schedule with its history. */
+/** `cron_remove`: removes a schedule with its history. */
 export const cronRemove = defineTool({
   name: "cron_remove",
   description: "Removes a schedule with its history; a run it started goes on",

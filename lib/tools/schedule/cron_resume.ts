@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { CRON_ENABLED, idField, scheduleResult } from "./schedules.ts";
 
-/** `cron_resume`: a paused schedule fires again, from its next time on. */
+/** `cron_resume`: lets a paused schedule fire again, from its next time on. */
 export const cronResume = defineTool({
   name: "cron_resume",
   description: "Resumes a paused schedule from its next time on",

@@ -6,7 +6,7 @@ import { CRON_ENABLED, idField, scheduleMaker, scheduleResult, workFields } from
 const when = (description: string) =>
   v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(64), v.description(description)));
 
-/** `schedule`: a task that fires once. */
+/** `schedule`: makes a schedule that fires once. */
 export const schedule = defineTool({
   name: "schedule",
   description:

@@ -7,17 +7,18 @@ import { type Inherited, type ToolContext, type ToolResult, toolsPassedOn } from
 
 /** Bounds of schedules. */
 export const SCHEDULE_LIMITS = {
+  /** Characters of the times, as `every day at 9:00` */
   textCharacters: 200,
   promptCharacters: 32_768,
-  /** Of its JSON */
+  /** Characters of a tool's input as JSON */
   inputCharacters: 65_536,
-  /** Firings kept of one schedule: over this the oldest make room */
+  /** Firings that are kept of one schedule: over this, the oldest make room */
   history: 100,
-  /** One-time tasks kept after they fired, with their history: over this the oldest make room */
+  /** Schedules with one time that are kept after they fired, with their history: over this, the oldest make room */
   done: 200,
 } as const;
 
-/** What a schedule does when it fires: tells the agent something, or calls one tool. */
+/** Work of a schedule when it fires: a prompt for the agent, or one tool call. */
 export interface ScheduledWork {
   readonly prompt?: string | undefined;
   readonly tool?: string | undefined;
@@ -25,51 +26,52 @@ export interface ScheduledWork {
   readonly input?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** What makes a schedule. */
+/** Order for a schedule. */
 export interface NewSchedule extends ScheduledWork {
-  /** Letters, digits, `.`, `_`, `-`, 1-64 characters. Default: one that is free */
+  /** Letters, digits, `.`, `_`, `-`, 1-64 characters. Default: an id that is free */
   readonly id?: string | undefined;
   /** Five cron fields, a plain phrase, `in <duration>` or `at <time>` */
   readonly schedule: string;
-  /** IANA name. Default: that of `[cron] timezone` */
+  /** IANA name. Default: `[cron] timezone` */
   readonly timezone?: string | undefined;
 }
 
-/** What is to change; the rest stays. */
+/** Changes of a schedule. Fields that are not given stay as they are. */
 export interface ScheduleChanges extends ScheduledWork {
   readonly schedule?: string | undefined;
   readonly timezone?: string | undefined;
 }
 
-/** Who makes or changes a schedule: its runs never have more rights than this. */
+/** The caller who makes or changes a schedule: the schedule's runs never have more rights. */
 export interface ScheduleMaker {
   readonly caller: Caller;
-  /** Patterns of the tools it has; undefined: all that are configured */
+  /** Patterns of the caller's tools. undefined: all tools that are configured */
   readonly tools: readonly string[] | undefined;
-  /** Bounds of its own run; undefined: it is in none */
+  /** Limits of the caller's own run. undefined for a caller without a run */
   readonly limits?: Inherited["limits"] | undefined;
 }
 
 /**
- * The schedules, for the tools (docs/design/automation.md "Schedules"). What they fire is decided when it fires.
+ * The schedules, for the tools (docs/design/automation.md "Schedules"). The policy decides about a schedule's work when it fires.
  *
- * Every method throws ToolError: `invalid_schedule` and `invalid_input` for what cannot be used, saying what can; `not_found` for an
- * unknown id; `conflict` for one that exists, or a change that does not fit the state; `too_many_schedules` over `[cron] max_tasks`.
+ * Every method throws ToolError: `invalid_schedule` and `invalid_input` for values that cannot be used, with values that can;
+ * `not_found` for an unknown id; `conflict` for an id that exists, or a change that does not fit the state; `too_many_schedules` over
+ * `[cron] max_tasks`.
  */
 export interface Schedules {
   add(task: NewSchedule, by: ScheduleMaker): Promise<Schedule>;
-  /** Whoever changes a schedule becomes its maker, with all that its runs may do */
+  /** Changes a schedule. The caller becomes its maker: its runs have the rights of the caller from then on */
   update(id: string, changes: ScheduleChanges, by: ScheduleMaker): Promise<Schedule>;
-  /** Forgets it, with its history. Runs that it started go on */
+  /** Removes a schedule with its history. Runs that it started go on */
   remove(id: string): Promise<void>;
   pause(id: string): Promise<Schedule>;
-  /** What it would have fired meanwhile is not caught up */
+  /** Resumes a paused schedule. Firings that it missed while it was paused are not made up for */
   resume(id: string): Promise<Schedule>;
-  /** All that are active or paused, by id, then the newest one-time tasks that are done */
+  /** Returns the active and paused schedules, by id, then the newest schedules with one time that have fired */
   list(): Promise<readonly Schedule[]>;
 }
 
-/** The id of a schedule, as the schedule tools take it. */
+/** Field for the id of a schedule. */
 export const idField = v.pipe(
   v.string(),
   v.minLength(1),
@@ -77,7 +79,7 @@ export const idField = v.pipe(
   v.description("Id of the schedule: letters, digits, . _ and -"),
 );
 
-/** When it fires. */
+/** Field for the times of a schedule. */
 export const scheduleField = v.pipe(
   v.string(),
   v.minLength(1),
@@ -87,6 +89,7 @@ export const scheduleField = v.pipe(
   ),
 );
 
+/** Field for the time zone of a schedule. */
 export const timezoneField = v.pipe(
   v.string(),
   v.minLength(1),
@@ -94,7 +97,7 @@ export const timezoneField = v.pipe(
   v.description("IANA time zone of the schedule, as Europe/Zurich. Default: the configured one"),
 );
 
-/** What it does, as optional fields: either a prompt, or a tool with its input. */
+/** Fields for the work of a schedule, all optional: either a prompt, or a tool with its input. */
 export const workFields = {
   prompt: v.optional(
     v.pipe(
@@ -115,23 +118,23 @@ export const workFields = {
   input: v.optional(v.pipe(v.looseObject({}), v.description("The tool's input, by its schema. Default {}"))),
 } as const;
 
-/** What all schedule tools are turned on by. */
+/** Setting that enables all schedule tools. */
 export const CRON_ENABLED = {
   enabled: (config: Config): boolean => config.cron.enabled,
   enabledBy: "[cron] enabled = true",
 } as const;
 
-/** Who makes or changes a schedule by a tool: its runs never have more than this caller. */
+/** Returns the maker of a schedule that a tool call makes or changes. */
 export function scheduleMaker(context: Pick<ToolContext, "caller" | "allowed" | "inherited">): ScheduleMaker {
   return { caller: context.caller, tools: toolsPassedOn(context), limits: context.inherited?.limits };
 }
 
-/** A schedule that was made or changed, for the model. @param what as `Added` */
+/** Makes the result for a schedule that was made or changed. @param what first word of the text, as `Added` */
 export function scheduleResult(what: string, schedule: Schedule): ToolResult {
   return { output: `${what} ${describeSchedule(schedule)}`, isError: false, data: { schedule } };
 }
 
-/** One line: id, when, what it does, what became of it last. */
+/** Returns a schedule as one line: id, times, work, next and last firing. */
 export function describeSchedule(schedule: Schedule): string {
   const { id, cron, timezone, state, next_at, prompt, tool, last } = schedule;
   const when = `${schedule.schedule}${cron === null || cron === schedule.schedule ? "" : ` = ${cron}`}, ${timezone}`;

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField, showExecution, sopCaller } from "./sops.ts";
 
-/** `sop_advance`: a step that is done by hand counts as done; or the execution ends (docs/design/automation.md "Procedures"). */
+/** `sop_advance`: marks a step as done by hand, or cancels the execution (docs/design/automation.md "Procedures"). */
 export const sopAdvance = defineTool({
   name: "sop_advance",
   description:

@@ -3,7 +3,7 @@ import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField, showExecution, sopCaller } from "./sops.ts";
 
 /**
- * `sop_approve`: called by a person it grants what the execution waits for; called by a model it asks a person.
+ * `sop_approve`: grants the approval that an execution waits for when a person calls, and asks a person when a model calls.
  * Source: docs/design/automation.md "Procedures"
  */
 export const sopApprove = defineTool({

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import type { SopCatalogue, SopSummary } from "./sops.ts";
 
-/** `sop_list`: the procedures there are, and files that should be some and are not (docs/design/automation.md "Procedures"). */
+/** `sop_list`: lists the procedures, and files that are not valid procedures (docs/design/automation.md "Procedures"). */
 export const sopList = defineTool({
   name: "sop_list",
   description:

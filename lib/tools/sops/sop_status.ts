@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
 import { executionIdField, showExecution } from "./sops.ts";
 
-/** `sop_status`: how far an execution is, and what it waits for (docs/design/automation.md "Procedures"). */
+/** `sop_status`: shows the state of an execution, and what it waits for (docs/design/automation.md "Procedures"). */
 export const sopStatus = defineTool({
   name: "sop_status",
   description:

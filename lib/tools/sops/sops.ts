@@ -12,11 +12,12 @@ export const SOP_STATUSES = [
   "failed",
   "cancelled",
 ] as const;
+/** State of an execution. */
 export type SopStatus = (typeof SOP_STATUSES)[number];
 
 /**
- * States of a step: `waiting`: for somebody to do it and call `sop_advance`; `needs_review`: a crash came while its effect was in
- * flight, and a person says what became of it.
+ * States of a step. `waiting`: somebody must do the step by hand and call `sop_advance`. `needs_review`: a crash left the outcome of the
+ * step unknown, and a person must decide.
  */
 export const SOP_STEP_STATUSES = [
   "pending",
@@ -28,15 +29,16 @@ export const SOP_STEP_STATUSES = [
   "failed",
   "cancelled",
 ] as const;
+/** State of a step. */
 export type SopStepStatus = (typeof SOP_STEP_STATUSES)[number];
 
-/** A definition that can be executed. */
+/** Procedure that can be executed. */
 export interface SopSummary {
   readonly id: string;
   readonly name: string;
   readonly description: string;
   readonly file: string;
-  /** Found in the workspace: its execution waits for a person before the first step */
+  /** Set for a procedure in the workspace: its execution waits for an approval before the first step */
   readonly in_workspace: boolean;
   readonly inputs: readonly {
     readonly name: string;
@@ -51,21 +53,22 @@ export interface SopSummary {
     readonly title: string;
     readonly kind: "tool" | "agent" | "manual";
     readonly tool: string | null;
-    /** Why its tool cannot be called now; null: it can */
+    /** Reason why the step's tool cannot be called now. null when it can */
     readonly tool_off: string | null;
     readonly requires_approval: boolean;
   }[];
 }
 
+/** Procedures and open executions, as `sop_list` shows them. */
 export interface SopCatalogue {
   readonly sops: readonly SopSummary[];
-  /** Files that are no definitions, with the reasons */
+  /** Files that are not valid procedures, with the reasons */
   readonly invalid: readonly { readonly file: string; readonly problems: readonly ConfigProblem[] }[];
   /** Executions that have not ended, the newest first */
   readonly open: readonly { readonly id: string; readonly sop: string; readonly status: SopStatus }[];
 }
 
-/** One step of an execution. Times are ISO 8601. */
+/** Step of an execution. Times are ISO 8601. */
 export interface SopStepView {
   readonly id: string;
   readonly title: string;
@@ -76,11 +79,11 @@ export interface SopStepView {
   readonly run_id: string | null;
   readonly started_at: string | null;
   readonly ended_at: string | null;
-  /** The result's text, or the error's, cut; null before it has ended */
+  /** Text of the result or the error, cut. null before the step has ended */
   readonly output: string | null;
 }
 
-/** An execution as `sop_status` shows it. */
+/** Execution as `sop_status` shows it. */
 export interface SopExecutionView {
   readonly id: string;
   readonly object: "sop_execution";
@@ -93,21 +96,21 @@ export interface SopExecutionView {
   readonly ended_at: string | null;
   readonly error: { readonly code: string; readonly message: string } | null;
   readonly steps: readonly SopStepView[];
-  /** The question it waits for; null: for none */
+  /** Approval that the execution waits for. null when it waits for none */
   readonly approval: { readonly id: string; readonly reason: string; readonly expires_at: string } | null;
-  /** What it waits for and how to go on, as a sentence; empty where nothing is to be done */
+  /** Sentence that says why the execution waits and how to go on. Empty when nobody has to do anything */
   readonly waits_for: string;
 }
 
-/** Who calls, and what for. */
+/** The caller of a procedure tool, with the rights and limits that the steps inherit. */
 export interface SopCaller {
   readonly caller: Caller;
   readonly runId: string;
-  /** The call was made by its client itself, which may approve: what it grants is granted by a person */
+  /** Set when a client with the scope `approve` makes the call itself: its approval counts as a person's */
   readonly mayGrant: boolean;
-  /** Patterns of the caller's own tools, which the steps do not go beyond; undefined: all that [agent] gives */
+  /** Patterns of the caller's tools; the steps have no others. undefined: all tools of [agent] */
   readonly tools?: readonly string[] | undefined;
-  /** Bounds of the caller's own run, which those of the steps do not go beyond; undefined: the configured ones */
+  /** Limits of the caller's own run; those of the steps are no wider. undefined: the configured limits */
   readonly limits?: Inherited["limits"] | undefined;
 }
 
@@ -119,7 +122,7 @@ export interface SopCaller {
 export interface Sops {
   list(): Promise<SopCatalogue>;
   /**
-   * Starts an execution, which is on disk when this resolves and goes on by itself.
+   * Starts an execution, which goes on by itself. Resolves when the execution is on disk.
    * @throws {ToolError} `sop_invalid` with the definition's problems; `sop_nested` from within a procedure; `overloaded`
    */
   execute(
@@ -127,15 +130,15 @@ export interface Sops {
   ): Promise<SopExecutionView>;
   status(executionId: string): Promise<SopExecutionView>;
   /**
-   * A step that is done by hand counts as done, and the execution goes on.
+   * Marks the step that waits as done by hand, and lets the execution go on.
    * @throws {ToolError} `approval_required` before a step that was not granted; `conflict` where there is nothing to go on with
    */
   advance(executionId: string, by: SopCaller): Promise<SopExecutionView>;
-  /** Nothing further runs; the step at work is cancelled. @throws {ToolError} `conflict` for one that has ended */
+  /** Cancels the execution and the step at work. @throws {ToolError} `conflict` for an execution that has ended */
   cancel(executionId: string, by: SopCaller): Promise<SopExecutionView>;
   /**
-   * The question the execution waits for: granted where a person calls, only shown otherwise.
-   * @throws {ToolError} `conflict` where it waits for no approval
+   * Grants the approval that the execution waits for when a person calls; for other callers only shows it.
+   * @throws {ToolError} `conflict` when the execution waits for no approval
    */
   approve(
     executionId: string,
@@ -143,6 +146,7 @@ export interface Sops {
   ): Promise<{ readonly granted: boolean; readonly execution: SopExecutionView }>;
 }
 
+/** Field for the id of an execution. */
 export const executionIdField = v.pipe(
   v.string(),
   v.minLength(1),
@@ -150,7 +154,10 @@ export const executionIdField = v.pipe(
   v.description("Id of the execution, as sop_execute gives it"),
 );
 
-/** Who calls: its client itself with the scope `approve` is a person whose word counts, a model is not, whoever started its run. */
+/**
+ * Returns the caller of a procedure tool. A client that calls directly with the scope `approve` may grant approvals as a person. A model
+ * never may, whoever started its run.
+ */
 export function sopCaller(
   context: Pick<ToolContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
 ): SopCaller {
@@ -159,10 +166,10 @@ export function sopCaller(
   return { caller, runId, mayGrant, tools: toolsPassedOn(context), limits: inherited?.limits };
 }
 
-/** Of a step's output in the text; `data` has more */
+/** Characters of a step's output that the text shows; `data` has more */
 const SHOWN_CHARACTERS = 600;
 
-/** An execution as text for the model, and whole for programs. @param said what stands before it */
+/** Makes the result that shows an execution: as text for the model, and whole for programs. @param said text before the execution */
 export function showExecution(execution: SopExecutionView, said = ""): ToolResult {
   const { id, sop, status, error, steps, waits_for } = execution;
   const lines = [
