@@ -9,7 +9,7 @@ import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { TOOLS } from "../contract/tools.ts";
 import { createToolBench } from "../support/tool_bench.ts";
-import { schemaFaults } from "../support/schema_faults.ts";
+import { schemaFaults } from "./schema_faults.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
 test("the tools are those of the table", () => {

@@ -17,7 +17,7 @@ import { applyEdit, type ConfigTable, toConfig } from "../support/config_edits.t
 import { createFakeClock } from "../support/fake_clock.ts";
 import { initRepository, isThere } from "../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../support/tool_bench.ts";
-import { toolInputs } from "../support/tool_inputs.ts";
+import { toolInputs } from "./tool_inputs.ts";
 import { withWorkspace } from "../support/workspace.ts";
 
 /** SPECIFICATION section 2.4, "Always enabled". */

@@ -6,7 +6,7 @@ import { DocumentError } from "../../../lib/documents/document_error.ts";
 import { pdfText } from "../../../lib/documents/pdf/pdf_text.ts";
 import { createWorkBudget } from "../../../lib/documents/work_budget.ts";
 import { documentFixture } from "../../support/document_fixtures.ts";
-import { makePdf, type PdfParts, textLine } from "../../support/make_pdf.ts";
+import { makePdf, type PdfParts, textLine } from "./make_pdf.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

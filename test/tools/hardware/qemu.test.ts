@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CORTEX_M3_FIRMWARE } from "../../../fixtures/firmware/cortex_m3.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { NO_QEMU, type QemuBoard, withQemuBoard } from "../../support/qemu_board.ts";
+import { NO_QEMU, type QemuBoard, withQemuBoard } from "./qemu_board.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { until } from "../../support/until.ts";
 

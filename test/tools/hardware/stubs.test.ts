@@ -7,7 +7,7 @@ import type { Config } from "../../../lib/config/config.ts";
 import { encodePacket } from "../../../lib/hardware/gdb_packet.ts";
 import { encodeRuns } from "../../support/encode_runs.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
-import { type FakeStub, type FakeStubOptions, withFakeStub } from "../../support/fake_gdb_stub.ts";
+import { type FakeStub, type FakeStubOptions, withFakeStub } from "./fake_gdb_stub.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 
 type Region = Config["hardware"]["boards"][string]["memory_map"][number];

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { CORTEX_M3_FIRMWARE } from "../../fixtures/firmware/cortex_m3.ts";
-import { withTemporaryFolder } from "./temporary_folder.ts";
+import { CORTEX_M3_FIRMWARE } from "../../../fixtures/firmware/cortex_m3.ts";
+import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
 const PROGRAM = "qemu-system-arm";
 

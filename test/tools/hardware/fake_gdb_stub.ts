@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
-import { encodePacket } from "../../lib/hardware/gdb_packet.ts";
-import { until } from "./until.ts";
+import { encodePacket } from "../../../lib/hardware/gdb_packet.ts";
+import { until } from "../../support/until.ts";
 
 /** Answer to one request: text becomes a packet, bytes are sent as they are, null is silence; undefined: as usual. */
 export type StubAnswer = string | Uint8Array | null | undefined;
