@@ -2,7 +2,7 @@ import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
 import { createGatewaySettings } from "./gateway_settings.ts";
-import { createIdempotency } from "./middleware/idempotency.ts";
+import { Idempotency } from "./middleware/idempotency.ts";
 import { createObserver } from "./middleware/observe.ts";
 import {
   type BodyReader,
@@ -56,7 +56,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     socketPaths: new Set(options.routes.filter((route) => route.websocket !== undefined).map((route) => route.path)),
     settingsNow: createGatewaySettings(services.config),
     observer: createObserver(services),
-    idempotency: createIdempotency(services),
+    idempotency: new Idempotency(services),
   };
   socketsOf(services); // so that the gauge of sockets is there before the first one
 

@@ -6,13 +6,7 @@ import type { Handler, Route, RunClaim } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { errorReply } from "../wire/reply.ts";
 import { type RecordedReply, recordReply, recordText, type ReplyRecording } from "./reply_recording.ts";
-import { createReplyStore, type StoredClaim } from "./reply_store.ts";
-
-/** Answers a repeated request from the first request under the same `Idempotency-Key`. */
-export interface Idempotency {
-  /** Calls the route's handler, or answers from an earlier call with the same key. @throws {HttpError} 400 invalid_request, 409 idempotency_conflict */
-  run(request: Request, context: GatewayRequestContext, route: Route): Response | Promise<Response>;
-}
+import { createReplyStore, type ReplyStore, type StoredClaim } from "./reply_store.ts";
 
 /** A request under an idempotency key whose reply is not stored yet. */
 interface Flight {
@@ -32,7 +26,8 @@ interface Claim {
 const KEY = /^[\x21-\x7e]{1,255}$/;
 
 /**
- * `Idempotency-Key` (docs/design/http.md "Idempotency"): scoped to token, method and path, kept for 24 hours.
+ * Answers a repeated request under the same `Idempotency-Key` (docs/design/http.md "Idempotency"). The key counts for one token,
+ * method and path, for 24 hours.
  *
  * A repeat that comes during the first request attaches to it: JSON waits, an event stream replays from its start. A later repeat gets
  * the stored reply. A reply is stored when the handler succeeded, or failed after an effect. After any other failure the request may be
@@ -41,121 +36,140 @@ const KEY = /^[\x21-\x7e]{1,255}$/;
  * A claim is on disk before the effect, in the transaction that accepts a run where the route starts one. So a repeat after a crash
  * is answered by that run, by what the route's `repeat` finds of the first one, or by 409 `conflict`: its outcome is unknown.
  */
-export function createIdempotency(services: Services): Idempotency {
-  const flights = new Map<string, Flight>();
-  const store = createReplyStore(services);
+export class Idempotency {
+  readonly #services: Services;
+  readonly #store: ReplyStore;
+  /** Requests whose reply is not stored yet, by scope */
+  readonly #flights = new Map<string, Flight>();
 
-  async function runOnce(
+  constructor(services: Services) {
+    this.#services = services;
+    this.#store = createReplyStore(services);
+  }
+
+  /**
+   * Calls the route's handler, or answers from an earlier call with the same key.
+   * @throws {HttpError} 400 invalid_request, 409 idempotency_conflict
+   */
+  run(request: Request, context: GatewayRequestContext, route: Route): Response | Promise<Response> {
+    const key = request.headers.get("idempotency-key");
+    if (key === null || route.method !== "POST") return route.handler(request, context);
+    if (route.idempotency === undefined || route.idempotency === "refused") {
+      throw invalidKey("this route's replies hold a secret and are never kept");
+    }
+    if (!KEY.test(key)) throw invalidKey("it must have 1-255 visible ASCII characters");
+    return this.#runOnce(request, context, { route, key });
+  }
+
+  async #runOnce(
     request: Request,
     context: GatewayRequestContext,
-    route: Route,
-    key: string,
+    { route, key }: { readonly route: Route; readonly key: string },
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
     // The one header that changes what a request does
     const tools = request.headers.get("x-postern-tools") ?? "";
     const fingerprint = digest([context.target.search, tools, await context.body()]);
-    let flight = flights.get(scope);
+    let flight = this.#flights.get(scope);
     while (flight?.over !== undefined) {
       await flight.over;
-      flight = flights.get(scope);
+      flight = this.#flights.get(scope);
     }
     if (flight !== undefined) {
       checkSame(flight.fingerprint, fingerprint);
       return join(request, context, flight);
     }
-    const recording = start(request, context, route, { scope, fingerprint });
-    flights.set(scope, { fingerprint, context, recording });
-    recording.catch(() => flights.delete(scope));
+    const recording = this.#start(request, context, { route, claim: { scope, fingerprint } });
+    this.#flights.set(scope, { fingerprint, context, recording });
+    recording.catch(() => this.#flights.delete(scope));
     return (await recording).reply(context);
   }
 
-  async function start(
+  async #start(
     request: Request,
     context: GatewayRequestContext,
-    route: Route,
-    claim: Claim,
+    { route, claim }: { readonly route: Route; readonly claim: Claim },
   ): Promise<ReplyRecording> {
     const { scope, fingerprint } = claim;
-    const stored = await store.find(scope);
+    const stored = await this.#store.find(scope);
     if (stored !== undefined) checkSame(stored.fingerprint, fingerprint);
     if (stored?.kind === "reply") {
-      flights.delete(scope);
+      this.#flights.delete(scope);
       return replayed(recordText(stored));
     }
-    const hold = createHold(claim, stored);
+    const hold = createHold(this.#store, claim, stored);
     context.claim = hold.claim;
-    const handler = stored === undefined ? await firstHandler(route, claim) : repeatHandler(route, stored);
+    const handler = stored === undefined ? await this.#firstHandler(route, claim) : repeatHandler(route, stored);
     const reply = await callHandler(request, context, handler);
     const recording = await recordReply(reply);
-    const settled = recording.ended
-      .then((whole) => settle(claim, hold, whole), () => giveUp(claim, hold.runId()))
-      .catch((error) => services.log.warn("Reply is not kept for repeats", { request_id: context.requestId, error }))
-      .finally(() => flights.delete(scope));
-    recording.ended.then((whole) => {
-      const flight = flights.get(scope);
-      if (flight !== undefined && !isKept(whole, hold)) flight.over = settled.then(() => {});
-    }).catch(() => {});
+    this.#settleAtEnd(recording, { claim, hold, requestId: context.requestId });
     return stored === undefined ? recording : replayed(recording);
   }
 
+  /** Stores the reply when it has ended. A request that may be tried again waits until its claim is gone. */
+  #settleAtEnd(
+    { ended }: ReplyRecording,
+    { claim, hold, requestId }: { readonly claim: Claim; readonly hold: Hold; readonly requestId: string },
+  ): void {
+    const { scope } = claim;
+    const settled = ended
+      .then((whole) => this.#settle(claim, hold, whole), () => this.#giveUp(claim, hold.runId()))
+      .catch((error) => this.#services.log.warn("Reply is not kept for repeats", { request_id: requestId, error }))
+      .finally(() => this.#flights.delete(scope));
+    ended.then((whole) => {
+      const flight = this.#flights.get(scope);
+      if (flight !== undefined && !isKept(whole, hold)) flight.over = settled.then(() => {});
+    }).catch(() => {});
+  }
+
   /** Returns the handler of a first request. Makes the claim first where the handler itself makes none. */
-  async function firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler> {
-    if (route.idempotency === "honoured" && !await store.claim(scope, fingerprint)) throw outcomeUnknown();
+  async #firstHandler(route: Route, { scope, fingerprint }: Claim): Promise<Handler> {
+    if (route.idempotency === "honoured" && !await this.#store.claim(scope, fingerprint)) throw outcomeUnknown();
     return route.handler;
   }
 
-  function createHold({ scope, fingerprint }: Claim, stored: StoredClaim | undefined): Hold {
-    let runId = stored?.runId ?? undefined;
-    const told = new Set(stored?.told);
-    let isOpen = false;
-    return {
-      runId: () => runId,
-      isOpen: () => isOpen,
-      claim: {
-        reopen: () => void (isOpen = true),
-        write(id) {
-          runId = id;
-          return store.claimWrite(scope, { fingerprint, runId: id, told: [] });
-        },
-        wasTold: (turn) => told.has(turn),
-        async tell(turn) {
-          if (told.has(turn) || runId === undefined) return;
-          told.add(turn);
-          await store.reclaim(scope, { fingerprint, runId, told: [...told] });
-        },
-      },
-    };
-  }
-
   /** Stores a reply that is final. Until then the claim leads a repeat to the run. */
-  async function settle({ scope, fingerprint }: Claim, hold: Hold, whole: RecordedReply): Promise<void> {
+  async #settle({ scope, fingerprint }: Claim, hold: Hold, whole: RecordedReply): Promise<void> {
     const runId = hold.runId();
-    if (whole.status !== ACCEPTED && !await isOver(runId)) return;
-    // What was too long to keep is read from the run once more
+    if (whole.status !== ACCEPTED && !await this.#isOver(runId)) return;
+    // A reply that was too long to keep is read from the run again
     if (whole.body === null && runId !== undefined) return;
-    await (isKept(whole, hold) ? store.keep(scope, { ...whole, fingerprint }) : store.forget(scope));
+    await (isKept(whole, hold) ? this.#store.keep(scope, { ...whole, fingerprint }) : this.#store.forget(scope));
   }
 
-  /** Handles a stream that every reader left, so that no whole reply exists. The claim of a run stays; without a run the request may be made again. */
-  async function giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
-    if (runId === undefined) await store.forget(scope);
+  /**
+   * Handles a stream that every reader left, so that no whole reply exists. The claim of a run stays; without a run the request may be
+   * made again.
+   */
+  async #giveUp({ scope }: Claim, runId: string | undefined): Promise<void> {
+    if (runId === undefined) await this.#store.forget(scope);
   }
 
-  async function isOver(runId: string | undefined): Promise<boolean> {
-    const run = runId === undefined ? undefined : await services.agent?.runs.get(runId);
+  async #isOver(runId: string | undefined): Promise<boolean> {
+    const run = runId === undefined ? undefined : await this.#services.agent?.runs.get(runId);
     return run === undefined || isEnded(run.status);
   }
+}
 
+function createHold(store: ReplyStore, { scope, fingerprint }: Claim, stored: StoredClaim | undefined): Hold {
+  let runId = stored?.runId ?? undefined;
+  const told = new Set(stored?.told);
+  let isOpen = false;
   return {
-    run(request, context, route) {
-      const key = request.headers.get("idempotency-key");
-      if (key === null || route.method !== "POST") return route.handler(request, context);
-      if (route.idempotency === undefined || route.idempotency === "refused") {
-        throw invalidKey("this route's replies hold a secret and are never kept");
-      }
-      if (!KEY.test(key)) throw invalidKey("it must have 1-255 visible ASCII characters");
-      return runOnce(request, context, route, key);
+    runId: () => runId,
+    isOpen: () => isOpen,
+    claim: {
+      reopen: () => void (isOpen = true),
+      write(id) {
+        runId = id;
+        return store.claimWrite(scope, { fingerprint, runId: id, told: [] });
+      },
+      wasTold: (turn) => told.has(turn),
+      async tell(turn) {
+        if (told.has(turn) || runId === undefined) return;
+        told.add(turn);
+        await store.reclaim(scope, { fingerprint, runId, told: [...told] });
+      },
     },
   };
 }

@@ -26,7 +26,8 @@ export const MAX_RECORDED_BYTES = 4 * 1024 * 1024;
 export async function recordReply(reply: Response): Promise<ReplyRecording> {
   const headers = ownHeaders(reply.headers);
   if (reply.body !== null && headers["content-type"] === "text/event-stream") {
-    return recordStream(reply.body as ReadableStream<Bytes>, reply.status, headers); // the web's type leaves out the buffer's
+    // The web's type leaves out the type of the buffer
+    return new StreamRecording(reply.body as ReadableStream<Bytes>, { status: reply.status, headers });
   }
   return recordText({ status: reply.status, headers, body: await reply.text() });
 }
@@ -49,73 +50,86 @@ export function recordText(recorded: RecordedReply): ReplyRecording {
 type Bytes = Uint8Array<ArrayBuffer>;
 const REPLAYED = { "idempotency-replayed": "true" };
 
-function recordStream(
-  stream: ReadableStream<Bytes>,
-  status: number,
-  headers: Readonly<Record<string, string>>,
-): ReplyRecording {
-  const source = stream.getReader();
-  const end = Promise.withResolvers<RecordedReply>();
-  end.promise.catch(() => {});
-  let chunks: Bytes[] = [];
-  /** Number of the first chunk in `chunks`: above 0 once the reply got too long */
-  let base = 0;
-  let bytes = 0;
-  let readers = 0;
-  let done = false;
-  let step: Promise<void> | undefined;
+/** Records an event stream while its readers read it. */
+class StreamRecording implements ReplyRecording {
+  readonly #head: Omit<RecordedReply, "body">;
+  readonly #source: ReadableStreamDefaultReader<Bytes>;
+  readonly #end = Promise.withResolvers<RecordedReply>();
+  readonly ended = this.#end.promise;
+  #chunks: Bytes[] = [];
+  /** Number of the first chunk in `#chunks`: above 0 once the reply got too long to keep */
+  #base = 0;
+  #bytes = 0;
+  #readers = 0;
+  #isDone = false;
+  /** The read under way, which all readers that need the next chunk wait for */
+  #step: Promise<void> | undefined = undefined;
 
-  async function readOn(): Promise<void> {
-    try {
-      const { done: last, value } = await source.read();
-      if (last) {
-        done = true;
-        end.resolve({ status, headers, body: base > 0 ? null : new TextDecoder().decode(Buffer.concat(chunks)) });
-        return;
-      }
-      bytes += value.length;
-      if (bytes > MAX_RECORDED_BYTES) {
-        base += chunks.length;
-        chunks = [];
-      }
-      chunks.push(value);
-    } catch (error) {
-      end.reject(error);
-      throw error;
-    } finally {
-      step = undefined;
-    }
+  constructor(stream: ReadableStream<Bytes>, head: Omit<RecordedReply, "body">) {
+    this.#head = head;
+    this.#source = stream.getReader();
+    this.#end.promise.catch(() => {});
   }
 
-  function open(): ReadableStream<Bytes> {
+  readonly reply = (context: RequestContext): Response => this.#send(context, {});
+
+  readonly replay = (context: RequestContext): Response => {
+    if (this.#base > 0) throw tooLongToKeep();
+    return this.#send(context, REPLAYED);
+  };
+
+  #send(context: RequestContext, extra: Record<string, string>): Response {
+    const { status, headers } = this.#head;
+    return textReply(context, status, this.#open(), "text/event-stream", { ...headers, ...extra });
+  }
+
+  /** Opens a stream that reads the recording from its start. */
+  #open(): ReadableStream<Bytes> {
     let at = 0;
-    readers++;
+    this.#readers++;
     return new ReadableStream<Bytes>({
-      async pull(controller) {
-        while (at >= base + chunks.length && !done) await (step ??= readOn());
-        if (at < base) throw tooLongToKeep();
-        const chunk = chunks[at++ - base];
+      pull: async (controller) => {
+        while (at >= this.#base + this.#chunks.length && !this.#isDone) await (this.#step ??= this.#readOn());
+        if (at < this.#base) throw tooLongToKeep();
+        const chunk = this.#chunks[at++ - this.#base];
         if (chunk === undefined) controller.close();
         else controller.enqueue(chunk);
       },
-      cancel(reason) {
-        if (--readers > 0 || done) return;
-        end.reject(reason);
-        return source.cancel(reason);
+      cancel: (reason) => {
+        if (--this.#readers > 0 || this.#isDone) return;
+        this.#end.reject(reason);
+        return this.#source.cancel(reason);
       },
     }, { highWaterMark: 0 });
   }
 
-  const send = (context: RequestContext, extra: Record<string, string>) =>
-    textReply(context, status, open(), "text/event-stream", { ...headers, ...extra });
-  return {
-    ended: end.promise,
-    reply: (context) => send(context, {}),
-    replay(context) {
-      if (base > 0) throw tooLongToKeep();
-      return send(context, REPLAYED);
-    },
-  };
+  async #readOn(): Promise<void> {
+    try {
+      const { done, value } = await this.#source.read();
+      if (done) this.#finish();
+      else this.#keep(value);
+    } catch (error) {
+      this.#end.reject(error);
+      throw error;
+    } finally {
+      this.#step = undefined;
+    }
+  }
+
+  #keep(chunk: Bytes): void {
+    this.#bytes += chunk.length;
+    if (this.#bytes > MAX_RECORDED_BYTES) {
+      this.#base += this.#chunks.length;
+      this.#chunks = [];
+    }
+    this.#chunks.push(chunk);
+  }
+
+  #finish(): void {
+    this.#isDone = true;
+    const body = this.#base > 0 ? null : new TextDecoder().decode(Buffer.concat(this.#chunks));
+    this.#end.resolve({ ...this.#head, body });
+  }
 }
 
 const OF_THE_REQUEST = /^(?:x-request-id|vary|x-ratelimit-.*|access-control-.*|connection|content-length)$/;
