@@ -9,10 +9,8 @@ import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";
 import { warnOfIdleSettings } from "../lib/tools/idle_settings.ts";
-import { eventFollowersOf } from "./routes/run_events.ts";
 import { createRouter } from "./router.ts";
 import { ROUTES } from "./routes.ts";
-import { socketsOf } from "./websocket/sockets.ts";
 
 /** A line of the gateway's log. Secrets are removed. */
 export interface GatewayLogLine {
@@ -123,10 +121,9 @@ export async function createGateway(options: GatewayOptions): Promise<Gateway> {
     websocket: { resolve: (request) => router.resolveWebSocket(request) },
     createPairingCode: async () => (await services.pairing.createCode()).code,
     async close() {
-      socketsOf(services).closeIdle();
-      eventFollowersOf(services).closeAll();
+      router.connections.closeIdle();
       await services.drain(config.gateway.shutdown_grace_secs * 1000);
-      socketsOf(services).closeAll();
+      router.connections.sockets.closeAll();
       await services.close();
     },
   };

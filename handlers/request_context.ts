@@ -3,6 +3,7 @@ import type { Timer } from "../lib/base/clock.ts";
 import { HttpError } from "../lib/base/errors.ts";
 import type { Identity } from "../lib/access/identity.ts";
 import type { Services } from "../lib/gateway.ts";
+import type { Connections } from "./connections.ts";
 import type { RequestTarget } from "./request_target.ts";
 import type { RequestContext, ResponseClass, RunClaim } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";
@@ -24,6 +25,7 @@ export type ClientWatch = (request: Request, onGone: () => void) => () => void;
 /** Options of `GatewayRequestContext`. */
 export interface RequestContextOptions {
   readonly services: Services;
+  readonly connections: Connections;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -36,6 +38,7 @@ export interface RequestContextOptions {
 /** The context of one request, and the fields that the middleware fills in. Lives until the reply is handed over. */
 export class GatewayRequestContext implements RequestContext {
   readonly services: Services;
+  readonly connections: Connections;
   readonly Response: ResponseClass;
   readonly requestId: string;
   readonly remoteAddress: string | undefined;
@@ -68,6 +71,7 @@ export class GatewayRequestContext implements RequestContext {
     this.#readBody = options.readBody;
     this.#watchClient = options.watchClient;
     this.services = options.services;
+    this.connections = options.connections;
     this.Response = options.Response;
     this.requestId = options.requestId;
     this.remoteAddress = options.remoteAddress;

@@ -5,6 +5,7 @@ import type { Identity } from "../lib/access/identity.ts";
 import type { JsonSchema } from "../lib/base/records/json_schema.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { Write } from "../lib/storage/store.ts";
+import type { Connections } from "./connections.ts";
 import type { Door } from "./door.ts";
 import { type ErrorCode, httpError } from "./wire/http_errors.ts";
 import { readJson } from "./wire/read_json.ts";
@@ -15,6 +16,7 @@ export type ResponseClass = typeof Response;
 /** Services and facts that a handler gets beside the request. The router builds one for each request. */
 export interface RequestContext {
   readonly services: Services;
+  readonly connections: Connections;
   readonly Response: ResponseClass;
   /** null on public routes */
   readonly identity: Identity | null;

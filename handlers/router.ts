@@ -1,6 +1,7 @@
 import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
+import { type Connections, createConnections } from "./connections.ts";
 import { createGatewaySettings } from "./gateway_settings.ts";
 import { Idempotency } from "./middleware/idempotency.ts";
 import { createObserver } from "./middleware/observe.ts";
@@ -15,7 +16,6 @@ import { parseRequestTarget, type RequestTarget } from "./request_target.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable } from "./route_table.ts";
 import { Visit, type VisitedParts } from "./visit.ts";
-import { socketsOf } from "./websocket/sockets.ts";
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -44,6 +44,8 @@ export interface GatewayRouter {
   readonly fetch: (request: Request, connection?: ConnectionInfo) => Response | Promise<Response>;
   /** Takes a WebSocket handshake through the same checks. Returns hooks of the socket, or hooks that answer with the refusal */
   readonly resolveWebSocket: (request: Request, connection?: ConnectionInfo) => Partial<Hooks>;
+  /** The open sockets and event streams, for a shutdown */
+  readonly connections: Connections;
 }
 
 /** Creates the router of a gateway. `Visit` has the steps that a request goes through, in their order. */
@@ -58,12 +60,13 @@ export function createRouter(options: RouterOptions): GatewayRouter {
     observer: createObserver(services),
     idempotency: new Idempotency(services),
   };
-  socketsOf(services); // so that the gauge of sockets is there before the first one
+  const connections = createConnections(services);
 
   function open(request: Request, connection: ConnectionInfo | undefined, canUpgrade: boolean): Visit {
     const target = parseRequestTarget(request.url);
     const context = new GatewayRequestContext(request, {
       services,
+      connections,
       Response: ReplyClass,
       requestId: requestIdOf(request, services.random),
       remoteAddress: connection?.remoteAddress,
@@ -82,6 +85,7 @@ export function createRouter(options: RouterOptions): GatewayRouter {
   return {
     fetch: answer,
     resolveWebSocket: (request, connection) => open(request, connection, true).acceptSocket(),
+    connections,
   };
 }
 

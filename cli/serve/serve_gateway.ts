@@ -1,9 +1,8 @@
 import { FastResponse, serve, type Server, type ServerRequest } from "srvx";
-import { eventFollowersOf } from "../../handlers/routes/run_events.ts";
+import type { Connections } from "../../handlers/connections.ts";
 import { createRouter, type GatewayRouter } from "../../handlers/router.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import type { ResponseClass } from "../../handlers/route.ts";
-import { socketsOf } from "../../handlers/websocket/sockets.ts";
 import { withTimeout } from "../../lib/base/clock.ts";
 import type { GatewayServices } from "../../lib/gateway.ts";
 import { createNodeBodyReader, watchNodeClient } from "./node_body.ts";
@@ -31,6 +30,8 @@ export interface RunningServer {
   readonly port: number;
   /** Address for a browser, with a slash at the end */
   readonly url: string;
+  /** Open sockets and event streams */
+  readonly connections: Connections;
   /**
    * Ends the server (docs/design/http.md "Drain"): accepts no new connections, closes idle ones, lets work with a waiting client finish for
    * `graceMs`, cancels the rest, and then closes every connection. The services stay open.
@@ -90,8 +91,9 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     }) as object,
     deno: { signal: stop.signal },
   });
-  const connections = watchNodeConnections(server, services.clock);
-  hardenNodeServer(server, { sockets, connections, newRequestId: () => services.random.id("req_") });
+  const { connections } = router;
+  const watched = watchNodeConnections(server, services.clock);
+  hardenNodeServer(server, { sockets, connections: watched, newRequestId: () => services.random.id("req_") });
   await listen(server, host, options.port);
   const url = new URL(server.url ?? "");
   services.listensOn(Number(url.port));
@@ -99,7 +101,9 @@ export async function serveGateway(options: ServeOptions): Promise<RunningServer
     host,
     port: Number(url.port),
     url: url.href,
-    drain: (graceMs) => drain({ services, server, sockets, graceMs, stop, closeSilent: connections.closeSilent }),
+    connections,
+    drain: (graceMs) =>
+      drain({ services, connections, server, sockets, graceMs, stop, closeSilent: watched.closeSilent }),
   };
 }
 
@@ -131,6 +135,7 @@ const REASONS: Readonly<Record<string, string>> = {
 
 interface DrainOptions {
   readonly services: GatewayServices;
+  readonly connections: Connections;
   readonly server: Server;
   readonly sockets: SocketServer;
   readonly graceMs: number;
@@ -138,7 +143,9 @@ interface DrainOptions {
   readonly closeSilent: () => void;
 }
 
-async function drain({ services, server, sockets, graceMs, stop, closeSilent }: DrainOptions): Promise<void> {
+async function drain(
+  { services, connections, server, sockets, graceMs, stop, closeSilent }: DrainOptions,
+): Promise<void> {
   const { clock } = services;
   services.beginDrain();
   let isClosed = false;
@@ -150,13 +157,12 @@ async function drain({ services, server, sockets, graceMs, stop, closeSilent }: 
     closeSilent();
     if (node !== undefined && "closeIdleConnections" in node) node.closeIdleConnections();
   });
-  socketsOf(services).closeIdle();
-  eventFollowersOf(services).closeAll();
+  connections.closeIdle();
   await services.drain(graceMs);
   // A WebSocket closes by itself once the last event of its run is written
   const flushed = clock.monotonic() + FLUSH_LIMIT_MS;
-  while (socketsOf(services).count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
-  socketsOf(services).closeAll();
+  while (connections.sockets.count() > 0 && clock.monotonic() < flushed) await clock.sleep(IDLE_SWEEP_MS);
+  connections.sockets.closeAll();
   await withTimeout(closing ?? close(), { ms: CLOSE_LIMIT_MS, clock });
   idleSweep.clear();
   sockets.terminate();

@@ -2,7 +2,7 @@ import type { Message, Peer } from "crossws";
 import * as v from "valibot";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
-import { createSocketSession, type SocketSession } from "../websocket/socket_session.ts";
+import { SocketSession } from "../websocket/socket_session.ts";
 import { attachRun } from "../wire/attach_run.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
@@ -100,15 +100,16 @@ export const chatSocketRoute: Route = {
   reply: { status: 101, description: "The connection is a WebSocket" },
   errors: ["upgrade_required", "agent_unavailable", "shutting_down"],
   websocket(context) {
-    const { services, requestId } = context;
+    const { services, connections: { sockets }, requestId } = context;
     requireAgent(services);
     if (services.state() === "draining") {
       throw httpError("shutting_down", "Cannot open a socket: the gateway is shutting down");
     }
     // Deno's sockets know no ping, and crossws warns on the terminal when one is tried
-    const options = { services, caller: callerOf(context, "websocket"), requestId, canPing: !("Deno" in globalThis) };
+    const caller = callerOf(context, "websocket");
+    const options = { services, sockets, caller, requestId, canPing: !("Deno" in globalThis) };
     let session: SocketSession | undefined;
-    const sessionOf = (peer: Peer) => (session ??= createSocketSession(peer, options));
+    const sessionOf = (peer: Peer) => (session ??= new SocketSession(peer, options));
     return {
       open: (peer) => void sessionOf(peer),
       message(peer, message) {

@@ -1,7 +1,6 @@
 import { CancelError } from "../../lib/base/cancel.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { RUN_ID_SCHEMA } from "../../lib/base/records/run.ts";
-import type { Services } from "../../lib/gateway.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { httpError, toHttpError } from "../wire/http_errors.ts";
@@ -37,7 +36,7 @@ export const runEventsRoute: Route = {
   reply: { status: 200, type: "text/event-stream", description: "Each event as JSON, with its seq as the event's id" },
   otherReplies: [{ status: 204, description: "The run is over, and nothing comes after the position" }],
   async handler(request, context) {
-    const { services, identity } = context;
+    const { services, identity, connections } = context;
     const id = context.params["id"] ?? "";
     const after = afterOf(request, context);
     const follows = followsOf(context);
@@ -50,7 +49,7 @@ export const runEventsRoute: Route = {
       caller,
     });
     if (!eventsFollow && after.seq >= recorded) return textReply(context, 204, null, "text/event-stream");
-    const remove = eventFollowersOf(services).add({ tokenId: identity?.tokenId ?? null, close: leave });
+    const remove = connections.followers.add({ tokenId: identity?.tokenId ?? null, close: leave });
     const shown = follows ? events : upTo(recorded, { after: after.seq, events });
     return sseReply(
       context,
@@ -133,49 +132,4 @@ function createEventLines({ follows }: { readonly follows: boolean }): EventEnco
       return ended;
     },
   };
-}
-
-/** A client that reads the events of a run over HTTP. */
-export interface EventFollower {
-  /** Id of the client's token; null while pairing is off */
-  readonly tokenId: string | null;
-  /** Ends the client's stream; the run goes on */
-  close(): void;
-}
-
-/** The open event streams of one gateway. */
-export interface EventFollowers {
-  /** @returns what takes it out again. @throws {HttpError} 503 `overloaded` above 4,096 */
-  add(follower: EventFollower): () => void;
-  count(): number;
-  /** For the start of a shutdown: they come back with their position */
-  closeAll(): void;
-}
-
-const MAX_FOLLOWERS = 4096;
-const gateways = new WeakMap<Services, EventFollowers>();
-
-/** The registry that belongs to these services, made when first asked for. A revoked token ends its streams. */
-export function eventFollowersOf(services: Services): EventFollowers {
-  const known = gateways.get(services);
-  if (known !== undefined) return known;
-  const open = new Set<EventFollower>();
-  const made: EventFollowers = {
-    add(follower) {
-      if (open.size >= MAX_FOLLOWERS) {
-        throw httpError("overloaded", `Cannot follow the run: ${MAX_FOLLOWERS} streams of events are open already`);
-      }
-      open.add(follower);
-      return () => void open.delete(follower);
-    },
-    count: () => open.size,
-    closeAll() {
-      for (const follower of [...open]) follower.close();
-    },
-  };
-  services.tokens.onRevoke((tokenId) => {
-    for (const follower of [...open]) if (follower.tokenId === tokenId) follower.close();
-  });
-  gateways.set(services, made);
-  return made;
 }

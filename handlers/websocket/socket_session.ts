@@ -2,6 +2,7 @@ import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
 import { isLonger } from "../../lib/base/is_longer.ts";
+import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { checkScope } from "../door.ts";
 import { followRun } from "../wire/follow_run.ts";
@@ -22,10 +23,18 @@ import {
   PONG_FRAME,
   type ResumeFrame,
 } from "./frames.ts";
-import { createOutbox, type OutboxPeer } from "./outbox.ts";
-import { GOING_AWAY, type OpenSocket, POLICY_VIOLATION, REVOKED, socketsOf, watchPeer } from "./sockets.ts";
+import { createOutbox, type Outbox, type OutboxPeer } from "./outbox.ts";
+import {
+  GOING_AWAY,
+  type OpenSocket,
+  POLICY_VIOLATION,
+  REVOKED,
+  type Sockets,
+  type Watch,
+  watchPeer,
+} from "./sockets.ts";
 
-/** What a session needs of a crossws peer. */
+/** The part of a crossws peer that a session uses. */
 export interface ChatPeer extends OutboxPeer {
   close(code: number, reason: string): void;
   /** Ends the connection without a handshake: for a peer that does not answer */
@@ -33,25 +42,15 @@ export interface ChatPeer extends OutboxPeer {
   ping(): void;
 }
 
+/** Options of `SocketSession`. */
 export interface SocketSessionOptions {
   readonly services: Services;
+  /** The open sockets of the gateway, which the session joins until it is closed */
+  readonly sockets: Sockets;
   readonly caller: Caller;
   readonly requestId: string;
-  /** Whether the runtime can send pings */
+  /** true: the runtime can send pings */
   readonly canPing: boolean;
-}
-
-/** One connection of `/ws/chat`. None of its methods throws. */
-export interface SocketSession {
-  text(text: string): void;
-  /** @param bytes length of the frame */
-  binary(bytes: number): void;
-  pong(): void;
-  /** The other side pings; the runtime has answered */
-  pinged(): void;
-  drained(): void;
-  /** The connection is gone */
-  closed(): void;
 }
 
 /** A run whose events go to this connection. */
@@ -68,104 +67,179 @@ const TOO_BIG = 1009;
 const TRY_AGAIN_LATER = 1013;
 const TOO_SLOW = "Reader too slow";
 
-/** docs/design/websocket.md "Limits": a connection is one conversation, answers one message at a time and queues eight more. */
-export function createSocketSession(peer: ChatPeer, options: SocketSessionOptions): SocketSession {
-  const { services, caller } = options;
-  const { websocket: limits } = services.config().gateway;
-  const sockets = socketsOf(services);
-  const idleTimeoutMs = limits.idle_timeout_secs * 1000;
-  const outbox = createOutbox({ peer, clock: services.clock, patienceMs: idleTimeoutMs });
-  const queue: (MessageFrame | ResumeFrame)[] = [];
-  let encode: FrameEncoder = encodePlain;
-  let answers = true;
-  let conversationId = "new";
-  let working = false;
-  let running: Reading | undefined;
-  let stopBeforeStart: CancelReason | undefined;
-  let open = true;
+/**
+ * A connection of `/ws/chat`: one conversation, which answers one message at a time and queues eight more. No method throws.
+ * Source: docs/design/websocket.md "Limits"
+ */
+export class SocketSession {
+  readonly #peer: ChatPeer;
+  readonly #options: SocketSessionOptions;
+  readonly #limits: Config["gateway"]["websocket"];
+  readonly #outbox: Outbox;
+  readonly #socket: OpenSocket;
+  readonly #watch: Watch;
+  readonly #queue: (MessageFrame | ResumeFrame)[] = [];
+  #encode: FrameEncoder = encodePlain;
+  /** false: nobody at the client answers approvals */
+  #answersApprovals = true;
+  /** Conversation of messages that name none; "new" until the first run has made one */
+  #conversationId = "new";
+  /** A frame of the queue is being answered */
+  #isWorking = false;
+  /** The run that is being read; undefined before its start */
+  #reading: Reading | undefined = undefined;
+  /** Set when the run is to be cancelled before it has started */
+  #stopBeforeStart: CancelReason | undefined = undefined;
+  #isOpen = true;
 
-  const socket: OpenSocket = { tokenId: caller.tokenId, busy: () => working, close };
-  const watch = watchPeer({
-    clock: services.clock,
-    heartbeatMs: limits.heartbeat_secs * 1000,
-    pongTimeoutMs: limits.pong_timeout_secs * 1000,
-    idleTimeoutMs,
-    ping: options.canPing ? () => peer.ping() : undefined,
-    busy: () => working,
-    onDead() {
-      end();
-      peer.terminate();
-    },
-    onIdle: () => close(NORMAL, `Nothing was said for ${limits.idle_timeout_secs} s`),
-  });
-  sockets.add(socket);
-  isWelcome();
-
-  /** Looked at again with every frame, which is a use of the token: a token also ends by its time. */
-  function isWelcome(): boolean {
-    if (!services.tokens.use(caller.tokenId)) close(POLICY_VIOLATION, REVOKED);
-    return open;
+  constructor(peer: ChatPeer, options: SocketSessionOptions) {
+    const { services: { clock, config }, caller, sockets } = options;
+    this.#peer = peer;
+    this.#options = options;
+    this.#limits = config().gateway.websocket;
+    this.#outbox = createOutbox({ peer, clock, patienceMs: this.#limits.idle_timeout_secs * 1000 });
+    this.#socket = {
+      tokenId: caller.tokenId,
+      busy: () => this.#isWorking,
+      close: (code, reason) => this.#close(code, reason),
+    };
+    this.#watch = this.#startWatch();
+    sockets.add(this.#socket);
+    this.#isWelcome();
   }
 
-  function reply(frame: string): void {
-    if (!outbox.send(frame) && open) close(TRY_AGAIN_LATER, TOO_SLOW);
+  /** Takes a text frame. */
+  text(text: string): void {
+    if (!this.#takesFrame(isLonger(text, this.#limits.max_message_bytes))) return;
+    const parsed = parseFrame(text);
+    if (parsed.ok) this.#take(parsed.frame);
+    else this.#fail("invalid_request", parsed.reason);
   }
 
-  function fail(code: string, message: string): void {
-    reply(errorFrame(code, message));
+  /** Refuses a binary frame. @param bytes length of the frame */
+  binary(bytes: number): void {
+    if (!this.#takesFrame(bytes > this.#limits.max_message_bytes)) return;
+    this.#fail("invalid_request", "Cannot read a binary frame: send text");
   }
 
-  function close(code: number, reason: string): void {
-    if (!open) return;
-    end();
+  /** Call it when a pong came. */
+  pong(): void {
+    this.#watch.alive();
+  }
+
+  /** Call it when the other side has sent a ping, which the runtime has answered. */
+  pinged(): void {
+    if (this.#isOpen && this.#outbox.isOverfull()) this.#close(TRY_AGAIN_LATER, TOO_SLOW);
+  }
+
+  /** Call it when the runtime has sent bytes. */
+  drained(): void {
+    this.#outbox.drained();
+  }
+
+  /** Call it when the connection is gone. */
+  closed(): void {
+    if (this.#isOpen) this.#end();
+  }
+
+  #startWatch(): Watch {
+    const { services: { clock }, canPing } = this.#options;
+    const { heartbeat_secs, pong_timeout_secs, idle_timeout_secs } = this.#limits;
+    return watchPeer({
+      clock,
+      heartbeatMs: heartbeat_secs * 1000,
+      pongTimeoutMs: pong_timeout_secs * 1000,
+      idleTimeoutMs: idle_timeout_secs * 1000,
+      ping: canPing ? () => this.#peer.ping() : undefined,
+      busy: () => this.#isWorking,
+      onDead: () => {
+        this.#end();
+        this.#peer.terminate();
+      },
+      onIdle: () => this.#close(NORMAL, `Nothing was said for ${idle_timeout_secs} s`),
+    });
+  }
+
+  #takesFrame(isTooLong: boolean): boolean {
+    if (!this.#isOpen || !this.#isWelcome()) return false;
+    this.#watch.active();
+    if (isTooLong) this.#close(TOO_BIG, `Frame over ${this.#limits.max_message_bytes} bytes`);
+    return !isTooLong;
+  }
+
+  /** Checks the token with every frame, which is a use of the token: a token also ends by its time. */
+  #isWelcome(): boolean {
+    const { services, caller } = this.#options;
+    if (!services.tokens.use(caller.tokenId)) this.#close(POLICY_VIOLATION, REVOKED);
+    return this.#isOpen;
+  }
+
+  #reply(frame: string): void {
+    if (!this.#outbox.send(frame) && this.#isOpen) this.#close(TRY_AGAIN_LATER, TOO_SLOW);
+  }
+
+  #fail(code: string, message: string): void {
+    this.#reply(errorFrame(code, message));
+  }
+
+  #report(error: unknown): void {
+    const { services: { log }, requestId } = this.#options;
+    const { code, message } = toHttpError(error, { log, requestId });
+    this.#fail(code, message);
+  }
+
+  #close(code: number, reason: string): void {
+    if (!this.#isOpen) return;
+    this.#end();
     try {
-      peer.close(code, reason);
+      this.#peer.close(code, reason);
     } catch {
-      // It was closed by the other side at this moment
+      // The other side has closed the connection at this moment
     }
   }
 
-  /** Nothing is sent or started any more; the run at work is cancelled, since nobody reads it. A resumed one goes on. */
-  function end(): void {
-    open = false;
-    watch.stop();
-    outbox.close();
-    sockets.remove(socket);
-    queue.length = 0;
-    stop("client_gone");
+  /** Ends the session. The run at work is cancelled, because nobody reads it; a resumed run goes on. */
+  #end(): void {
+    this.#isOpen = false;
+    this.#watch.stop();
+    this.#outbox.close();
+    this.#options.sockets.remove(this.#socket);
+    this.#queue.length = 0;
+    this.#stop("client_gone");
   }
 
-  function stop(reason: CancelReason): void {
-    if (running !== undefined) running.cancel(reason);
-    else if (working) stopBeforeStart = reason;
+  #stop(reason: CancelReason): void {
+    if (this.#reading !== undefined) this.#reading.cancel(reason);
+    else if (this.#isWorking) this.#stopBeforeStart = reason;
   }
 
-  function take(frame: Frame): void {
+  #take(frame: Frame): void {
     try {
-      checkScope(FRAMES[frame.type], caller, `take the frame "${frame.type}"`);
+      checkScope(FRAMES[frame.type], this.#options.caller, `take the frame "${frame.type}"`);
     } catch (error) {
-      return report(error);
+      return this.#report(error);
     }
     switch (frame.type) {
       case "message":
       case "resume":
-        return enqueue(frame);
+        return this.#enqueue(frame);
       case "cancel":
-        return stop("cancelled");
+        return this.#stop("cancelled");
       case "approve":
       case "deny":
-        return void answerQuestion(frame);
+        return void this.#answerApproval(frame);
       case "hello":
-        encode = frame.events ? encodeEvent : encodePlain;
-        answers = frame.approvals ?? true;
+        this.#encode = frame.events ? encodeEvent : encodePlain;
+        this.#answersApprovals = frame.approvals ?? true;
         return;
       case "ping":
-        return reply(PONG_FRAME);
+        return this.#reply(PONG_FRAME);
     }
   }
 
-  /** The answer shows as `approval_answered` of the run that asked. */
-  async function answerQuestion({ type: decision, approval_id, remember, match }: AnswerFrame): Promise<void> {
+  /** Answers an approval. The run that waits for it shows the answer as `approval_answered`. */
+  async #answerApproval({ type: decision, approval_id, remember, match }: AnswerFrame): Promise<void> {
+    const { services, caller } = this.#options;
     try {
       await services.approvals.answer(approval_id, {
         decision,
@@ -174,128 +248,98 @@ export function createSocketSession(peer: ChatPeer, options: SocketSessionOption
         by: caller,
       });
     } catch (error) {
-      report(error);
+      this.#report(error);
     }
   }
 
-  function report(error: unknown): void {
-    const { code, message } = toHttpError(error, { log: services.log, requestId: options.requestId });
-    fail(code, message);
+  /** Tells whether the reader of this connection sees approvals and may answer them. */
+  #mayApprove(): boolean {
+    return this.#encode === encodeEvent && this.#answersApprovals && hasScope(this.#options.caller.scopes, "approve");
   }
 
-  /** Whether who reads here sees questions, and may answer them */
-  function mayApprove(): boolean {
-    return encode === encodeEvent && answers && hasScope(caller.scopes, "approve");
-  }
-
-  function enqueue(frame: MessageFrame | ResumeFrame): void {
-    if (queue.length >= MAX_QUEUED) {
-      return fail(
+  #enqueue(frame: MessageFrame | ResumeFrame): void {
+    if (this.#queue.length >= MAX_QUEUED) {
+      return this.#fail(
         "overloaded",
         `Cannot take the ${frame.type}: one is being answered and ${MAX_QUEUED} wait; send it again after the next answer`,
       );
     }
-    queue.push(frame);
-    if (!working) void work();
+    this.#queue.push(frame);
+    if (!this.#isWorking) void this.#work();
   }
 
-  async function work(): Promise<void> {
-    working = true;
-    for (let frame = queue.shift(); frame !== undefined; frame = queue.shift()) {
+  async #work(): Promise<void> {
+    this.#isWorking = true;
+    for (let frame = this.#queue.shift(); frame !== undefined; frame = this.#queue.shift()) {
       try {
-        const ended = await show(frame.type === "message" ? await start(frame) : await resume(frame));
+        const ended = await this.#show(frame.type === "message" ? await this.#start(frame) : await this.#resume(frame));
         if (!ended && frame.type === "message") throw endedInSilence();
       } catch (error) {
-        report(error);
+        this.#report(error);
       }
-      running = undefined;
-      stopBeforeStart = undefined;
+      this.#reading = undefined;
+      this.#stopBeforeStart = undefined;
     }
-    working = false;
-    watch.active();
-    if (open && sockets.draining()) close(GOING_AWAY, "The gateway is shutting down");
+    this.#isWorking = false;
+    this.#watch.active();
+    if (this.#isOpen && this.#options.sockets.draining()) this.#close(GOING_AWAY, "The gateway is shutting down");
   }
 
-  async function start(frame: MessageFrame): Promise<Reading> {
+  async #start({ text: message, conversation_id, model }: MessageFrame): Promise<Reading> {
+    const { services, caller, requestId } = this.#options;
     const handle = await requireAgent(services).runs.start(toChatRequest(
-      { message: frame.text, conversationId: frame.conversation_id ?? conversationId, model: frame.model ?? undefined },
-      { kind: "chat", caller, durable: false, requestId: options.requestId, canApprove: mayApprove() },
+      { message, conversationId: conversation_id ?? this.#conversationId, model: model ?? undefined },
+      { kind: "chat", caller, durable: false, requestId, canApprove: this.#mayApprove() },
     ));
-    if (frame.conversation_id === undefined || frame.conversation_id === null) {
-      conversationId = handle.conversationId ?? conversationId;
+    if (conversation_id === undefined || conversation_id === null) {
+      this.#conversationId = handle.conversationId ?? this.#conversationId;
     }
     return { runId: handle.id, events: handle.events(), cancel: (reason) => handle.cancel(reason) };
   }
 
   /**
-   * Reads a run that this connection did not start, if its caller may (see followRun). `cancel` then stops the run itself; anything
-   * else ends the reading alone.
+   * Reads a run that this connection did not start, if its caller may (see followRun). `cancel` then stops the run itself; any other
+   * reason ends the reading alone.
    */
-  async function resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
+  async #resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
+    const { services, caller } = this.#options;
     const { runs } = requireAgent(services);
     const reading = new AbortController();
     const options = { after: { name: "after", seq: after }, signal: reading.signal, caller };
     return {
       runId,
       events: (await followRun(runs, runId, options)).events,
-      cancel(reason) {
-        if (reason === "cancelled") void runs.cancel(runId, reason).catch(report);
+      cancel: (reason) => {
+        if (reason === "cancelled") void runs.cancel(runId, reason).catch((error) => this.#report(error));
         else reading.abort(new CancelError(reason));
       },
     };
   }
 
-  /** @returns true when the run's end was shown; a shutdown stops a resumed run before its end */
-  async function show(reading: Reading): Promise<boolean> {
-    running = reading;
-    if (stopBeforeStart !== undefined) reading.cancel(stopBeforeStart);
+  /** Sends the events of a run. @returns true when the end of the run was sent; a shutdown stops a resumed run before its end */
+  async #show(reading: Reading): Promise<boolean> {
+    this.#reading = reading;
+    if (this.#stopBeforeStart !== undefined) reading.cancel(this.#stopBeforeStart);
     let ended = false;
     for await (const events of reading.events) {
-      ended = deliver(events, reading.runId) || ended;
+      ended = this.#deliver(events, reading.runId) || ended;
       // Not reading on is what pauses the run
-      if (!await outbox.ready() && open) giveUp(reading.runId, events.at(-1)?.seq ?? 0);
+      if (!await this.#outbox.ready() && this.#isOpen) this.#giveUp(reading.runId, events.at(-1)?.seq ?? 0);
     }
     return ended;
   }
 
-  /** @returns whether the run has ended with these events */
-  function deliver(events: readonly AgentEvent[], runId: string): boolean {
+  /** @returns true when the run has ended with these events */
+  #deliver(events: readonly AgentEvent[], runId: string): boolean {
     for (const event of events) {
-      const frame = encode(event, runId);
-      if (frame !== undefined && !outbox.send(frame) && open) giveUp(runId, event.seq);
+      const frame = this.#encode(event, runId);
+      if (frame !== undefined && !this.#outbox.send(frame) && this.#isOpen) this.#giveUp(runId, event.seq);
       if (isTerminal(event)) return true;
     }
     return false;
   }
 
-  function giveUp(runId: string, seq: number): void {
-    close(TRY_AGAIN_LATER, `${TOO_SLOW}; resume run_id=${runId} after=${seq}`);
+  #giveUp(runId: string, seq: number): void {
+    this.#close(TRY_AGAIN_LATER, `${TOO_SLOW}; resume run_id=${runId} after=${seq}`);
   }
-
-  return {
-    text(text) {
-      if (!open || !isWelcome()) return;
-      watch.active();
-      if (isLonger(text, limits.max_message_bytes)) {
-        return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
-      }
-      const parsed = parseFrame(text);
-      if (parsed.ok) take(parsed.frame);
-      else fail("invalid_request", parsed.reason);
-    },
-    binary(bytes) {
-      if (!open || !isWelcome()) return;
-      watch.active();
-      if (bytes > limits.max_message_bytes) return close(TOO_BIG, `Frame over ${limits.max_message_bytes} bytes`);
-      fail("invalid_request", "Cannot read a binary frame: send text");
-    },
-    pong: () => watch.alive(),
-    pinged() {
-      if (open && outbox.isOverfull()) close(TRY_AGAIN_LATER, TOO_SLOW);
-    },
-    drained: () => outbox.drained(),
-    closed() {
-      if (open) end();
-    },
-  };
 }

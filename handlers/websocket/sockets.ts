@@ -35,26 +35,15 @@ export interface Sockets {
 const REASON = "The gateway is shutting down";
 /** Reason of a close with 1008. */
 export const REVOKED = "The token of this socket was revoked or has expired";
-const gateways = new WeakMap<Services, Sockets>();
 
 /**
- * The registry that belongs to these services, made when first asked for, with the gauge `postern_ws_connections`. Its sockets are
- * closed with 1008 when their token is revoked.
+ * Creates the list of a gateway's open sockets, with the gauge `postern_ws_connections`. The sockets of a token are closed with 1008 when
+ * the token is revoked.
  */
-export function socketsOf(services: Services): Sockets {
-  const known = gateways.get(services);
-  if (known !== undefined) return known;
-  const made = createSockets();
-  services.metrics.gaugeOf("postern_ws_connections", "Open WebSocket connections", made.count);
-  services.tokens.onRevoke(made.closeRevoked);
-  gateways.set(services, made);
-  return made;
-}
-
-function createSockets(): Sockets {
+export function createSockets({ metrics, tokens }: Pick<Services, "metrics" | "tokens">): Sockets {
   const open = new Set<OpenSocket>();
   let draining = false;
-  return {
+  const sockets: Sockets = {
     add: (socket) => void open.add(socket),
     remove: (socket) => void open.delete(socket),
     count: () => open.size,
@@ -71,6 +60,9 @@ function createSockets(): Sockets {
       for (const socket of [...open]) socket.close(GOING_AWAY, REASON);
     },
   };
+  metrics.gaugeOf("postern_ws_connections", "Open WebSocket connections", sockets.count);
+  tokens.onRevoke(sockets.closeRevoked);
+  return sockets;
 }
 
 /** Options of `watchPeer`. Durations in milliseconds. */

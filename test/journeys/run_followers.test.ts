@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { eventFollowersOf } from "../../handlers/routes/run_events.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { openChat } from "../support/chat_client.ts";
@@ -47,7 +46,7 @@ test("a hundred followers of one run, over HTTP and WebSocket, each get its whol
     });
     const texts = await Promise.all([...overHttp, ...overSocket]);
     assert.deepEqual(new Set(texts), new Set([text.join("")]));
-    const followers = eventFollowersOf(gateway.services);
+    const { followers } = gateway.connections;
     await until(() => followers.count() === 0);
   });
 });
@@ -81,7 +80,7 @@ test("the end of a token and the start of a shutdown end the followers' streams,
       });
       return reply.text();
     };
-    const followers = eventFollowersOf(gateway.services);
+    const { followers } = gateway.connections;
     const [own, others] = [open(gateway.token), open(token)];
     await until(() => followers.count() === 2 && gateway.provider.active === 1);
     await gateway.call(`/v1/tokens/${tokenId}`, { method: "DELETE" });

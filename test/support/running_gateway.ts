@@ -12,6 +12,7 @@ import type { LogRecord } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { validateConfig } from "../../lib/config/validate_config.ts";
+import type { Connections } from "../../handlers/connections.ts";
 import { createServices, type GatewayServices } from "../../lib/gateway.ts";
 import { createReplyCheck } from "./described_reply.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";
@@ -25,6 +26,7 @@ export interface RunningGateway {
   readonly token: string;
   readonly port: number;
   readonly services: GatewayServices;
+  readonly connections: Connections;
   readonly workspace: Workspace;
   readonly dataDir: string;
   /** Requests that the model got; empty when the configured providers are used */
@@ -106,6 +108,7 @@ export async function withRunningGateway(
           token: TOKEN,
           port: server.port,
           services,
+          connections: server.connections,
           workspace,
           dataDir,
           provider,

@@ -1,3 +1,4 @@
+import { createConnections } from "../../handlers/connections.ts";
 import type { RequestContext, RunClaim } from "../../handlers/route.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Scope } from "../../lib/base/records/caller.ts";
@@ -76,6 +77,7 @@ export function createWireContext(
   return {
     logged,
     services: services as Services, // the services that are missing are not used by these handlers
+    connections: createConnections(services as Services), // reads metrics and tokens alone
     Response: options.Response ?? Response,
     identity: { tokenId: "tok_1", scopes: options.scopes ?? ["chat"] },
     params: options.params ?? {},

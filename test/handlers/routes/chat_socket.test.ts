@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chatSocketRoute } from "../../../handlers/routes/chat.ts";
-import { createSocketSession } from "../../../handlers/websocket/socket_session.ts";
-import { socketsOf } from "../../../handlers/websocket/sockets.ts";
+import { SocketSession } from "../../../handlers/websocket/socket_session.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -247,7 +246,7 @@ test("a client that leaves cancels its run, drops its queue and leaves no timer 
   assert.equal(runs.active(), 0);
   assert.equal(peer.sent.length, 1);
   assert.equal(clock.pending(), 0);
-  assert.equal(socketsOf(context.services).count(), 0);
+  assert.equal(context.connections.sockets.count(), 0);
 });
 
 test("a frame over the limit closes with 1009, counted in bytes", () => {
@@ -284,7 +283,8 @@ test("a ping goes out every 30 s; 60 s without a pong end the connection", async
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  const session = createSocketSession(peer, { services: context.services, caller, requestId: "r", canPing: true });
+  const { services, connections: { sockets } } = context;
+  const session = new SocketSession(peer, { services, sockets, caller, requestId: "r", canPing: true });
   for (let i = 0; i < 3; i++) {
     await clock.advance(30_000);
     session.pong();
@@ -301,7 +301,8 @@ test("where the runtime has no ping none is tried", async () => {
   const { clock, context } = contextOf({});
   const peer = createFakePeer();
   const caller = { via: "websocket", tokenId: null, scopes: [] } as const;
-  createSocketSession(peer, { services: context.services, caller, requestId: "r", canPing: false });
+  const { services, connections: { sockets } } = context;
+  new SocketSession(peer, { services, sockets, caller, requestId: "r", canPing: false });
   await clock.advance(200_000);
   assert.equal(peer.pings, 0);
   assert.equal(peer.terminated, false);
@@ -387,7 +388,7 @@ test("a shutdown closes idle sockets with 1001 at once, busy ones after their an
   const { clock, runs, context } = contextOf({ script: [{ waitMs: 1000 }, ...answer("x")] });
   const peers = [createFakePeer(), createFakePeer(), createFakePeer()] as const;
   const [, busy, slow] = peers.map((peer) => connect(chatSocketRoute.websocket?.(context) ?? {}, peer));
-  const sockets = socketsOf(context.services);
+  const { sockets } = context.connections;
   busy?.say("hi");
   await clock.advance(500);
   slow?.say("hi");

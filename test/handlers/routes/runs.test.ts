@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { eventFollowersOf } from "../../../handlers/routes/run_events.ts";
 import type { Script } from "../../../fixtures/scripted_provider.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
@@ -17,7 +16,7 @@ function setUp(script: Script, options: SupervisedOptions = {}) {
   const made = supervised(script, { ...options, clock, store: base.store });
   const agent = { runs: made.runs, providers: undefined as never };
   const services = { ...base, clock, agent };
-  const { send } = createTestRouter({ services });
+  const { send, router } = createTestRouter({ services });
   const json = async (method: string, path: string, init: SendInit = {}) => {
     const reply = await send(method, path, { token: "token_runs", ...init });
     return { httpStatus: reply.status, headers: reply.headers, ...await jsonOf(reply) };
@@ -27,7 +26,7 @@ function setUp(script: Script, options: SupervisedOptions = {}) {
     const reply = await send("GET", path, { token: "token_runs", ...init });
     return { status: reply.status, text: await reply.text() };
   };
-  return { ...made, services, send, json, start, events };
+  return { ...made, services, connections: router.connections, send, json, start, events };
 }
 
 const eventsIn = (text: string) => readSse(text).data.map((data) => JSON.parse(data) as AgentEvent);
@@ -237,16 +236,16 @@ test("leaving the events leaves the run at work", async () => {
 });
 
 test("a reader that never reads leaves nothing behind: HEAD, and a client gone before its first read", async () => {
-  const { start, events, send, services } = setUp([{ text: ["one ", "two"] }]);
+  const { start, events, send, connections } = setUp([{ text: ["one ", "two"] }]);
   const id = await start();
   const path = `/v1/runs/${id}/events`;
   for (let count = 0; count < 50; count++) {
     assert.equal((await send("HEAD", path, { token: "token_runs" })).status, 200);
     await (await send("GET", path, { token: "token_runs" })).body?.cancel();
   }
-  assert.equal(eventFollowersOf(services).count(), 0);
+  assert.equal(connections.followers.count(), 0);
   assert.equal(textIn(eventsIn((await events(path)).text)), "one two");
-  assert.equal(eventFollowersOf(services).count(), 0);
+  assert.equal(connections.followers.count(), 0);
 });
 
 test("a run that keeps nothing has no events to follow, a conversation's run has", async () => {

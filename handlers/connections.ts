@@ -1,0 +1,65 @@
+import type { Services } from "../lib/gateway.ts";
+import { createSockets, type Sockets } from "./websocket/sockets.ts";
+import { httpError } from "./wire/http_errors.ts";
+
+/** The connections of one gateway that outlive their request: WebSockets, and event streams of runs. */
+export interface Connections {
+  readonly sockets: Sockets;
+  readonly followers: EventFollowers;
+  /** Closes sockets without a run, the others after theirs, and ends the event streams. For the start of a shutdown */
+  closeIdle(): void;
+}
+
+/** Creates the lists of a gateway's connections. The end of a token ends its connections. */
+export function createConnections(services: Pick<Services, "metrics" | "tokens">): Connections {
+  const sockets = createSockets(services);
+  const followers = createEventFollowers(services);
+  return {
+    sockets,
+    followers,
+    closeIdle() {
+      sockets.closeIdle();
+      followers.closeAll();
+    },
+  };
+}
+
+/** A client that reads the events of a run over HTTP. */
+export interface EventFollower {
+  /** Id of the client's token; null while pairing is off */
+  readonly tokenId: string | null;
+  /** Ends the client's stream; the run goes on */
+  close(): void;
+}
+
+/** The open event streams of one gateway. */
+export interface EventFollowers {
+  /** Adds a follower. @returns function that removes it. @throws {HttpError} 503 `overloaded` above 4,096 */
+  add(follower: EventFollower): () => void;
+  count(): number;
+  /** Ends all streams, for the start of a shutdown. The clients come back with their position */
+  closeAll(): void;
+}
+
+const MAX_FOLLOWERS = 4096;
+
+/** Creates the list of a gateway's open event streams. A revoked token ends its streams. */
+export function createEventFollowers({ tokens }: Pick<Services, "tokens">): EventFollowers {
+  const open = new Set<EventFollower>();
+  tokens.onRevoke((tokenId) => {
+    for (const follower of [...open]) if (follower.tokenId === tokenId) follower.close();
+  });
+  return {
+    add(follower) {
+      if (open.size >= MAX_FOLLOWERS) {
+        throw httpError("overloaded", `Cannot follow the run: ${MAX_FOLLOWERS} streams of events are open already`);
+      }
+      open.add(follower);
+      return () => void open.delete(follower);
+    },
+    count: () => open.size,
+    closeAll() {
+      for (const follower of [...open]) follower.close();
+    },
+  };
+}
