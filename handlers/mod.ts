@@ -147,7 +147,7 @@ function checkOptions(options: unknown): void {
     );
   }
   for (const name of ["dataDir", "workspace"] as const) {
-    // Callers in JavaScript may leave out what the type demands
+    // Callers in JavaScript may leave out required options
     const path = (options as Partial<GatewayOptions>)[name];
     if (typeof path === "string" && path !== "") continue;
     throw new ConfigError("missing_option", `Cannot create a gateway without "${name}": give the path of a folder`, {

@@ -67,7 +67,7 @@ export class Idempotency {
     { route, key }: { readonly route: Route; readonly key: string },
   ): Promise<Response> {
     const scope = digest([context.identity?.tokenId ?? "", request.method, context.path, key]);
-    // The one header that changes what a request does
+    // This is the only header that changes what a request does
     const tools = request.headers.get("x-postern-tools") ?? "";
     const fingerprint = digest([context.target.search, tools, await context.body()]);
     let flight = this.#flights.get(scope);

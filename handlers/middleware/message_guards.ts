@@ -27,7 +27,7 @@ export function guardBody(request: Request, maxBytes: number): void {
   }
   const length = headers.get("content-length");
   if (length === null) return checkTransfer(headers.get("transfer-encoding"));
-  if (request.method === "GET" || request.method === "HEAD") return; // their bodies are never read
+  if (request.method === "GET" || request.method === "HEAD") return; // bodies of GET and HEAD are never read
   const bytes = Number(length);
   if (!/^\d+$/.test(length)) {
     throw httpError("invalid_request", "Cannot accept the request body: its Content-Length is no number");

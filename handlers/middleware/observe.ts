@@ -55,7 +55,7 @@ export function createObserver(
       inFlight.add(-1);
       requests.with(method, route, String(status)).add();
       durations.with(route).observe(durationMs / 1000);
-      // Reading the log must not fill it
+      // A client that reads the log must not fill it with lines about its own requests
       const level = isProbe(route) || route === "/v1/logs" ? "debug" : "info";
       if (!log.shows(level)) return;
       log[level]("Request", {

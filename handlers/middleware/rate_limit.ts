@@ -60,7 +60,7 @@ function takeSenderSlot(
   const isOpen = access === "public" || access === undefined;
   const tokenId = identity?.tokenId ?? null;
   if (tokenId !== null) return takeSlot(windows.callers, options.settings.open ? OPEN : tokenId, options);
-  // With pairing off a page can read bearer routes too, blindly, and must not use up what the other callers share
+  // Attack: with pairing off, a page of another site can send requests to bearer routes. They must not use up the callers' window
   if ((isOpen || identity !== undefined) && isForeignPage(request, limited)) {
     return limitAddress(windows.crossSite, options);
   }

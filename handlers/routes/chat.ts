@@ -105,7 +105,7 @@ export const chatSocketRoute: Route = {
     if (services.state() === "draining") {
       throw httpError("shutting_down", "Cannot open a socket: the gateway is shutting down");
     }
-    // Deno's sockets know no ping, and crossws warns on the terminal when one is tried
+    // Sockets of Deno have no ping, and crossws prints a warning when one is tried
     const caller = callerOf(context, "websocket");
     const options = { services, sockets, caller, requestId, canPing: !("Deno" in globalThis) };
     let session: SocketSession | undefined;

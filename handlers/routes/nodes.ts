@@ -204,7 +204,7 @@ function openLink(
       try {
         peer.close(code, reason);
       } catch {
-        // It was closed by the other side at this moment
+        // The other side has closed the connection at this moment
       }
     },
     terminate() {

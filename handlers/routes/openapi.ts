@@ -22,7 +22,7 @@ export function openApiRoute(routes: () => readonly Route[]): Route {
     reply: { status: 200, type: "application/json" },
     handler(request, context) {
       text ??= JSON.stringify(describeRoutes(routes(), context.services.version)).slice(1);
-      // Where the client reached the gateway, under the path that it is mounted at
+      // The address by which the client reached the gateway, with the path of the mount
       const url = request.url.split(/[?#]/, 1)[0]?.slice(0, -PATH.length);
       return textReply(context, 200, `{"servers":${JSON.stringify([{ url }])},${text}`, "application/json");
     },
@@ -38,7 +38,7 @@ export function errorsOf(route: Route): ReadonlySet<ErrorCode | number> {
   const errors = new Set<ErrorCode | number>(["invalid_request", "host_forbidden", "rate_limited", "internal_error"]);
   const add = (...codes: readonly ErrorCode[]) => codes.forEach((code) => errors.add(code));
   const { access, idempotency } = route;
-  // Headers that describe a body are judged on every route, also on one that reads no body
+  // Headers that describe a body are checked on every route, also on one that reads no body
   add("unsupported_media_type", "expectation_failed", "not_implemented");
   if (route.method !== "GET" || route.websocket !== undefined) add("origin_forbidden");
   if (route.method !== "GET") add("payload_too_large");
@@ -249,7 +249,7 @@ const IDEMPOTENCY_KEY: Readonly<Record<string, RouteParameter>> = {
 
 /** Checks that JSON Schema cannot say (a custom one, a transformation) are left out: the description is then wider, never wrong. */
 function schemaOf(schema: GenericSchema, typeMode: "input" | "output"): JsonSchema {
-  // `$schema` is said once by OpenAPI itself
+  // OpenAPI itself names the dialect once, so `$schema` is left out here
   const { $schema: _, ...rest } = toJsonSchema(schema, {
     target: "draft-2020-12",
     errorMode: "ignore",

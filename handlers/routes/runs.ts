@@ -134,7 +134,7 @@ export const cancelRunRoute: Route = {
     const { runs } = requireAgent(context.services);
     if (!await runs.cancel(id, "cancelled")) throw notToCancel(await findRun(runs, id));
     const timeout = context.services.clock.timeoutSignal(CANCEL_WAIT_MS);
-    // A tool that is slow to stop keeps nobody waiting: the reply then says that it is still at work
+    // The wait is bounded, because a tool may be slow to stop: the reply then says that the run is still at work
     const ended = await runs.ended(id, timeout.signal).catch(() => undefined);
     timeout.clear();
     return jsonReply(context, 200, ended ?? await findRun(runs, id));

@@ -47,7 +47,7 @@ export const pairRoute: Route = strictRoute({
   idempotency: "refused",
   async handler(request, context) {
     const code = request.headers.get("x-pairing-code");
-    // The body of a request without a code is not even read
+    // Without a code the body is not read
     const body = code === null ? undefined : await readJson(request, context, pairSchema, { optional: true });
     const { label, ttl_seconds: ttlSeconds, idle_ttl_seconds: idleTtlSeconds } = body ?? {};
     const { token, record } = await context.services.pairing.redeem(code, {
@@ -201,7 +201,7 @@ export const wsTicketRoute: Route = strictRoute({
   reply: { status: 200, type: "application/json", schema: v.object({ ticket: v.string(), expires_in: v.number() }) },
   idempotency: "refused",
   handler(_request, context) {
-    // The route's access makes sure of an identity
+    // A route with `access: "chat"` always has an identity
     const { ticket, expiresInSeconds } = context.services.tickets.issue(context.identity as Identity);
     return jsonReply(context, 200, { ticket, expires_in: expiresInSeconds }, { "cache-control": "no-store" });
   },

@@ -146,7 +146,7 @@ async function checkSigned(
   if (!await store.insertOnce(WEBHOOK_SIGNATURES, `${options.name}:${signature}`, { v: 1, at: clock.now() })) {
     throw refused("it was used before");
   }
-  // A time may lie ahead by the whole window, and is then acceptable for twice as long
+  // The sender's time may be ahead by a whole window, so a signature may count for two windows
   await forgetBefore(store, WEBHOOK_SIGNATURES, clock.now() - 2 * SIGNATURE_WINDOW_SECONDS * 1000);
 }
 
@@ -159,7 +159,7 @@ function conversationOf(name: string, kind: Channel["conversation"], sender: str
       return "new";
     case "sender":
       if (sender === undefined) return "new";
-      // No sender's own name has a colon, so none can name itself like the digest of another
+      // Attack: a sender that names itself like the digest of another one. Plain names have no colon, so they cannot
       return `${name}:${/^[A-Za-z0-9._-]{1,63}$/.test(sender) ? sender : `sha256:${digest(sender)}`}`;
   }
 }

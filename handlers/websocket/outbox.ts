@@ -58,7 +58,7 @@ export function createOutbox({ peer, clock, patienceMs }: OutboxOptions): Outbox
       try {
         peer.send(text);
       } catch {
-        // The socket went while we were about to write: its close hook follows
+        // The socket closed just before this write. Its close hook follows
         closed = true;
       }
       return !closed && peer.bufferedAmount <= GIVE_UP_BYTES;

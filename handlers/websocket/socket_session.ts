@@ -323,7 +323,7 @@ export class SocketSession {
     let ended = false;
     for await (const events of reading.events) {
       ended = this.#deliver(events, reading.runId) || ended;
-      // Not reading on is what pauses the run
+      // The run pauses because nobody reads on until the outbox is ready
       if (!await this.#outbox.ready() && this.#isOpen) this.#giveUp(reading.runId, events.at(-1)?.seq ?? 0);
     }
     return ended;

@@ -41,7 +41,7 @@ function tidy(shape: Shape, value: unknown, path: string, ignored: string[]): vo
   }
   const option = fittingOption(shape, value);
   if (option !== undefined) tidy(option, value, path, ignored);
-  // valibot takes an array for a record
+  // valibot would accept an array as a record
   else if (Array.isArray(value) && isUnionWith(shape, "record")) throw notAnObject(path);
 }
 
@@ -88,7 +88,7 @@ function unknownField(path: string, known: readonly string[]) {
 
 const MAX_FIELD_LENGTH = 200;
 
-/** valibot takes an array for an object. */
+/** Returns the refusal of an array in place of an object, which valibot would accept. */
 function notAnObject(path: string) {
   const place = path === "" ? "the request body" : `"${path}"`;
   const param = path === "" ? null : path;

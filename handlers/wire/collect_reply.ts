@@ -104,7 +104,7 @@ class Collector {
         break;
       case "turn_start":
         this.#hasTurn = true;
-        // Each turn that a fallback serves says so anew
+        // A notice names the fallback of each turn, so a turn without a notice is the model's own
         this.#fallbackAnswers = false;
         if (event.turn > 1) this.#turnStart = this.#lengths();
         break;
@@ -163,7 +163,7 @@ class Collector {
     this.#reasoning = this.#reasoning.slice(0, reasoning);
     this.#refusal = this.#refusal.slice(0, refusal);
     this.#calls = [];
-    // Only runs of one turn have any
+    // Only runs of one turn have unknown fields
     this.#fields = undefined;
   }
 }

@@ -79,18 +79,18 @@ export class CompletionChunks implements EventEncoder {
           this.#lastDelta = event.seq;
           break;
         case "turn_restart":
-          // What was sent cannot be taken back in this format: an honest error instead of a doubled text
+          // This format cannot take sent text back, so the stream ends with an error: going on would repeat text
           if (event.from_seq <= this.#lastDelta || this.#options.interrupts?.(event.turn)) {
             const { seq, time } = event;
             text += this.fail(this.#options.toError({ seq, time, type: "error", ...RESTARTED }));
           } else this.#answerBy(this.#options.model);
           break;
         case "notice":
-          // Another model answers from here on
+          // From this chunk on another model answers
           if (event.model !== undefined) this.#answerBy(event.model);
           break;
         case "turn_start":
-          // Each turn that a fallback serves says so anew
+          // A notice names the fallback of each turn, so a turn without a notice is the model's own
           this.#answerBy(this.#options.model);
           break;
         case "reply_fields":
@@ -105,7 +105,7 @@ export class CompletionChunks implements EventEncoder {
           break;
       }
     }
-    // Fields of the choice alone came beside its finish reason: they wait for the last chunk
+    // Fields of the choice alone came beside the finish reason, so they go into the last chunk
     return this.#next.delta === "" ? text : text + this.#rest();
   }
 

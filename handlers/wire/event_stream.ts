@@ -64,7 +64,7 @@ class EventBody {
 
   async pull(controller: Controller): Promise<void> {
     const { encoder, opening, toError } = this.#options;
-    // Until something was written: a pull that writes nothing is never called again
+    // Read until there is text to write: the runtime does not call `pull` again after one that wrote nothing
     for (;;) {
       let text: string;
       let over = false;
@@ -83,7 +83,7 @@ class EventBody {
         this.#timer?.clear();
         return controller.close();
       }
-      // After the end is written the iteration is read to its own end, which follows at once
+      // Once the end is written, read the iteration to its own end, which follows at once
       if (text !== "" && !encoder.ended) return;
     }
   }
@@ -93,7 +93,7 @@ class EventBody {
     this.#left = true;
     this.#timer?.clear();
     if (!encoder.ended) onLeave();
-    // A generator that waits for the upstream ends when the run is cancelled: not waited for here
+    // Not awaited: a generator that waits for the upstream ends when the run is cancelled
     opening.iterator.return?.().catch(() => {});
   }
 
@@ -108,7 +108,7 @@ class EventBody {
       const silence = clock.monotonic() - this.#lastWrite;
       const unread = (controller.desiredSize ?? -1) < 0;
       if (unread && silence >= STALLED_MS) return this.#giveUp(controller);
-      // A reader that does not read gets one comment at most: nothing piles up
+      // A reader that does not read gets one comment at most, so that unsent comments do not pile up
       if (silence >= KEEP_ALIVE_MS && !unread) this.#write(controller, KEEP_ALIVE);
       this.#keepAlive(controller, silence >= KEEP_ALIVE_MS ? KEEP_ALIVE_MS : KEEP_ALIVE_MS - silence);
     });

@@ -24,7 +24,7 @@ function reasonOf(issue: BaseIssue<unknown>): string {
   if (issue.kind === "schema") {
     return issue.input === undefined ? "it is missing" : `expected ${expected}, got ${kindOf(issue.input, expected)}`;
   }
-  // A message of our own schemas
+  // The message was written in a schema of the gateway
   if (!issue.message.startsWith("Invalid")) return issue.message.charAt(0).toLowerCase() + issue.message.slice(1);
   if (issue.type === "integer") return "expected a whole number";
   return issue.type === "min_length" || issue.type === "max_length"
@@ -43,7 +43,7 @@ function kindOf(value: unknown, expected: string): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "an array";
   if (typeof value === "object") return "an object";
-  // Where certain strings are expected, or those of a form
+  // The schema expects certain strings, or strings of a form
   return typeof value === "string" && /"|string/.test(expected) ? "another string" : `a ${typeof value}`;
 }
 

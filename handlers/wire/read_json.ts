@@ -47,7 +47,7 @@ export async function readJsonValue(
   context: RequestContext,
   options: { readonly optional?: boolean } = {},
 ): Promise<unknown> {
-  // An empty body that may be absent has no type: curl -d "" names that of a form
+  // The media type of an empty body does not count: curl -d "" sends the type of a form
   const isEmpty = options.optional === true && request.headers.get("content-length") === "0";
   if (!isEmpty) checkMediaType(request.headers.get("content-type"));
   const bytes = await context.body();

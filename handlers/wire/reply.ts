@@ -52,7 +52,7 @@ export function sseReply(
     },
     cancel() {
       options.onCancel?.();
-      // Not awaited: a generator that waits returns only when its wait ends
+      // Not awaited: a waiting generator returns only when its wait ends
       iterator.return?.().catch(() => {});
     },
   }, { highWaterMark: 0 });
@@ -108,7 +108,7 @@ function build(
   headers["content-type"] = contentType;
   if (context.ignored.length > 0) headers["x-postern-ignored"] = ignoredNames(context.ignored);
   if (context.services.state() === "draining") headers["connection"] = "close";
-  if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // own names
+  if (extra !== undefined) { for (const name in extra) headers[name.toLowerCase()] = extra[name] as string; } // the name is a key of `extra`
   return (context.built = new context.Response(body, { status, headers }));
 }
 

@@ -11,7 +11,7 @@ import { ERROR_CODES, type ErrorCode, httpError } from "./http_errors.ts";
 export function runFailure(event: Pick<ErrorEvent, "code" | "message" | "upstream">): Error {
   const { code, message, upstream } = event;
   if (upstream !== undefined) {
-    // Only the failure of a provider has one
+    // Only the failure of a provider has `upstream`, so its code is a provider's
     return new ProviderError(code as ProviderErrorCode, message, {
       provider: "",
       status: upstream.status,

@@ -85,7 +85,7 @@ export function toCompletionInput(
     clientTools,
     toolChoice: toToolChoice(body.tool_choice),
     parallelToolCalls: body.parallel_tool_calls ?? undefined,
-    // Only fields that the schema has checked and ModelParameters names
+    // Holds only fields that the schema has checked and ModelParameters names
     parameters: parameters as ModelParameters,
     ignored,
   };
