@@ -63,7 +63,7 @@ await measure("GET /health", requestOf("GET", "/health", {}));
 await measure("GET /metrics", requestOf("GET", "/metrics", {}));
 await measure("POST /v1/ping with a token and a body", requestOf("POST", "/v1/ping", client));
 await measure(
-  "GET /v1/tools/read_file, by pattern",
+  "GET /v1/tools/read_file, by itty-router",
   requestOf("GET", "/v1/tools/read_file", { authorization: "Bearer token_tools" }),
 );
-await measure("GET /nothing", requestOf("GET", "/nothing", {}));
+await measure("GET /nothing, by itty-router", requestOf("GET", "/nothing", {}));
