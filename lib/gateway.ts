@@ -1,27 +1,17 @@
-import { createAccessServices } from "./access/access_services.ts";
-import type { Tokens } from "./access/identity.ts";
-import type { Pairing } from "./access/pairing.ts";
-import type { Tickets } from "./access/tickets.ts";
+import { type AccessServices, createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
-import type { Deliveries } from "./automation/channels/delivery_service.ts";
-import type { Cron } from "./automation/cron/cron_service.ts";
 import { canonicalDigest } from "./base/canonical_json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
 import type { Caller } from "./base/records/caller.ts";
-import { createTelemetry } from "./base/telemetry/create_telemetry.ts";
-import type { Logger, LogSink } from "./base/telemetry/log.ts";
-import type { Metrics } from "./base/telemetry/metrics.ts";
-import type { RecentLog } from "./base/telemetry/recent_log.ts";
+import { createTelemetry, type Telemetry } from "./base/telemetry/create_telemetry.ts";
+import type { LogSink } from "./base/telemetry/log.ts";
 import type { Config } from "./config/config.ts";
 import { type ConfigStatus, createReloads, type Reloads } from "./config/create_reloads.ts";
-import { knownSecrets, secretsOfFiles } from "./config/secrets.ts";
+import { allSecrets } from "./config/secrets.ts";
 import type { Nodes } from "./extensions/nodes/nodes.ts";
-import type { Approvals } from "./guard/approvals.ts";
-import type { Audit } from "./guard/audit/audit.ts";
-import { createGuardServices } from "./guard/guard_services.ts";
-import type { Memory } from "./memory/memory.ts";
+import { createGuardServices, type GuardServices } from "./guard/guard_services.ts";
 import { createMemoryServices, type MemoryServices } from "./memory/memory_services.ts";
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
@@ -34,9 +24,8 @@ import { createWorkSeam } from "./runs/work_seam.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store } from "./storage/store.ts";
-import type { CommandContainment } from "./system/process/containment.ts";
 import { parseMarker, PROCESSES } from "./system/process/process_marker.ts";
-import { createSystemServices } from "./system/system_services.ts";
+import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";
 import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
@@ -45,32 +34,26 @@ import type { ToolExecutor } from "./tools/runtime/tool_executor.ts";
 export type GatewayState = "ok" | "degraded" | "draining";
 
 /** Every service of the gateway, built once and handed to the handlers. */
-export interface Services {
+export interface Services
+  extends
+    AccessServices,
+    Pick<AutomationServices, "cron" | "deliveries">,
+    Pick<GuardServices, "audit" | "approvals">,
+    Pick<MemoryServices, "memory">,
+    Pick<SystemServices, "containment">,
+    Pick<Telemetry, "log" | "metrics" | "recentLog"> {
   readonly version: string;
   readonly clock: Clock;
   readonly random: Random;
-  readonly log: Logger;
-  readonly metrics: Metrics;
   /** Returns the newest configuration, an immutable snapshot. Keep the reference for the length of one piece of work only. */
   readonly config: () => Config;
   readonly configStatus: () => ConfigStatus;
   readonly store: Store;
-  readonly tokens: Tokens;
-  readonly pairing: Pairing;
-  readonly tickets: Tickets;
-  readonly audit: Audit;
-  readonly approvals: Approvals;
   readonly tools: ToolExecutor;
-  readonly cron: Cron;
-  /** Deliveries of replies to the `reply_url` of a channel. */
-  readonly deliveries: Deliveries;
   readonly conversations: ConversationArchive;
-  /** Records that the agent keeps between conversations. */
-  readonly memory: Memory;
-  readonly recentLog: RecentLog;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
-  /** Recorded runs, for reading where there is no agent */
+  /** Recorded runs, for reading where there is no agent. */
   readonly runArchive: RunArchive;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
@@ -78,8 +61,6 @@ export interface Services {
   readonly startedAt: number;
   /** Absolute path of the folder that the agent works in. */
   readonly workspaceRoot: string;
-  /** Returns how commands of tools are contained now. Waits for the first look at the machine only. */
-  readonly containment: () => Promise<CommandContainment>;
   /** Returns the environment variable that a configuration key such as `secret_env` names. Undefined when it is not set. */
   readonly environment: (name: string) => string | undefined;
   /** Trusts a model server of this machine. The gateway then looks for it and uses it like a server of its own user. @throws {HttpError} */
@@ -146,12 +127,6 @@ export function createServices(options: ServicesOptions): Promise<GatewayService
   return openInSteps(async (opened) => toServices(await startWings(options, opened)));
 }
 
-/** State of the gateway itself: the newest configuration, and whether a shutdown began. */
-interface Current {
-  config: Config;
-  draining: boolean;
-}
-
 type Basics = Awaited<ReturnType<typeof createBasics>>;
 type Foundations = Awaited<ReturnType<typeof startFoundations>>;
 type Wings = Awaited<ReturnType<typeof startWings>>;
@@ -213,13 +188,12 @@ function toServices(wings: Wings): GatewayServices {
     random: wings.random,
     log: wings.log,
     metrics: wings.metrics,
+    recentLog: wings.recentLog,
     config: wings.config,
     configStatus: reloads.status,
     reload: reloads.reload,
     store: wings.store,
-    tokens: access.tokens,
-    pairing: access.pairing,
-    tickets: access.tickets,
+    ...access,
     audit: guard.audit,
     approvals: guard.approvals,
     tools: wings.calls.executor,
@@ -228,7 +202,6 @@ function toServices(wings: Wings): GatewayServices {
     listensOn: system.ownAddress.listensOn,
     conversations: wings.conversations,
     memory: wings.memory.memory,
-    recentLog: wings.recentLog,
     nodes: wings.nodes,
     runArchive: createRunArchive({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
@@ -248,13 +221,14 @@ function toServices(wings: Wings): GatewayServices {
 async function createBasics(options: ServicesOptions, opened: OpenedList) {
   const { version, dataDir, workspaceRoot, home } = options;
   const clock = options.clock ?? systemClock;
-  const current: Current = { config: options.config, draining: false };
+  // State of the gateway itself: the newest configuration, and whether a shutdown began
+  const current = { config: options.config, draining: false };
   const telemetry = createTelemetry({
     clock,
     version,
     level: () => current.config.logging.level,
     sink: options.logSink,
-    secrets: [...await secretsIn(options.config, options), options.controlToken ?? ""],
+    secrets: [...await allSecrets(options.config, options.environment), options.controlToken ?? ""],
     opened,
   });
   return {
@@ -271,10 +245,6 @@ async function createBasics(options: ServicesOptions, opened: OpenedList) {
     ownPaths: [...new Set([dataDir, ...options.ownPaths ?? []])],
     opened,
   };
-}
-
-async function secretsIn(config: Config, { environment }: ServicesOptions): Promise<readonly string[]> {
-  return [...knownSecrets(config, environment), ...await secretsOfFiles(config)];
 }
 
 /** Paths of the gateway that anyone may read. */
@@ -347,7 +317,7 @@ function createConfigReloads({ current, clock, log, config, options, ...wings }:
       guard.audit.append({ type: "config", action: "taken_over", keys, needs_restart: needsRestart }),
     async prepare(next, { always }) {
       await guard.recordTrust();
-      for (const secret of await secretsIn(next, options)) redactor.add(secret);
+      for (const secret of await allSecrets(next, options.environment)) redactor.add(secret);
       const useProviders = await models.live?.prepare(next, { always });
       const { warnOfIdleSettings } = await import("./tools/idle_settings.ts");
       return () => {

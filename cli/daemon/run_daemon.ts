@@ -7,7 +7,7 @@ import { createRedactor } from "../../lib/base/redact.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import { prepareDataDir } from "../../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
-import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
+import { allSecrets, environmentSecrets } from "../../lib/config/secrets.ts";
 import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { createNotifier } from "../../lib/host/service/create_notifier.ts";
@@ -57,7 +57,7 @@ interface LockedDaemon {
 /** Runs the gateway of the daemon that holds the lock, and tells PID file, log and service manager about each phase. */
 async function runLocked(context: CommandContext, { loaded, reload, service, log }: LockedDaemon): Promise<void> {
   const { io } = context;
-  const { redact } = createRedactor([...knownSecrets(loaded.config, io.env), ...await secretsOfFiles(loaded.config)]);
+  const { redact } = createRedactor(await allSecrets(loaded.config, io.env));
   io.onCrash((error) =>
     log.say("error", "The process ends after an error that nothing caught", { error: redact(textOf(error)) })
   );

@@ -1,7 +1,7 @@
 import { systemClock, withTimeout } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import { environmentSecrets, knownSecrets, secretsOfFiles } from "../../lib/config/secrets.ts";
+import { allSecrets, environmentSecrets } from "../../lib/config/secrets.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import type { CommandContext } from "../command.ts";
 import { probeGateway, readGatewayStatus } from "../reach_gateway.ts";
@@ -46,7 +46,7 @@ async function runWith(
     readonly addSecret: (secret: string) => void;
   },
 ): Promise<readonly Finding[]> {
-  for (const secret of [...knownSecrets(loaded.config, context.io.env), ...await secretsOfFiles(loaded.config)]) {
+  for (const secret of await allSecrets(loaded.config, context.io.env)) {
     addSecret(secret);
   }
   const record = await readControlFile(loaded.dataDir);

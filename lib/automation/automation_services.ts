@@ -52,6 +52,7 @@ export interface AutomationServicesOptions {
 export interface AutomationServices {
   readonly cron: Cron;
   readonly sops: SopService;
+  /** Deliveries of replies to the `reply_url` of a channel. */
   readonly deliveries: Deliveries;
   /**
    * Lets the services work by themselves; once, when the supervisor can be reached.

@@ -33,6 +33,14 @@ export function maskSecrets<T>(value: T, path: KeyPath = []): T {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, maskSecrets(item, [...path, key])])) as T;
 }
 
+/** Returns the secrets of a configuration, of the environment, and of the files that the configuration names. */
+export async function allSecrets(
+  config: Config,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<readonly string[]> {
+  return [...knownSecrets(config, env), ...await secretsOfFiles(config)];
+}
+
 /**
  * The values that are secret under this configuration, for the redactor: tokens, headers and credentials of the file, what the
  * environment holds under the names of the file, and under names that say themselves what they hold, as `GITHUB_TOKEN`.

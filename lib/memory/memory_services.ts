@@ -21,6 +21,7 @@ export interface MemoryServicesOptions {
 
 /** Everything that agents keep between conversations and send each other. */
 export interface MemoryServices {
+  /** Records that the agent keeps between conversations. */
   readonly memory: Memory;
   readonly plans: Plans;
   /** Loaded at its first use, and its key with it. */
