@@ -110,40 +110,126 @@ const DEFAULT_LIST = 100;
 const MAX_ATTEMPTS = 50;
 
 /** Creates the mailboxes over a store, one record for each receiver. */
-export function createMailbox({ store, clock, random, cipher }: MailboxOptions): Mailbox {
-  const keptCipher = lazily(cipher);
-  const openCipher = async (): Promise<RecordCipher> => {
+export function createMailbox(options: MailboxOptions): Mailbox {
+  return new StoredMailbox(options);
+}
+
+class StoredMailbox implements Mailbox {
+  readonly #options: MailboxOptions;
+  readonly #keptCipher: () => Promise<RecordCipher>;
+
+  constructor(options: MailboxOptions) {
+    this.#options = options;
+    this.#keptCipher = lazily(options.cipher);
+  }
+
+  async send({ from, to, payload, sender }: Omit<MailboxMessage, "timestamp">): Promise<MailboxMessage> {
+    const { clock, random } = this.#options;
+    checkName("from", from);
+    checkName("to", to);
+    checkPayload(payload);
+    const opened = await this.#openCipher();
+    const timestamp = new Date(clock.now()).toISOString();
+    const message: MailboxMessage = { from, to, payload, timestamp, sender };
+    const bytes = Buffer.byteLength(JSON.stringify(message)) + 1;
+    await this.#change(to, (entries) => {
+      requireSpace(to, { entries, bytes });
+      const place = { id: random.id("msg_"), seq: (entries.at(-1)?.seq ?? 0) + 1, from, bytes };
+      const content: MailboxContent = { payload, timestamp, sender };
+      const sealed = opened.seal(JSON.stringify(content), boundTo(to, place));
+      return { entries: [...entries, { ...place, sealed }], value: undefined };
+    });
+    return message;
+  }
+
+  async receive(to: string): Promise<readonly MailboxMessage[]> {
+    checkName("to", to);
+    const opened = await this.#openCipher();
+    return await this.#change(to, (entries) => ({ entries: [], value: openAll(to, { entries, cipher: opened }) }));
+  }
+
+  async list(
+    { limit = DEFAULT_LIST, ...filter }: MailboxFilter & { readonly limit?: number | undefined },
+  ): Promise<readonly MailboxMessage[]> {
+    if (filter.from !== undefined) checkName("from", filter.from);
+    const { store } = this.#options;
+    const opened = await this.#openCipher();
+    const messages: MailboxMessage[] = [];
+    const closed: string[] = [];
+    let otherKey: ToolError | undefined;
+    let bytes = 0;
+    for await (const stored of this.#mailboxes(filter)) {
+      const wanted = entriesOf(store, stored).filter((entry) => matches(entry, filter));
+      const entries = wanted.slice(0, limit - messages.length)
+        .filter((entry) => (bytes += entry.bytes) <= MAILBOX_LIMITS.bytes);
+      try {
+        messages.push(...openAll(stored.key, { entries, cipher: opened }));
+      } catch (error) {
+        if (filter.to !== undefined || !(error instanceof ToolError)) throw error;
+        if (error.cause instanceof OtherKeyError) otherKey ??= error;
+        closed.push(stored.key);
+      }
+      if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
+    }
+    // When nothing opens, the key is wrong and the mailboxes are undamaged: nobody may remove them as damaged
+    if (messages.length === 0 && otherKey !== undefined) throw otherKey;
+    for (const key of closed) {
+      store.unreadable.add({ collection: MAILBOXES, key, reason: "a message in it was altered" });
+    }
+    return messages;
+  }
+
+  async clear(filter: MailboxFilter): Promise<number> {
+    if (filter.from !== undefined) checkName("from", filter.from);
+    let cleared = 0;
+    for await (const { key } of this.#mailboxes(filter)) {
+      if (filter.from === undefined) {
+        const taken = await this.#options.store.takeOnce(MAILBOXES, key);
+        cleared += taken === undefined ? 0 : countOf(taken.body);
+        continue;
+      }
+      cleared += await this.#change(key, (entries) => {
+        const kept = entries.filter((entry) => !matches(entry, filter));
+        return { entries: kept, value: entries.length - kept.length };
+      });
+    }
+    return cleared;
+  }
+
+  async #openCipher(): Promise<RecordCipher> {
     try {
-      return await keptCipher();
+      return await this.#keptCipher();
     } catch (cause) {
       if (cause instanceof ConfigError) throw new ToolError("mailbox_key", cause.message, { cause });
       throw cause;
     }
-  };
+  }
 
-  /** Reads, changes and writes back; a concurrent change makes it start again. An empty mailbox is removed. */
-  async function change<T>(
+  /** Reads, changes and writes back. A concurrent change makes it start again. An empty mailbox is removed. */
+  async #change<T>(
     to: string,
     apply: (entries: readonly MailboxEntry[]) => { readonly entries: readonly MailboxEntry[]; readonly value: T },
   ): Promise<T> {
+    const { store } = this.#options;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const stored = await store.get(MAILBOXES, to);
       const before = entriesOf(store, stored);
       const { entries, value } = apply(before);
       if (entries.length === before.length) return value;
-      if (stored === undefined) await requireRoom(to);
+      if (stored === undefined) await this.#requireRoom(to);
       if (await store.batch(writesOf(to, { stored, entries }))) return value;
     }
     throw new ToolError("mailbox_busy", `Cannot use the mailbox "${to}": it is being changed by others; try again`);
   }
 
-  async function requireRoom(to: string): Promise<void> {
-    if (await store.count(MAILBOXES) < MAILBOX_LIMITS.mailboxes) return;
+  async #requireRoom(to: string): Promise<void> {
+    if (await this.#options.store.count(MAILBOXES) < MAILBOX_LIMITS.mailboxes) return;
     const most = `${MAILBOX_LIMITS.mailboxes} mailboxes hold messages already`;
     throw new ToolError("mailbox_full", `Cannot send to "${to}": ${most}; receive or clear some first`);
   }
 
-  async function* mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
+  async *#mailboxes({ to }: MailboxFilter): AsyncGenerator<Stored> {
+    const { store } = this.#options;
     if (to !== undefined) {
       const stored = await store.get(MAILBOXES, checkName("to", to));
       if (stored !== undefined) yield stored;
@@ -154,76 +240,6 @@ export function createMailbox({ store, clock, random, cipher }: MailboxOptions):
       if (readable(store, MAILBOXES, [stored], parseMailbox).length > 0) yield stored;
     }
   }
-
-  return {
-    async send({ from, to, payload, sender }) {
-      checkName("from", from);
-      checkName("to", to);
-      checkPayload(payload);
-      const opened = await openCipher();
-      const timestamp = new Date(clock.now()).toISOString();
-      const message: MailboxMessage = { from, to, payload, timestamp, sender };
-      const bytes = Buffer.byteLength(JSON.stringify(message)) + 1;
-      await change(to, (entries) => {
-        requireSpace(to, { entries, bytes });
-        const place = { id: random.id("msg_"), seq: (entries.at(-1)?.seq ?? 0) + 1, from, bytes };
-        const content: MailboxContent = { payload, timestamp, sender };
-        const sealed = opened.seal(JSON.stringify(content), boundTo(to, place));
-        return { entries: [...entries, { ...place, sealed }], value: undefined };
-      });
-      return message;
-    },
-    async receive(to) {
-      checkName("to", to);
-      const opened = await openCipher();
-      return await change(to, (entries) => ({ entries: [], value: openAll(to, { entries, cipher: opened }) }));
-    },
-    async list({ limit = DEFAULT_LIST, ...filter }) {
-      if (filter.from !== undefined) checkName("from", filter.from);
-      const opened = await openCipher();
-      const messages: MailboxMessage[] = [];
-      const closed: string[] = [];
-      let otherKey: ToolError | undefined;
-      let bytes = 0;
-      for await (const stored of mailboxes(filter)) {
-        const found = entriesOf(store, stored).filter((entry) => matches(entry, filter)).slice(
-          0,
-          limit - messages.length,
-        );
-        const entries = found.filter((entry) => (bytes += entry.bytes) <= MAILBOX_LIMITS.bytes);
-        try {
-          messages.push(...openAll(stored.key, { entries, cipher: opened }));
-        } catch (error) {
-          if (filter.to !== undefined || !(error instanceof ToolError)) throw error;
-          if (error.cause instanceof OtherKeyError) otherKey ??= error;
-          closed.push(stored.key);
-        }
-        if (messages.length >= limit || bytes > MAILBOX_LIMITS.bytes) break;
-      }
-      // Where nothing opens, the key is the wrong one and the mailboxes are whole: nobody may remove them as damaged
-      if (messages.length === 0 && otherKey !== undefined) throw otherKey;
-      for (const key of closed) {
-        store.unreadable.add({ collection: MAILBOXES, key, reason: "a message in it was altered" });
-      }
-      return messages;
-    },
-    async clear(filter) {
-      if (filter.from !== undefined) checkName("from", filter.from);
-      let cleared = 0;
-      for await (const { key } of mailboxes(filter)) {
-        if (filter.from === undefined) {
-          const taken = await store.takeOnce(MAILBOXES, key);
-          cleared += taken === undefined ? 0 : countOf(taken.body);
-          continue;
-        }
-        cleared += await change(key, (entries) => {
-          const kept = entries.filter((entry) => !matches(entry, filter));
-          return { entries: kept, value: entries.length - kept.length };
-        });
-      }
-      return cleared;
-    },
-  };
 }
 
 function writesOf(

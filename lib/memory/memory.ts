@@ -3,7 +3,7 @@ import * as v from "valibot";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import { readable, readRecord, readRecords, scanAll } from "../storage/read_records.ts";
-import type { Store, Write } from "../storage/store.ts";
+import type { Store, Stored, Write } from "../storage/store.ts";
 
 /** A memory: one value under a namespace and a key. Times are ISO 8601. */
 export interface MemoryRecord {
@@ -98,7 +98,7 @@ export interface MemoryListInput {
 export interface Memory {
   /** Keeps a value under its key, in place of an earlier one. @throws {ToolError} `memory_full` */
   store(input: StoreMemoryInput): Promise<{ readonly record: MemoryRecord; readonly replaced: boolean }>;
-  /** By key: that one or none. By query: ranked, best first. `key` wins over `query`. With neither: the newest first */
+  /** Returns the memory of a key, or the memories of a query, best first, or the newest without either. `key` wins over `query` */
   recall(input: RecallInput): Promise<readonly MemoryRecord[]>;
   /** Returns a page of what is kept, newest first, and the place after which the next page begins; undefined when there is none. */
   list(
@@ -108,7 +108,7 @@ export interface Memory {
   >;
   /** Forgets all memories, or all memories of a namespace. @returns how many there were */
   forgetAll(input: { readonly namespace?: string | undefined }): Promise<number>;
-  /** @returns false when there is no such key */
+  /** Forgets a memory. @returns false when there is no such key */
   forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean>;
 }
 
@@ -119,85 +119,102 @@ const MAX_ATTEMPTS = 20;
 
 /** Creates the memory over a store, one record for each namespace and key. */
 export function createMemory(options: { readonly store: Store; readonly clock: Clock }): Memory {
-  const { store, clock } = options;
-  const room = createRoom(() => store.count(MEMORY));
+  return new StoredMemory(options.store, options.clock);
+}
 
-  return {
-    async store(input) {
-      const namespace = checkNamespace(input.namespace);
-      const key = checkKey(input.key);
-      const value = checkValue(input.value);
-      const tags = checkTags(input.tags ?? []);
-      const at = storeKey(namespace, key);
-      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-        const earlier = await store.get(MEMORY, at);
-        if (earlier === undefined && !await room.take()) {
-          throw new ToolError(
-            "memory_full",
-            `Cannot store "${key}": memory holds ${MEMORY_LIMITS.records} records already; forget one first`,
-          );
-        }
-        const now = new Date(clock.now()).toISOString();
-        // A record that cannot be read is replaced
-        const [before] = readable(store, MEMORY, earlier === undefined ? [] : [earlier], parseMemoryRecord);
-        const createdAt = before?.value.created_at ?? now;
-        const record: MemoryRecord = { namespace, key, value, tags, created_at: createdAt, updated_at: now };
-        const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: searchText(record) };
-        const write: Write = earlier === undefined
-          ? { op: "insert", ...content }
-          : { op: "putIf", version: earlier.version, ...content };
-        const written = await store.batch([write]).finally(() => earlier === undefined && room.settled());
-        if (written) return { record, replaced: earlier !== undefined };
-      }
-      throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
-    },
+class StoredMemory implements Memory {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #room: ReturnType<typeof createRoom>;
 
-    async recall(input) {
-      const namespace = checkNamespace(input.namespace);
-      const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
-      if (input.key !== undefined) {
-        const found = await readRecord(store, MEMORY, storeKey(namespace, checkKey(input.key)), parseMemoryRecord);
-        return found === undefined ? [] : [found.value];
-      }
-      const prefix = storeKey(namespace, "");
-      const found = input.query === undefined || input.query.trim() === ""
-        ? await store.scan(MEMORY, { prefix, order: "created", reverse: true, limit })
-        : await store.search(MEMORY, { query: input.query, prefix, limit });
-      return readable(store, MEMORY, found, parseMemoryRecord).map(({ value }) => value);
-    },
+  constructor(store: Store, clock: Clock) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#room = createRoom(() => store.count(MEMORY));
+  }
 
-    async list({ namespace, query = "", after, limit }) {
-      const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
-      if (query.trim() !== "") {
-        const found = await store.search(MEMORY, { query, limit, ...prefix });
-        const records = readable(store, MEMORY, found, parseMemoryRecord).map(({ value }) => value);
-        return { records, hasMore: false, last: found.at(-1)?.key };
+  async store(input: StoreMemoryInput): ReturnType<Memory["store"]> {
+    const namespace = checkNamespace(input.namespace);
+    const key = checkKey(input.key);
+    const value = checkValue(input.value);
+    const tags = checkTags(input.tags ?? []);
+    const at = storeKey(namespace, key);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const earlier = await this.#store.get(MEMORY, at);
+      if (earlier === undefined && !await this.#room.take()) {
+        throw new ToolError(
+          "memory_full",
+          `Cannot store "${key}": memory holds ${MEMORY_LIMITS.records} records already; forget one first`,
+        );
       }
-      const options = { order: "created", reverse: true, after, ...prefix } as const;
-      const records: MemoryRecord[] = [];
-      let last: string | undefined;
-      for await (const { key, value } of readRecords(store, MEMORY, parseMemoryRecord, options)) {
-        if (records.length === limit) return { records, hasMore: true, last };
-        records.push(value);
-        last = key;
-      }
-      return { records, hasMore: false, last };
-    },
+      const now = new Date(this.#clock.now()).toISOString();
+      // A record that cannot be read is replaced
+      const [before] = this.#readable(earlier === undefined ? [] : [earlier]);
+      const record = { namespace, key, value, tags, created_at: before?.created_at ?? now, updated_at: now };
+      const content = { collection: MEMORY, key: at, body: toMemoryBody(record), text: searchText(record) };
+      const write: Write = earlier === undefined
+        ? { op: "insert", ...content }
+        : { op: "putIf", version: earlier.version, ...content };
+      const written = await this.#store.batch([write]).finally(() => earlier === undefined && this.#room.settled());
+      if (written) return { record, replaced: earlier !== undefined };
+    }
+    throw new ToolError("memory_busy", `Cannot store "${key}": it is being changed by others; try again`);
+  }
 
-    async forgetAll({ namespace }) {
-      const prefix = namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
-      let forgotten = 0;
-      for await (const { key } of scanAll(store, MEMORY, prefix)) {
-        if (await store.takeOnce(MEMORY, key) !== undefined) forgotten++;
-      }
-      return forgotten;
-    },
+  async recall(input: RecallInput): Promise<readonly MemoryRecord[]> {
+    const namespace = checkNamespace(input.namespace);
+    const limit = checkLimit(input.limit ?? DEFAULT_RECALL);
+    if (input.key !== undefined) {
+      const at = storeKey(namespace, checkKey(input.key));
+      const found = await readRecord(this.#store, MEMORY, at, parseMemoryRecord);
+      return found === undefined ? [] : [found.value];
+    }
+    const prefix = storeKey(namespace, "");
+    const found = input.query === undefined || input.query.trim() === ""
+      ? await this.#store.scan(MEMORY, { prefix, order: "created", reverse: true, limit })
+      : await this.#store.search(MEMORY, { query: input.query, prefix, limit });
+    return this.#readable(found);
+  }
 
-    async forget(input) {
-      const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
-      return (await store.takeOnce(MEMORY, at)) !== undefined;
-    },
-  };
+  async list({ namespace, query = "", after, limit }: MemoryListInput): ReturnType<Memory["list"]> {
+    const prefix = prefixOf(namespace);
+    if (query.trim() !== "") {
+      const found = await this.#store.search(MEMORY, { query, limit, ...prefix });
+      return { records: this.#readable(found), hasMore: false, last: found.at(-1)?.key };
+    }
+    const options = { order: "created", reverse: true, after, ...prefix } as const;
+    const records: MemoryRecord[] = [];
+    let last: string | undefined;
+    for await (const { key, value } of readRecords(this.#store, MEMORY, parseMemoryRecord, options)) {
+      if (records.length === limit) return { records, hasMore: true, last };
+      records.push(value);
+      last = key;
+    }
+    return { records, hasMore: false, last };
+  }
+
+  async forgetAll({ namespace }: { readonly namespace?: string | undefined }): Promise<number> {
+    let forgotten = 0;
+    for await (const { key } of scanAll(this.#store, MEMORY, prefixOf(namespace))) {
+      if (await this.#store.takeOnce(MEMORY, key) !== undefined) forgotten++;
+    }
+    return forgotten;
+  }
+
+  async forget(input: { readonly key: string; readonly namespace?: string | undefined }): Promise<boolean> {
+    const at = storeKey(checkNamespace(input.namespace), checkKey(input.key));
+    return (await this.#store.takeOnce(MEMORY, at)) !== undefined;
+  }
+
+  /** Returns the memories of a page that can be read. The others are set aside. */
+  #readable(page: readonly Stored[]): readonly MemoryRecord[] {
+    return readable(this.#store, MEMORY, page, parseMemoryRecord).map(({ value }) => value);
+  }
+}
+
+/** Returns the part of a scan or search that names a namespace. Empty without one. */
+function prefixOf(namespace: string | undefined): { readonly prefix?: string } {
+  return namespace === undefined ? {} : { prefix: storeKey(checkNamespace(namespace), "") };
 }
 
 /**

@@ -83,66 +83,82 @@ const SHOWN_IDS = 20;
 
 /** Creates the plans over a store, one record for each scope. */
 export function createPlans(options: { readonly store: Store; readonly clock: Clock }): Plans {
-  const { store, clock } = options;
-  const now = () => new Date(clock.now()).toISOString();
+  return new StoredPlans(options.store, options.clock);
+}
 
-  /** Reads, changes and writes back; a concurrent change makes it start again. */
-  async function change(scope: string, apply: (tasks: readonly PlanTask[]) => readonly PlanTask[]): Promise<Plan> {
+class StoredPlans implements Plans {
+  readonly #store: Store;
+  readonly #clock: Clock;
+
+  constructor(store: Store, clock: Clock) {
+    this.#store = store;
+    this.#clock = clock;
+  }
+
+  async create(scope: string, titles: readonly string[]): Promise<Plan> {
+    if (titles.length < 1 || titles.length > PLAN_LIMITS.tasks) {
+      throw invalid("tasks", `there must be 1-${PLAN_LIMITS.tasks}, and there are ${titles.length}`);
+    }
+    titles.forEach((title, index) => checkTitle(`tasks[${index}]`, title));
+    return this.#change(scope, () => titles.map((title, index) => pending(index + 1, title, this.#now())));
+  }
+
+  async add(scope: string, title: string): Promise<Plan> {
+    checkTitle("title", title);
+    return this.#change(scope, (tasks) => {
+      if (tasks.length >= PLAN_LIMITS.tasks) {
+        throw new ToolError("plan_full", `Cannot add "${title}": the plan has ${PLAN_LIMITS.tasks} tasks already`);
+      }
+      return [...tasks, pending(Number(tasks.at(-1)?.id ?? 0) + 1, title, this.#now())];
+    });
+  }
+
+  async update(scope: string, id: string, status: PlanStatus): Promise<Plan> {
+    return this.#change(scope, (tasks) => {
+      if (!tasks.some((task) => task.id === id)) throw notFound(id, tasks);
+      return tasks.map((task) => (task.id === id ? { ...task, status, updated_at: this.#now() } : task));
+    });
+  }
+
+  async list(scope: string): Promise<Plan> {
+    return (await readRecord(this.#store, PLANS, checkScope(scope), parsePlan))?.value ?? { tasks: [] };
+  }
+
+  async delete(scope: string): Promise<boolean> {
+    return (await this.#store.takeOnce(PLANS, checkScope(scope))) !== undefined;
+  }
+
+  #now(): string {
+    return new Date(this.#clock.now()).toISOString();
+  }
+
+  /** Reads, changes and writes back. A concurrent change makes it start again. */
+  async #change(scope: string, apply: (tasks: readonly PlanTask[]) => readonly PlanTask[]): Promise<Plan> {
     checkScope(scope);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const earlier = await readRecord(store, PLANS, scope, parsePlan);
+      const earlier = await readRecord(this.#store, PLANS, scope, parsePlan);
       const plan: Plan = { tasks: apply(earlier?.value.tasks ?? []) };
       const content = { collection: PLANS, key: scope, body: toPlanBody(plan) };
       const writes: Write[] = earlier === undefined
-        ? [...(await makeRoom()), { op: "insert", ...content }]
+        ? [...(await this.#makeRoom()), { op: "insert", ...content }]
         : [{ op: "putIf", version: earlier.version, ...content }];
-      if (await store.batch(writes)) return plan;
+      if (await this.#store.batch(writes)) return plan;
     }
     throw new ToolError("plan_busy", "Cannot change the plan: it is being changed by others; try again");
   }
 
-  async function makeRoom(): Promise<Write[]> {
-    if ((await store.count(PLANS)) < PLAN_LIMITS.plans) return [];
-    const oldest = await store.scan(PLANS, { order: "created", limit: 1 });
+  /** Returns the writes that remove the oldest plan when there are too many. */
+  async #makeRoom(): Promise<Write[]> {
+    if ((await this.#store.count(PLANS)) < PLAN_LIMITS.plans) return [];
+    const oldest = await this.#store.scan(PLANS, { order: "created", limit: 1 });
     return oldest.map(({ key }) => ({ op: "delete", collection: PLANS, key }));
   }
+}
 
-  return {
-    async create(scope, titles) {
-      if (titles.length < 1 || titles.length > PLAN_LIMITS.tasks) {
-        throw invalid("tasks", `there must be 1-${PLAN_LIMITS.tasks}, and there are ${titles.length}`);
-      }
-      titles.forEach((title, index) => checkTitle(`tasks[${index}]`, title));
-      return change(scope, () => titles.map((title, index) => pending(index + 1, title, now())));
-    },
-    async add(scope, title) {
-      checkTitle("title", title);
-      return change(scope, (tasks) => {
-        if (tasks.length >= PLAN_LIMITS.tasks) {
-          throw new ToolError("plan_full", `Cannot add "${title}": the plan has ${PLAN_LIMITS.tasks} tasks already`);
-        }
-        return [...tasks, pending(Number(tasks.at(-1)?.id ?? 0) + 1, title, now())];
-      });
-    },
-    async update(scope, id, status) {
-      return change(scope, (tasks) => {
-        if (!tasks.some((task) => task.id === id)) {
-          const ids = tasks.slice(0, SHOWN_IDS).map((task) => task.id).join(", ");
-          const there = tasks.length === 0
-            ? "there is no plan"
-            : `the ids are ${ids}${tasks.length > SHOWN_IDS ? " ..." : ""}`;
-          throw new ToolError("task_not_found", `Cannot update task "${id}": ${there}`);
-        }
-        return tasks.map((task) => (task.id === id ? { ...task, status, updated_at: now() } : task));
-      });
-    },
-    async list(scope) {
-      return (await readRecord(store, PLANS, checkScope(scope), parsePlan))?.value ?? { tasks: [] };
-    },
-    async delete(scope) {
-      return (await store.takeOnce(PLANS, checkScope(scope))) !== undefined;
-    },
-  };
+function notFound(id: string, tasks: readonly PlanTask[]): ToolError {
+  const ids = tasks.slice(0, SHOWN_IDS).map((task) => task.id).join(", ");
+  const there = tasks.length === 0 ? "there is no plan" : `the ids are ${ids}${tasks.length > SHOWN_IDS ? " ..." : ""}`;
+  return new ToolError("task_not_found", `Cannot update task "${id}": ${there}`);
 }
 
 function pending(number: number, title: string, at: string): PlanTask {
