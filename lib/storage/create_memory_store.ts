@@ -3,7 +3,15 @@ import { checkLimit, checkName, checkSeq, type EncodedWrite, encodeWrite } from 
 import { createTextEngine, type IndexedText, toWordBag, type WordBag } from "./memory_search.ts";
 import { fieldOf, findIndexedField } from "./indexed_fields.ts";
 import { scopeWordsOf, searchTexts } from "./search_texts.ts";
-import { createUnreadableRecords, forgetWritten, type Store, type Stored, type Write } from "./store.ts";
+import {
+  createUnreadableRecords,
+  forgetWritten,
+  type ScanOptions,
+  type Store,
+  type Stored,
+  type UnreadableRecords,
+  type Write,
+} from "./store.ts";
 
 interface Entry {
   readonly key: string;
@@ -16,169 +24,199 @@ interface Entry {
 
 /** Creates a store that forgets everything with the process: for tests and `driver = "memory"`. Keeps the whole contract of Store. */
 export function createMemoryStore(): Store {
-  const collections = new Map<string, Map<string, Entry>>();
-  const streams = new Map<string, string[]>();
-  let inserted = 0;
-  let closed = false;
-  const unreadable = createUnreadableRecords();
+  return new MemoryStore();
+}
 
-  function open(): void {
-    if (closed) throw new Error("Cannot use the store: it is closed");
+/** Methods are properties of the object itself, so that a copy of a store with one method replaced works. */
+class MemoryStore implements Store {
+  readonly #records = new MemoryRecords();
+  #closed = false;
+  readonly unreadable: UnreadableRecords = createUnreadableRecords();
+
+  readonly get: Store["get"] = async (collection, key) => {
+    this.#requireOpen();
+    const entry = this.#records.entry(checkName("collection", collection), checkName("key", key));
+    return entry === undefined ? undefined : toStored(entry);
+  };
+
+  readonly scan: Store["scan"] = async (collection, options) => {
+    this.#requireOpen();
+    const limit = checkLimit(options.limit);
+    return this.#records.scan(collection, options).slice(0, limit).map(toStored);
+  };
+
+  readonly count: Store["count"] = async (collection, prefix = "") => {
+    this.#requireOpen();
+    return this.#records.withPrefix(collection, prefix).length;
+  };
+
+  readonly search: Store["search"] = async (collection, options) => {
+    this.#requireOpen();
+    const limit = checkLimit(options.limit);
+    const found = this.#records.withPrefix(collection, options.prefix ?? "");
+    const texts = found.filter(isText).sort((a, b) => a.order - b.order);
+    return searchTexts(createTextEngine(this.#records.texts(), texts), options.query, limit).map(toStored);
+  };
+
+  readonly read: Store["read"] = async (stream, options) => {
+    this.#requireOpen();
+    const from = checkSeq(options.afterSeq);
+    const jsons = this.#records.stream(checkName("stream", stream));
+    return jsons.slice(from, from + checkLimit(options.limit))
+      .map((json, index) => ({ seq: from + index + 1, body: JSON.parse(json) as unknown }));
+  };
+
+  readonly takeOnce: Store["takeOnce"] = async (collection, key) => {
+    this.#requireOpen();
+    const entry = this.#records.take(checkName("collection", collection), checkName("key", key));
+    this.unreadable.forget(collection, key);
+    return entry === undefined ? undefined : toStored(entry);
+  };
+
+  readonly batch: Store["batch"] = (writes) => this.#write(writes);
+
+  readonly insertOnce: Store["insertOnce"] = (collection, key, body) =>
+    this.#write([{ op: "insert", collection, key, body }]);
+
+  readonly putIfVersion: Store["putIfVersion"] = (collection, key, version, body) =>
+    this.#write([
+      version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
+    ]);
+
+  readonly append: Store["append"] = (stream, expectedSeq, records) =>
+    this.#write([{ op: "append", stream, expectedSeq, records }]);
+
+  readonly healthy: Store["healthy"] = () => !this.#closed;
+
+  readonly close: Store["close"] = async () => {
+    this.#closed = true;
+  };
+
+  async #write(writes: readonly Write[]): Promise<boolean> {
+    this.#requireOpen();
+    const isWritten = this.#records.applyAll(writes.map(encodeWrite));
+    if (isWritten) forgetWritten(this.unreadable, writes);
+    return isWritten;
   }
 
-  function entriesOf(collection: string): Map<string, Entry> {
-    let entries = collections.get(collection);
-    if (entries === undefined) collections.set(collection, entries = new Map());
-    return entries;
+  #requireOpen(): void {
+    if (this.#closed) throw new Error("Cannot use the store: it is closed");
+  }
+}
+
+/** The records and streams of a memory store. */
+class MemoryRecords {
+  readonly #collections = new Map<string, Map<string, Entry>>();
+  readonly #streams = new Map<string, string[]>();
+  #inserted = 0;
+
+  entry(collection: string, key: string): Entry | undefined {
+    return this.#collections.get(collection)?.get(key);
   }
 
-  /** Applies one write and returns what takes it back, or undefined when its precondition did not hold. */
-  function apply(write: EncodedWrite): (() => void) | undefined {
-    switch (write.op) {
-      case "put":
-      case "insert":
-      case "putIf": {
-        const entries = entriesOf(write.collection);
-        const earlier = entries.get(write.key);
-        if (write.op === "insert" && earlier !== undefined) return undefined;
-        if (write.op === "putIf" && earlier?.version !== write.version) return undefined;
-        entries.set(write.key, {
-          key: write.key,
-          version: (earlier?.version ?? 0) + 1,
-          json: write.json,
-          order: earlier?.order ?? ++inserted,
-          words: write.text === undefined
-            ? undefined
-            : toWordBag(write.text, scopeWordsOf(write.collection, write.key).length),
-        });
-        return () => void (earlier === undefined ? entries.delete(write.key) : entries.set(write.key, earlier));
-      }
-      case "delete": {
-        const entries = entriesOf(write.collection);
-        const earlier = entries.get(write.key);
-        entries.delete(write.key);
-        return () => void (earlier !== undefined && entries.set(write.key, earlier));
-      }
-      case "append": {
-        const earlier = streams.get(write.stream) ?? [];
-        if (earlier.length !== write.expectedSeq) return undefined;
-        for (const json of write.jsons) earlier.push(json);
-        if (earlier.length > 0) streams.set(write.stream, earlier);
-        return () => {
-          earlier.length = write.expectedSeq;
-        };
-      }
-      case "drop": {
-        const earlier = streams.get(write.stream);
-        streams.delete(write.stream);
-        return () => void (earlier !== undefined && streams.set(write.stream, earlier));
-      }
+  stream(stream: string): readonly string[] {
+    return this.#streams.get(stream) ?? [];
+  }
+
+  /** Returns every text of the store. */
+  texts(): readonly (Entry & IndexedText)[] {
+    return [...this.#collections.values()].flatMap((entries) => [...entries.values()].filter(isText));
+  }
+
+  withPrefix(collection: string, prefix: string): Entry[] {
+    const entries = this.#collections.get(checkName("collection", collection));
+    return entries === undefined ? [] : [...entries.values()].filter((entry) => entry.key.startsWith(prefix));
+  }
+
+  /** Returns all entries of a scan, however many `limit` asks for. */
+  scan(collection: string, options: ScanOptions): readonly Entry[] {
+    const byKey = (options.order ?? "key") === "key";
+    const compare = byKey
+      ? (a: Entry, b: Entry) => compareKeys(a.key, b.key)
+      : (a: Entry, b: Entry) => a.order - b.order;
+    const direction = options.reverse === true ? -1 : 1;
+    let entries = this.withPrefix(collection, options.prefix ?? "").sort((a, b) => direction * compare(a, b));
+    const { after, where } = options;
+    if (where !== undefined) {
+      const field = findIndexedField(collection, { ...options, where });
+      entries = entries.filter(({ json }) => fieldOf(JSON.parse(json), field) === where.value);
     }
+    if (after === undefined) return entries;
+    if (byKey) return entries.filter((entry) => direction * compareKeys(entry.key, after) > 0);
+    const order = this.entry(collection, after)?.order;
+    return entries.filter((entry) => order !== undefined && direction * (entry.order - order) > 0);
   }
 
-  function applyAll(writes: readonly Write[]): boolean {
+  take(collection: string, key: string): Entry | undefined {
+    const entries = this.#entriesOf(collection);
+    const entry = entries.get(key);
+    entries.delete(key);
+    return entry;
+  }
+
+  /** Applies all writes or none. Returns false when a precondition did not hold. */
+  applyAll(writes: readonly EncodedWrite[]): boolean {
     const undo: (() => void)[] = [];
-    for (const write of writes.map(encodeWrite)) {
-      const takeBack = apply(write);
+    for (const write of writes) {
+      const takeBack = this.#apply(write);
       if (takeBack === undefined) {
         for (const step of undo.reverse()) step();
         return false;
       }
       undo.push(takeBack);
     }
-    forgetWritten(unreadable, writes);
     return true;
   }
 
-  function withPrefix(collection: string, prefix: string): Entry[] {
-    const entries = collections.get(checkName("collection", collection));
-    return entries === undefined ? [] : [...entries.values()].filter((entry) => entry.key.startsWith(prefix));
+  /** Applies a write and returns the function that takes it back. Undefined when its precondition did not hold. */
+  #apply(write: EncodedWrite): (() => void) | undefined {
+    switch (write.op) {
+      case "put":
+      case "insert":
+      case "putIf":
+        return this.#put(write);
+      case "delete": {
+        const earlier = this.take(write.collection, write.key);
+        return () => void (earlier !== undefined && this.#entriesOf(write.collection).set(write.key, earlier));
+      }
+      case "append": {
+        const earlier = this.#streams.get(write.stream) ?? [];
+        if (earlier.length !== write.expectedSeq) return undefined;
+        for (const json of write.jsons) earlier.push(json);
+        if (earlier.length > 0) this.#streams.set(write.stream, earlier);
+        return () => {
+          earlier.length = write.expectedSeq;
+        };
+      }
+      case "drop": {
+        const earlier = this.#streams.get(write.stream);
+        this.#streams.delete(write.stream);
+        return () => void (earlier !== undefined && this.#streams.set(write.stream, earlier));
+      }
+    }
   }
 
-  return {
-    async get(collection, key) {
-      open();
-      checkName("collection", collection);
-      checkName("key", key);
-      const entry = collections.get(collection)?.get(key);
-      return entry === undefined ? undefined : toStored(entry);
-    },
-    async scan(collection, options) {
-      open();
-      const limit = checkLimit(options.limit);
-      const byKey = (options.order ?? "key") === "key";
-      const compare = byKey
-        ? (a: Entry, b: Entry) => compareKeys(a.key, b.key)
-        : (a: Entry, b: Entry) => a.order - b.order;
-      const direction = options.reverse === true ? -1 : 1;
-      let entries = withPrefix(collection, options.prefix ?? "").sort((a, b) => direction * compare(a, b));
-      const { after, where } = options;
-      if (where !== undefined) {
-        const field = findIndexedField(collection, { ...options, where });
-        entries = entries.filter(({ json }) => fieldOf(JSON.parse(json), field) === where.value);
-      }
-      if (after !== undefined) {
-        const order = collections.get(collection)?.get(after)?.order;
-        entries = entries.filter((entry) =>
-          byKey
-            ? direction * compareKeys(entry.key, after) > 0
-            : order !== undefined && direction * (entry.order - order) > 0
-        );
-      }
-      return entries.slice(0, limit).map(toStored);
-    },
-    async count(collection, prefix = "") {
-      open();
-      return withPrefix(collection, prefix).length;
-    },
-    async search(collection, options) {
-      open();
-      const limit = checkLimit(options.limit);
-      const texts = [...collections.values()].flatMap((entries) => [...entries.values()].filter(isText));
-      const found = withPrefix(collection, options.prefix ?? "").filter(isText).sort((a, b) => a.order - b.order);
-      return searchTexts(createTextEngine(texts, found), options.query, limit).map(toStored);
-    },
-    async takeOnce(collection, key) {
-      open();
-      const entries = entriesOf(checkName("collection", collection));
-      const entry = entries.get(checkName("key", key));
-      entries.delete(key);
-      unreadable.forget(collection, key);
-      return entry === undefined ? undefined : toStored(entry);
-    },
-    async insertOnce(collection, key, body) {
-      open();
-      return applyAll([{ op: "insert", collection, key, body }]);
-    },
-    async putIfVersion(collection, key, expectedVersion, body) {
-      open();
-      return applyAll([
-        expectedVersion === 0
-          ? { op: "insert", collection, key, body }
-          : { op: "putIf", collection, key, version: expectedVersion, body },
-      ]);
-    },
-    async append(stream, expectedSeq, records) {
-      open();
-      return applyAll([{ op: "append", stream, expectedSeq, records }]);
-    },
-    async read(stream, options) {
-      open();
-      const from = checkSeq(options.afterSeq);
-      const jsons = streams.get(checkName("stream", stream)) ?? [];
-      return jsons.slice(from, from + checkLimit(options.limit))
-        .map((json, index) => ({ seq: from + index + 1, body: JSON.parse(json) as unknown }));
-    },
-    async batch(writes) {
-      open();
-      return applyAll(writes);
-    },
-    healthy: () => !closed,
-    unreadable,
-    async close() {
-      closed = true;
-    },
-  };
+  #put(write: Extract<EncodedWrite, { readonly json: string }>): (() => void) | undefined {
+    const { collection, key, json, text } = write;
+    const entries = this.#entriesOf(collection);
+    const earlier = entries.get(key);
+    if (write.op === "insert" && earlier !== undefined) return undefined;
+    if (write.op === "putIf" && earlier?.version !== write.version) return undefined;
+    entries.set(key, {
+      key,
+      version: (earlier?.version ?? 0) + 1,
+      json,
+      order: earlier?.order ?? ++this.#inserted,
+      words: text === undefined ? undefined : toWordBag(text, scopeWordsOf(collection, key).length),
+    });
+    return () => void (earlier === undefined ? entries.delete(key) : entries.set(key, earlier));
+  }
+
+  #entriesOf(collection: string): Map<string, Entry> {
+    let entries = this.#collections.get(collection);
+    if (entries === undefined) this.#collections.set(collection, entries = new Map());
+    return entries;
+  }
 }
 
 function isText(entry: Entry): entry is Entry & IndexedText {

@@ -1,11 +1,12 @@
+import type { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../base/clock.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { migrations } from "./sqlite/migrations.ts";
-import { createGroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
-import { createDiskSync } from "./sqlite/disk_sync.ts";
+import { createGroupCommit, type GroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
+import { createDiskSync, type DiskSync } from "./sqlite/disk_sync.ts";
 import { openDatabase } from "./sqlite/open_database.ts";
-import { createRecordStatements } from "./sqlite/record_statements.ts";
-import { createUnreadableRecords, forgetWritten, type Store, type Write } from "./store.ts";
+import { createRecordStatements, type RecordStatements } from "./sqlite/record_statements.ts";
+import { createUnreadableRecords, forgetWritten, type Store, type UnreadableRecords, type Write } from "./store.ts";
 
 /** Times that a read waits for writes which came while it waited */
 const MAX_ROUNDS = 3;
@@ -16,89 +17,111 @@ const MAX_ROUNDS = 3;
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt`, `database_unusable`
  */
 export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {
-  const database = openDatabase(options.path, migrations);
-  const records = createRecordStatements(database, () => options.clock.now());
-  const disk = createDiskSync(database, options.path);
-  const commits = createGroupCommit(database, disk);
-  const unreadable = createUnreadableRecords();
-  let closed = false;
+  return new SqliteStore(options.path, options.clock);
+}
 
-  function open(): void {
-    if (closed) throw new Error(`Cannot use the store "${options.path}": it is closed`);
+/** Methods are properties of the object itself, so that a copy of a store with one method replaced works. */
+class SqliteStore implements Store {
+  readonly #path: string;
+  readonly #database: DatabaseSync;
+  readonly #records: RecordStatements;
+  readonly #disk: DiskSync;
+  readonly #commits: GroupCommit;
+  #closed = false;
+  readonly unreadable: UnreadableRecords = createUnreadableRecords();
+
+  constructor(path: string, clock: Clock) {
+    this.#path = path;
+    this.#database = openDatabase(path, migrations);
+    this.#records = createRecordStatements(this.#database, () => clock.now());
+    this.#disk = createDiskSync(this.#database, path);
+    this.#commits = createGroupCommit(this.#database, this.#disk);
   }
 
-  /**
-   * Before a read: what others have written and not heard of yet comes to the disk first, so that whoever reads it finds its writer
-   * gone on. Where writes never cease a read waits for no more than those before it.
-   */
-  async function readable(): Promise<void> {
-    open();
-    for (let round = 0; round < MAX_ROUNDS; round++) {
-      const settled = commits.settled();
-      if (settled === undefined) break;
-      await settled;
-    }
-    open();
-  }
+  readonly get: Store["get"] = async (collection, key) => {
+    await this.#readable();
+    return this.#records.get(checkName("collection", collection), checkName("key", key));
+  };
 
-  async function writeAll(writes: readonly Write[]): Promise<boolean> {
-    open();
+  readonly scan: Store["scan"] = async (collection, options) => {
+    await this.#readable();
+    checkLimit(options.limit);
+    return this.#records.scan(checkName("collection", collection), options);
+  };
+
+  readonly count: Store["count"] = async (collection, prefix = "") => {
+    await this.#readable();
+    return this.#records.count(checkName("collection", collection), prefix);
+  };
+
+  readonly search: Store["search"] = async (collection, options) => {
+    await this.#readable();
+    checkLimit(options.limit);
+    return this.#records.search(checkName("collection", collection), options);
+  };
+
+  readonly read: Store["read"] = async (stream, options) => {
+    await this.#readable();
+    return this.#records.read(checkName("stream", stream), checkSeq(options.afterSeq), checkLimit(options.limit));
+  };
+
+  readonly takeOnce: Store["takeOnce"] = async (collection, key) => {
+    this.#requireOpen();
+    checkName("collection", collection);
+    checkName("key", key);
+    const taken = await this.#commits.write(() => this.#records.take(collection, key));
+    this.unreadable.forget(collection, key);
+    return taken === ROLL_BACK ? undefined : taken;
+  };
+
+  readonly batch: Store["batch"] = (writes) => this.#write(writes);
+
+  readonly insertOnce: Store["insertOnce"] = (collection, key, body) =>
+    this.#write([{ op: "insert", collection, key, body }]);
+
+  readonly putIfVersion: Store["putIfVersion"] = (collection, key, version, body) =>
+    this.#write([
+      version === 0 ? { op: "insert", collection, key, body } : { op: "putIf", collection, key, version, body },
+    ]);
+
+  readonly append: Store["append"] = (stream, expectedSeq, records) =>
+    this.#write([{ op: "append", stream, expectedSeq, records }]);
+
+  readonly healthy: Store["healthy"] = () => !this.#closed && this.#commits.healthy();
+
+  readonly close: Store["close"] = async () => {
+    if (this.#closed) return;
+    this.#closed = true;
+    await this.#commits.flush();
+    this.#disk.handBack();
+    this.#database.close();
+    this.#disk.close();
+  };
+
+  async #write(writes: readonly Write[]): Promise<boolean> {
+    this.#requireOpen();
     if (writes.length === 0) return true;
     const encoded = writes.map(encodeWrite);
-    const result = await commits.write(() => encoded.every((write) => records.apply(write)) || ROLL_BACK);
-    if (result === true) forgetWritten(unreadable, writes);
+    const result = await this.#commits.write(() => encoded.every((write) => this.#records.apply(write)) || ROLL_BACK);
+    if (result === true) forgetWritten(this.unreadable, writes);
     return result === true;
   }
 
-  return {
-    async get(collection, key) {
-      await readable();
-      return records.get(checkName("collection", collection), checkName("key", key));
-    },
-    async scan(collection, options) {
-      await readable();
-      checkLimit(options.limit);
-      return records.scan(checkName("collection", collection), options);
-    },
-    async count(collection, prefix = "") {
-      await readable();
-      return records.count(checkName("collection", collection), prefix);
-    },
-    async search(collection, options) {
-      await readable();
-      checkLimit(options.limit);
-      return records.search(checkName("collection", collection), options);
-    },
-    async takeOnce(collection, key) {
-      open();
-      checkName("collection", collection);
-      checkName("key", key);
-      const taken = await commits.write(() => records.take(collection, key));
-      unreadable.forget(collection, key);
-      return taken === ROLL_BACK ? undefined : taken;
-    },
-    insertOnce: (collection, key, body) => writeAll([{ op: "insert", collection, key, body }]),
-    putIfVersion: (collection, key, expectedVersion, body) =>
-      writeAll([
-        expectedVersion === 0
-          ? { op: "insert", collection, key, body }
-          : { op: "putIf", collection, key, version: expectedVersion, body },
-      ]),
-    append: (stream, expectedSeq, bodies) => writeAll([{ op: "append", stream, expectedSeq, records: bodies }]),
-    async read(stream, options) {
-      await readable();
-      return records.read(checkName("stream", stream), checkSeq(options.afterSeq), checkLimit(options.limit));
-    },
-    batch: writeAll,
-    healthy: () => !closed && commits.healthy(),
-    unreadable,
-    async close() {
-      if (closed) return;
-      closed = true;
-      await commits.flush();
-      disk.handBack();
-      database.close();
-      disk.close();
-    },
-  };
+  #requireOpen(): void {
+    if (this.#closed) throw new Error(`Cannot use the store "${this.#path}": it is closed`);
+  }
+
+  /**
+   * Waits before a read until the writes that others have committed are on the disk, so that a reader never knows more than the writer.
+   * While writes never cease, a read waits for the writes before it and no more.
+   */
+  async #readable(): Promise<void> {
+    this.#requireOpen();
+    for (let round = 0; round < MAX_ROUNDS; round++) {
+      const settled = this.#commits.settled();
+      if (settled === undefined) break;
+      await settled;
+    }
+    this.#requireOpen();
+  }
 }

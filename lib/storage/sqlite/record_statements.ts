@@ -3,7 +3,7 @@ import type { EncodedWrite } from "../encode_write.ts";
 import { searchTexts } from "../search_texts.ts";
 import type { ScanOptions, Stored, StreamRecord, TextSearch } from "../store.ts";
 import { findIndexedField, type IndexedField, nameOf, type WhereField } from "../indexed_fields.ts";
-import { createTextIndex, NO_END, prefixEnd } from "./text_index.ts";
+import { createTextIndex, NO_END, prefixEnd, type TextIndex } from "./text_index.ts";
 
 /** The SQL of the store: each function is one or a few statements, without a transaction of its own. */
 export interface RecordStatements {
@@ -21,141 +21,191 @@ const COLUMNS = "key, version, body";
 const UPSERT = "INSERT INTO records (collection, key, version, body, created_at, updated_at) VALUES (?, ?, 1, ?, ?, ?)";
 
 /**
- * Prepares the statements of the store. Parameters are plain question marks: older versions of Node do not bind numbered parameters
- * by position.
+ * Prepares the statements of the store.
  * @param now milliseconds since the epoch, for `created_at` and `updated_at`
  */
 export function createRecordStatements(database: DatabaseSync, now: () => number): RecordStatements {
-  const sql = (text: string): StatementSync => database.prepare(text);
-  const get = sql(`SELECT ${COLUMNS} FROM records WHERE collection = ? AND key = ?`);
-  const take = sql(`DELETE FROM records WHERE collection = ? AND key = ? RETURNING id, searchable, ${COLUMNS}`);
-  const put = sql(
-    `${UPSERT} ON CONFLICT (collection, key)
+  return new PreparedRecordStatements(database, now);
+}
+
+type Prepare = (text: string) => StatementSync;
+
+/** Prepares the statements of records. Parameters are plain question marks: older Node does not bind numbered ones by position. */
+function prepareRecords(sql: Prepare) {
+  return {
+    get: sql(`SELECT ${COLUMNS} FROM records WHERE collection = ? AND key = ?`),
+    take: sql(`DELETE FROM records WHERE collection = ? AND key = ? RETURNING id, searchable, ${COLUMNS}`),
+    put: sql(
+      `${UPSERT} ON CONFLICT (collection, key)
      DO UPDATE SET version = version + 1, body = excluded.body, updated_at = excluded.updated_at RETURNING id, searchable`,
-  );
-  const insert = sql(`${UPSERT} ON CONFLICT (collection, key) DO NOTHING RETURNING id, searchable`);
-  const putIf = sql(
-    `UPDATE records SET version = version + 1, body = ?, updated_at = ?
+    ),
+    insert: sql(`${UPSERT} ON CONFLICT (collection, key) DO NOTHING RETURNING id, searchable`),
+    putIf: sql(
+      `UPDATE records SET version = version + 1, body = ?, updated_at = ?
      WHERE collection = ? AND key = ? AND version = ? RETURNING id, searchable`,
-  );
-  const mark = sql("UPDATE records SET searchable = ? WHERE id = ?");
-  const texts = createTextIndex(database, COLUMNS);
-  const range = "collection = ? AND key >= max(?, ?) AND key <> ? AND key < min(?, ?)";
-  const byKey = {
-    forward: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key LIMIT ?`),
-    reverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?`),
+    ),
+    mark: sql("UPDATE records SET searchable = ? WHERE id = ?"),
+    idOf: sql("SELECT id FROM records WHERE collection = ? AND key = ?"),
+    count: sql("SELECT count(*) AS n FROM records WHERE collection = ? AND key >= ? AND key < ?"),
   };
+}
+
+/** Prepares the scans by key and by insertion. A prefix with a slash has an index of its own. */
+function prepareScans(sql: Prepare) {
+  const range = "collection = ? AND key >= max(?, ?) AND key <> ? AND key < min(?, ?)";
   const created = "collection = ? AND key >= ? AND key < ? AND id > ? AND id < ?";
   const inScope = `${created} AND instr(key, '/') > 0 AND substr(key, 1, instr(key, '/')) = ?`;
   const createdScan = (index: string, where: string, direction: string) =>
     sql(`SELECT ${COLUMNS} FROM records INDEXED BY ${index} WHERE ${where} ORDER BY id ${direction} LIMIT ?`);
-  const byCreated = {
-    forward: createdScan("records_created", created, "ASC"),
-    reverse: createdScan("records_created", created, "DESC"),
+  return {
+    keysForward: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key LIMIT ?`),
+    keysReverse: sql(`SELECT ${COLUMNS} FROM records WHERE ${range} ORDER BY key DESC LIMIT ?`),
+    createdForward: createdScan("records_created", created, "ASC"),
+    createdReverse: createdScan("records_created", created, "DESC"),
     scopedForward: createdScan("records_scoped", inScope, "ASC"),
     scopedReverse: createdScan("records_scoped", inScope, "DESC"),
   };
-  const byField = createFieldScans(sql);
-  const idOf = sql("SELECT id FROM records WHERE collection = ? AND key = ?");
-  const count = sql("SELECT count(*) AS n FROM records WHERE collection = ? AND key >= ? AND key < ?");
-  const lastSeq = sql("SELECT max(seq) AS seq FROM stream_records WHERE stream = ?");
-  const append = sql("INSERT INTO stream_records (stream, seq, body, created_at) VALUES (?, ?, ?, ?)");
-  const drop = sql("DELETE FROM stream_records WHERE stream = ?");
-  const read = sql("SELECT seq, body FROM stream_records WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?");
+}
 
-  function scanKeys(collection: string, options: ScanOptions): Row[] {
+function prepareStreams(sql: Prepare) {
+  return {
+    lastSeq: sql("SELECT max(seq) AS seq FROM stream_records WHERE stream = ?"),
+    append: sql("INSERT INTO stream_records (stream, seq, body, created_at) VALUES (?, ?, ?, ?)"),
+    drop: sql("DELETE FROM stream_records WHERE stream = ?"),
+    read: sql("SELECT seq, body FROM stream_records WHERE stream = ? AND seq > ? ORDER BY seq LIMIT ?"),
+  };
+}
+
+class PreparedRecordStatements implements RecordStatements {
+  readonly #records: ReturnType<typeof prepareRecords>;
+  readonly #scans: ReturnType<typeof prepareScans>;
+  readonly #fieldScans: (field: IndexedField) => FieldScans;
+  readonly #streams: ReturnType<typeof prepareStreams>;
+  readonly #texts: TextIndex;
+  readonly #now: () => number;
+
+  constructor(database: DatabaseSync, now: () => number) {
+    const sql: Prepare = (text) => database.prepare(text);
+    this.#records = prepareRecords(sql);
+    this.#scans = prepareScans(sql);
+    this.#fieldScans = createFieldScans(sql);
+    this.#streams = prepareStreams(sql);
+    this.#texts = createTextIndex(database, COLUMNS);
+    this.#now = now;
+  }
+
+  get(collection: string, key: string): Stored | undefined {
+    return toStored(this.#records.get.get(collection, key));
+  }
+
+  scan(collection: string, { where, ...options }: ScanOptions): readonly Stored[] {
+    if (where !== undefined) return toStoredList(this.#scanField(collection, { ...options, where }));
+    if (options.order === "created") return toStoredList(this.#scanCreated(collection, options));
+    return toStoredList(this.#scanKeys(collection, options));
+  }
+
+  count(collection: string, prefix: string): number {
+    return Number(this.#records.count.get(collection, prefix, prefixEnd(prefix))?.["n"]);
+  }
+
+  search(collection: string, { query, prefix = "", limit }: TextSearch): readonly Stored[] {
+    return toStoredList(searchTexts(this.#texts.engine(collection, prefix), query, limit));
+  }
+
+  read(stream: string, afterSeq: number, limit: number): readonly StreamRecord[] {
+    return this.#streams.read.all(stream, afterSeq, limit)
+      .map((row) => ({ seq: Number(row["seq"]), body: bodyOf(row) }));
+  }
+
+  take(collection: string, key: string): Stored | undefined {
+    return toStored(this.#takeRow(collection, key));
+  }
+
+  apply(write: EncodedWrite): boolean {
+    const { put, insert, putIf } = this.#records;
+    switch (write.op) {
+      case "put":
+        return this.#index(put.get(write.collection, write.key, write.json, ...this.#nowTwice()), write);
+      case "insert":
+        return this.#index(insert.get(write.collection, write.key, write.json, ...this.#nowTwice()), write);
+      case "putIf":
+        return this.#index(putIf.get(write.json, this.#now(), write.collection, write.key, write.version), write);
+      case "delete":
+        this.#takeRow(write.collection, write.key);
+        return true;
+      case "append":
+        return this.#append(write);
+      case "drop":
+        this.#streams.drop.run(write.stream);
+        return true;
+    }
+  }
+
+  #append({ stream, expectedSeq, jsons }: Extract<EncodedWrite, { readonly op: "append" }>): boolean {
+    let seq = Number(this.#streams.lastSeq.get(stream)?.["seq"] ?? 0);
+    if (seq !== expectedSeq) return false;
+    for (const json of jsons) this.#streams.append.run(stream, ++seq, json, this.#now());
+    return true;
+  }
+
+  #scanKeys(collection: string, options: ScanOptions): Row[] {
     const { prefix = "", after, limit } = options;
     const end = prefixEnd(prefix);
     return options.reverse === true
-      ? byKey.reverse.all(collection, prefix, "", "", end, after ?? NO_END, limit)
-      : byKey.forward.all(collection, prefix, after ?? "", after ?? "", end, NO_END, limit);
+      ? this.#scans.keysReverse.all(collection, prefix, "", "", end, after ?? NO_END, limit)
+      : this.#scans.keysForward.all(collection, prefix, after ?? "", after ?? "", end, NO_END, limit);
   }
 
-  function scanCreated(collection: string, options: ScanOptions): Row[] {
-    const { prefix = "", after, limit } = options;
+  #scanCreated(collection: string, options: ScanOptions): Row[] {
+    const { prefix = "", after, limit, reverse = false } = options;
+    const scans = this.#scans;
     const end = prefixEnd(prefix);
-    const from = after === undefined ? undefined : idOf.get(collection, after)?.["id"];
+    const from = after === undefined ? undefined : this.#idOf(collection, after);
     if (after !== undefined && from === undefined) return [];
-    const range = options.reverse === true
+    const range = reverse
       ? [collection, prefix, end, 0, from ?? Number.MAX_SAFE_INTEGER]
       : [collection, prefix, end, from ?? 0, Number.MAX_SAFE_INTEGER];
     const scope = prefix.slice(0, prefix.indexOf("/") + 1);
-    if (scope === "") return (options.reverse === true ? byCreated.reverse : byCreated.forward).all(...range, limit);
-    return (options.reverse === true ? byCreated.scopedReverse : byCreated.scopedForward).all(...range, scope, limit);
+    if (scope === "") return (reverse ? scans.createdReverse : scans.createdForward).all(...range, limit);
+    return (reverse ? scans.scopedReverse : scans.scopedForward).all(...range, scope, limit);
   }
 
-  function scanField(collection: string, options: ScanOptions & { readonly where: WhereField }): Row[] {
+  #scanField(collection: string, options: ScanOptions & { readonly where: WhereField }): Row[] {
     const { where, after, limit, reverse = false } = options;
     const field = findIndexedField(collection, options);
-    const scans = byField(field);
+    const scans = this.#fieldScans(field);
     if (after === undefined) return (reverse ? scans.newest : scans.oldest).all(where.value, limit);
-    const from = field.order === "key" ? after : idOf.get(collection, after)?.["id"];
+    const from = field.order === "key" ? after : this.#idOf(collection, after);
     return from === undefined ? [] : (reverse ? scans.before : scans.after).all(where.value, from, limit);
   }
 
-  /** Created and updated */
-  function nowTwice(): readonly [number, number] {
-    const time = now();
+  #idOf(collection: string, key: string): Row[string] | undefined {
+    return this.#records.idOf.get(collection, key)?.["id"];
+  }
+
+  /** Returns the times of a new record: created and updated. */
+  #nowTwice(): readonly [number, number] {
+    const time = this.#now();
     return [time, time];
   }
 
   /** Keeps the full text in step with a record just written. */
-  function index(row: Row | undefined, write: PutWrite): boolean {
+  #index(row: Row | undefined, write: PutWrite): boolean {
     if (row === undefined) return false;
     const { text } = write;
     const id = Number(row["id"]);
     const searchable = row["searchable"] ?? 0;
-    if (text !== undefined) texts.put(id, write, text);
-    else if (searchable === 1) texts.drop(id);
-    if ((text !== undefined) !== (searchable === 1)) mark.run(text === undefined ? 0 : 1, id);
+    if (text !== undefined) this.#texts.put(id, write, text);
+    else if (searchable === 1) this.#texts.drop(id);
+    if ((text !== undefined) !== (searchable === 1)) this.#records.mark.run(text === undefined ? 0 : 1, id);
     return true;
   }
 
-  function takeRow(collection: string, key: string): Row | undefined {
-    const row = take.get(collection, key);
-    if (row?.["searchable"] === 1) texts.drop(Number(row["id"]));
+  #takeRow(collection: string, key: string): Row | undefined {
+    const row = this.#records.take.get(collection, key);
+    if (row?.["searchable"] === 1) this.#texts.drop(Number(row["id"]));
     return row;
   }
-
-  return {
-    get: (collection, key) => toStored(get.get(collection, key)),
-    scan: (collection, { where, ...options }) =>
-      toStoredList(
-        where !== undefined
-          ? scanField(collection, { ...options, where })
-          : options.order === "created"
-          ? scanCreated(collection, options)
-          : scanKeys(collection, options),
-      ),
-    count: (collection, prefix) => Number(count.get(collection, prefix, prefixEnd(prefix))?.["n"]),
-    search: (collection, { query, prefix = "", limit }) =>
-      toStoredList(searchTexts(texts.engine(collection, prefix), query, limit)),
-    read: (stream, afterSeq, limit) =>
-      read.all(stream, afterSeq, limit).map((row) => ({ seq: Number(row["seq"]), body: bodyOf(row) })),
-    take: (collection, key) => toStored(takeRow(collection, key)),
-    apply(write) {
-      switch (write.op) {
-        case "put":
-          return index(put.get(write.collection, write.key, write.json, ...nowTwice()), write);
-        case "insert":
-          return index(insert.get(write.collection, write.key, write.json, ...nowTwice()), write);
-        case "putIf":
-          return index(putIf.get(write.json, now(), write.collection, write.key, write.version), write);
-        case "delete":
-          takeRow(write.collection, write.key);
-          return true;
-        case "append": {
-          let seq = Number(lastSeq.get(write.stream)?.["seq"] ?? 0);
-          if (seq !== write.expectedSeq) return false;
-          for (const json of write.jsons) append.run(write.stream, ++seq, json, now());
-          return true;
-        }
-        case "drop":
-          drop.run(write.stream);
-          return true;
-      }
-    },
-  };
 }
 
 /** Scans of one indexed field: all of them, or from a place on. */
