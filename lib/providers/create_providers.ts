@@ -37,7 +37,7 @@ export interface CreateProvidersOptions {
   readonly net: ProviderClientFactory;
   /** Keeps the last model lists beyond a restart. Default: they are not kept */
   readonly documents?: Documents;
-  /** Told of every key, so that it is redacted everywhere */
+  /** Called with every key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string) => void;
   /** Where `auto` looks for local servers, beside OLLAMA_HOST; false: nowhere. Default: the usual ports on loopback */
   readonly localOrigins?: readonly string[] | false | undefined;
@@ -47,7 +47,7 @@ export interface CreateProvidersOptions {
   readonly chosen?: ChosenProvider;
   /** Memory that the data directory keeps of earlier models. Default: nothing is remembered, and nothing is kept */
   readonly memory?: ProviderMemory;
-  /** Told when a request names a model whose local server is gone. Default: nobody */
+  /** Called when a request names a model whose local server is gone. Default: nothing is called */
   readonly onLost?: () => void;
 }
 

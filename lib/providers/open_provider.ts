@@ -15,7 +15,7 @@ export interface OpenProviderOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly net: ProviderClientFactory;
-  /** Told of the key, so that it is redacted everywhere */
+  /** Called with the key, so that it is redacted everywhere */
   readonly onSecret?: (secret: string) => void;
 }
 

@@ -76,7 +76,7 @@ export interface ProviderCallOptions {
    * rejection ends the call with it. Default: nobody counts
    */
   readonly beforeAgain?: (() => Promise<void>) | undefined;
-  /** Told when the request is to be made again after a refusal, and when that has led to an answer. Default: nobody is told */
+  /** Called when the request is to be made again after a refusal, and when that has led to an answer. Default: nothing is called */
   readonly onAgain?: ((isAsking: boolean) => void) | undefined;
 }
 

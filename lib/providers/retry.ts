@@ -43,7 +43,7 @@ export interface RetryOptions {
 
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 8_000;
-/** A longer Retry-After is told to the client rather than waited for */
+/** Longest Retry-After that is waited for. The client gets a longer one instead */
 const MAX_RETRY_AFTER_SECONDS = 30;
 
 /**

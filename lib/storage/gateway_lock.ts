@@ -10,8 +10,8 @@ export interface GatewayLock {
 }
 
 /**
- * Takes a data directory for this process, so that one gateway at a time owns its records, or a daemon its name. The operating system drops the
- * lock with the process, also on `kill -9`. The directory is created, mode 0700, where it is missing.
+ * Takes a data directory for this process, so that one gateway at a time owns its records, or a daemon its name. The operating
+ * system drops the lock with the process, also on `kill -9`. A missing directory is created, mode 0700.
  * @param name file in the directory. Default: that of the records
  * @returns undefined when another process holds it
  * @throws {ConfigError} `database_unusable` when the file cannot be written

@@ -92,9 +92,10 @@ const ENOUGH_TEXTS = 1_000;
 const MAX_TOGETHER = 8;
 
 /**
- * Finds the texts with any word of a query, best first, in a time that the number of texts hardly decides: those with a rare
- * word by BM25; after them, while there is room, those with the common words together, then with any of them, the newest first.
- * Below some thousand texts every word is rare, and BM25 alone gives the order.
+ * Finds the texts with any word of a query, best first. The time hardly grows with the number of texts.
+ *
+ * Texts with a rare word come first, by BM25. While there is room, texts with the common words together follow, then texts with any
+ * of them, the newest first. Below some thousand texts every word is rare, and BM25 alone gives the order.
  */
 export function searchTexts<T>(engine: TextEngine<T>, query: string, limit: number): readonly T[] {
   if (!engine.hasTexts()) return [];
@@ -122,7 +123,7 @@ function split(engine: TextEngine<unknown>, terms: readonly SearchTerm[], limit:
     const itself = { word, prefix: false };
     const found = prefix ? engine.count(itself, { where: "scope", max: ENOUGH_TEXTS }) : 0;
     const term = found >= ENOUGH_TEXTS ? itself : { word, prefix };
-    // The newest of those with the word itself are enough, where they are
+    // When enough texts have the word itself, the newest of them are enough
     const plain = found >= limit ? itself : term;
     return { term, plain, count: engine.count(term, { where: "all", max: RARE_TEXTS + 1 }) };
   });

@@ -6,17 +6,11 @@ import { ForeignServerError } from "../../system/net/network_error.ts";
 import type { ProviderClient, ProviderClientFactory } from "../../system/net/provider_client.ts";
 import { isRecord, stringOf } from "../upstream/json_reading.ts";
 import { ollamaAddress } from "../provider_settings.ts";
+import type { RememberedServer } from "./provider_memory.ts";
 import type { OwnerOf } from "./server_owner.ts";
 
 /** A model server found on this machine. */
-export interface LocalServer {
-  /** As `Ollama` or `vLLM`; `a model server` when its answers name none */
-  readonly software: string;
-  readonly kind: "ollama" | "openai_compatible";
-  /** As `http://127.0.0.1:11434/v1` */
-  readonly baseUrl: string;
-  /** Model ids in the server's order; at least one */
-  readonly models: readonly string[];
+export interface LocalServer extends RememberedServer {
   /** Owner of the server, in words such as `run by ollama` */
   readonly owner: string;
 }

@@ -3,10 +3,17 @@ import * as v from "valibot";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import type { LocalServer } from "./local_servers.ts";
 
 /** A local server that answered once, with the models it had. */
-export type RememberedServer = Pick<LocalServer, "software" | "kind" | "baseUrl" | "models">;
+export interface RememberedServer {
+  /** As `Ollama` or `vLLM`; `a model server` when its answers name none */
+  readonly software: string;
+  readonly kind: "ollama" | "openai_compatible";
+  /** As `http://127.0.0.1:11434/v1` */
+  readonly baseUrl: string;
+  /** Model ids in the server's order; at least one */
+  readonly models: readonly string[];
+}
 
 /** A local server that a person said may be used. */
 export interface TrustedServer {

@@ -30,7 +30,7 @@ export interface ModelNamesOptions {
   /** Address and models of the local server in use; undefined for every other provider */
   readonly server: { readonly baseUrl: string; readonly models: readonly string[] } | undefined;
   readonly memory: ProviderMemory;
-  /** Told when a request names a model whose local server is gone. */
+  /** Called when a request names a model whose local server is gone. */
   readonly onLost?: (() => void) | undefined;
 }
 

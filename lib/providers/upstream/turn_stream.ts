@@ -9,7 +9,7 @@ export interface TurnDecoder {
   /**
    * Adds the events of one stream event to `out`; what was added before an error stays valid.
    * @returns whether `finish` was added: nothing after it is of interest
-   * @throws {ProviderError} an error told by the upstream, or data that is none of its format
+   * @throws {ProviderError} an error that the upstream reports, or data that is not of its format
    */
   push(data: string, out: ProviderEvent[]): boolean;
   /**
