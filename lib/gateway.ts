@@ -16,8 +16,8 @@ import { createMemoryServices, type MemoryServices } from "./memory/memory_servi
 import type { Providers } from "./providers/provider.ts";
 import type { TrustedServer } from "./providers/discovery/provider_memory.ts";
 import { createProviderServices, type ProviderServices } from "./providers/provider_services.ts";
-import type { ConversationArchive } from "./runs/conversations/stored_conversations.ts";
-import { createRunArchive, type RunArchive } from "./runs/journal/stored_runs.ts";
+import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
+import { createStoredRuns, type StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
 import { createConversationServices, createLazySubAgents, createRevocation, createRuns } from "./runs/run_services.ts";
 import { createWorkSeam } from "./runs/work_seam.ts";
@@ -50,11 +50,11 @@ export interface Services
   readonly configStatus: () => ConfigStatus;
   readonly store: Store;
   readonly tools: ToolExecutor;
-  readonly conversations: ConversationArchive;
+  readonly conversations: StoredConversations;
   /** Other machines that offer their tools. Undefined while `[gateway.node_control]` is off. */
   readonly nodes: Nodes | undefined;
   /** Recorded runs, for reading where there is no agent. */
-  readonly runArchive: RunArchive;
+  readonly storedRuns: StoredRuns;
   /** Models and runs. Undefined without an agent (`kind = "none"` or --no-agent): requests get 503 `agent_unavailable`. */
   readonly agent: { readonly providers: Providers; readonly runs: RunSupervisor } | undefined;
   /** Time of the start, in ms since the epoch. */
@@ -203,7 +203,7 @@ function toServices(wings: Wings): GatewayServices {
     conversations: wings.conversations,
     memory: wings.memory.memory,
     nodes: wings.nodes,
-    runArchive: createRunArchive({ store: wings.store }),
+    storedRuns: createStoredRuns({ store: wings.store }),
     agent: models.live && runs && { providers: models.live.providers, runs },
     startedAt: wings.clock.now(),
     workspaceRoot: options.workspaceRoot,

@@ -166,8 +166,6 @@ test("no module keeps state: what changes belongs to one gateway and is handed i
 const TWO_MEANINGS = [
   "FLOOD_BYTES",
   "StartOptions",
-  "askPerson",
-  "followRun",
   "offersOf",
   "syncFolder",
 ];

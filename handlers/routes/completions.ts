@@ -15,7 +15,7 @@ import { readJsonValue } from "../wire/read_json.ts";
 import { errorReply, nameFallback, sseReply, textReply } from "../wire/reply.ts";
 import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
 import { endedInSilence, runFailure } from "../wire/run_failure.ts";
-import { tellingRun } from "../wire/telling_run.ts";
+import { withClaimMarks } from "../wire/with_claim_marks.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const { vendor: _, ...usageEntries } = usageSchema.entries;
@@ -138,7 +138,7 @@ async function streamed(handle: RunHandle, context: RequestContext, options: Str
   const leave = () => {
     if (options.leaves) handle.cancel("client_gone");
   };
-  const told = claim === undefined ? handle : tellingRun(handle, claim);
+  const told = claim === undefined ? handle : withClaimMarks(handle, claim);
   const opening = await openEvents(told, { clock, maxWaitMs: KEEP_ALIVE_MS });
   let firstModel = options.model;
   for (const event of opening.held.flat()) {

@@ -5,7 +5,7 @@ import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { httpError, toHttpError } from "../wire/http_errors.ts";
 import { type EventEncoder, eventStream } from "../wire/event_stream.ts";
-import { followRun } from "../wire/follow_run.ts";
+import { openRunEvents } from "../wire/open_run_events.ts";
 import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
 import { sseReply, textReply } from "../wire/reply.ts";
 import { runsToRead } from "../wire/require_agent.ts";
@@ -43,7 +43,7 @@ export const runEventsRoute: Route = {
     const reading = new AbortController();
     const leave = () => reading.abort(new CancelError("client_gone"));
     const caller = callerOf(context, "http");
-    const { events, recorded, eventsFollow } = await followRun(runsToRead(context), id, {
+    const { events, recorded, eventsFollow } = await openRunEvents(runsToRead(context), id, {
       after,
       signal: reading.signal,
       caller,

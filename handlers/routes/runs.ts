@@ -3,7 +3,7 @@ import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import { isEnded, type Run, RUN_ID_SCHEMA, runSchema, runStatusSchema } from "../../lib/base/records/run.ts";
 import { createRunState } from "../../lib/runs/journal/apply_event.ts";
-import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { completionSchema } from "../wire/completion_body.ts";
@@ -168,7 +168,7 @@ export const resolveRunRoute: Route = {
 };
 
 /** Reads the run with this id. @throws {HttpError} 404 not_found */
-async function findRun(runs: RunArchive, id: string): Promise<Run> {
+async function findRun(runs: StoredRuns, id: string): Promise<Run> {
   const run = await runs.get(id);
   if (run !== undefined) return run;
   throw httpError(

@@ -5,7 +5,7 @@ import { isLonger } from "../../lib/base/is_longer.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { checkScope } from "../door.ts";
-import { followRun } from "../wire/follow_run.ts";
+import { openRunEvents } from "../wire/open_run_events.ts";
 import { requireAgent } from "../wire/require_agent.ts";
 import { endedInSilence } from "../wire/run_failure.ts";
 import { toChatRequest } from "../wire/to_chat_request.ts";
@@ -298,7 +298,7 @@ export class SocketSession {
   }
 
   /**
-   * Reads a run that this connection did not start, if its caller may (see followRun). `cancel` then stops the run itself; any other
+   * Reads a run that this connection did not start, if its caller may (see openRunEvents). `cancel` then stops the run itself; any other
    * reason ends the reading alone.
    */
   async #resume({ run_id: runId, after }: ResumeFrame): Promise<Reading> {
@@ -308,7 +308,7 @@ export class SocketSession {
     const options = { after: { name: "after", seq: after }, signal: reading.signal, caller };
     return {
       runId,
-      events: (await followRun(runs, runId, options)).events,
+      events: (await openRunEvents(runs, runId, options)).events,
       cancel: (reason) => {
         if (reason === "cancelled") void runs.cancel(runId, reason).catch((error) => this.#report(error));
         else reading.abort(new CancelError(reason));

@@ -1,5 +1,5 @@
 import type { Approvals } from "../../lib/guard/approvals.ts";
-import { toQuestion } from "../../lib/runs/supervisor/create_approver.ts";
+import { toNewApproval } from "../../lib/runs/supervisor/create_approver.ts";
 import {
   type ApprovalAnswer,
   type ApprovalRequest,
@@ -35,7 +35,7 @@ export function askByReply({ approvals, given, granted, timeoutMs }: AskByReplyO
   };
   return async (request) => {
     if (given !== undefined && !granted) return await use(given, request);
-    const asked = await approvals.ask(toQuestion(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs));
+    const asked = await approvals.ask(toNewApproval(request, granted ? Math.max(timeoutMs, AT_ONCE_MS) : timeoutMs));
     if (asked === undefined) {
       return nobodyCouldAnswer(
         `the limit of waiting approvals is reached, so no person could be asked: ${request.reason}`,

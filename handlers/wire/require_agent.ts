@@ -1,6 +1,6 @@
 import type { Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import type { Services } from "../../lib/gateway.ts";
-import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RequestContext } from "../route.ts";
 import { type ErrorCode, httpError } from "./http_errors.ts";
 
@@ -40,8 +40,8 @@ export function requireAgent(services: Services): NonNullable<Services["agent"]>
 }
 
 /** Returns the runs for a route that only reads, which works without an agent. */
-export function runsToRead({ services }: RequestContext): RunArchive {
-  return services.agent?.runs ?? services.runArchive;
+export function runsToRead({ services }: RequestContext): StoredRuns {
+  return services.agent?.runs ?? services.storedRuns;
 }
 
 /** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */

@@ -13,14 +13,14 @@ import type { Store } from "../storage/store.ts";
 import type { SubAgents } from "../tools/agents/sub_agents.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import {
-  type ConversationArchive,
-  createConversationArchive,
+  createStoredConversations,
   keepConversations,
+  type StoredConversations,
 } from "./conversations/stored_conversations.ts";
 import { cancelRunsOf } from "./journal/stored_runs.ts";
 import type { RunSupervisor } from "./run_request.ts";
 import { createAgentOf } from "./supervisor/agent_profile.ts";
-import { askPerson } from "./supervisor/create_approver.ts";
+import { createApprover } from "./supervisor/create_approver.ts";
 import { createSupervisor } from "./supervisor/supervisor.ts";
 
 interface CommonOptions {
@@ -54,11 +54,11 @@ export function createRuns(options: RunsOptions): RunSupervisor {
     limits: () => toRunLimits(config()),
     tokensPerDay: () => config().budget.tokens_per_day,
     retentionDays: () => config().runs.retention_days,
-    pendingQuestions: async () =>
+    pendingApprovals: async () =>
       (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
     withdraw: approvals.cancel,
     isChannelConversation: (id) => isChannelConversation(config().channels, id),
-    approverOf: askPerson({
+    approverOf: createApprover({
       approvals,
       timeoutMs: () => ({
         attached: config().autonomy.approval_timeout_secs * 1000,
@@ -88,8 +88,8 @@ export function createLazySubAgents({ store, clock, config, tools, runs }: Omit<
 export function createConversationServices({ store, clock, log, config, runs, opened }: CommonOptions & {
   readonly runs: RunSupervisor | undefined;
   readonly opened: OpenedList;
-}): ConversationArchive {
-  const conversations = createConversationArchive({ store, isAtWork: (id) => runs?.worksIn(id) ?? false });
+}): StoredConversations {
+  const conversations = createStoredConversations({ store, isAtWork: (id) => runs?.worksIn(id) ?? false });
   const stop = keepConversations(conversations, { clock, log, days: () => config().conversations.retention_days });
   opened.own(stop, (end) => end());
   return conversations;

@@ -13,7 +13,7 @@ import { createSystemRandom } from "../../lib/base/random.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
-import { createRunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { RUNS } from "../../lib/runs/journal/run_records.ts";
 import { createSupervisor } from "../../lib/runs/supervisor/supervisor.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
@@ -75,13 +75,13 @@ async function fill(store: Store): Promise<void> {
 }
 
 async function lists(store: Store): Promise<void> {
-  const archive = createRunArchive({ store });
+  const storedRuns = createStoredRuns({ store });
   for (const status of [undefined, "completed", "needs_review", "failed"] as const) {
     const times: number[] = [];
     let found = 0;
     for (let round = 0; round < LISTS; round++) {
       const begun = performance.now();
-      found = (await archive.list({ status, limit: 20 })).runs.length;
+      found = (await storedRuns.list({ status, limit: 20 })).runs.length;
       times.push(performance.now() - begun);
     }
     showTimes(`a page of ${RUNS_KEPT} runs, status ${status ?? "any"} (${found})`, times);

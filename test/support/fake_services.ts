@@ -8,10 +8,10 @@ import { createCron } from "../../lib/automation/cron/cron_service.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { createConversationArchive } from "../../lib/runs/conversations/stored_conversations.ts";
+import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
 import { createRecentLog } from "../../lib/base/telemetry/recent_log.ts";
-import { createRunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
@@ -121,10 +121,10 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       environment: () => undefined,
       retentionDays: () => 0,
     }),
-    runArchive: createRunArchive({ store }),
+    storedRuns: createStoredRuns({ store }),
     memory: createMemory({ store, clock }),
     recentLog,
-    conversations: createConversationArchive({
+    conversations: createStoredConversations({
       store,
       isAtWork: (id) => options.agent?.runs.worksIn(id) ?? false,
     }),

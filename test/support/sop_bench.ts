@@ -6,7 +6,7 @@ import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
-import { askPerson } from "../../lib/runs/supervisor/create_approver.ts";
+import { createApprover } from "../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
@@ -69,7 +69,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     log,
     seed: seed * 1000 + 1,
     tools: options.tools ?? [],
-    approverOf: askPerson({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
+    approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 60_000, durable: 3_600_000 }) }),
   });
   const sops = createSops({
     store,

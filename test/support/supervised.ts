@@ -30,7 +30,7 @@ export interface SupervisedOptions {
   readonly approverOf?: SupervisorOptions["approverOf"];
   readonly agentOf?: SupervisorOptions["agentOf"];
   readonly isChannelConversation?: (id: string) => boolean;
-  readonly questions?: Pick<SupervisorOptions, "pendingQuestions" | "withdraw">;
+  readonly leftApprovals?: Pick<SupervisorOptions, "pendingApprovals" | "withdraw">;
   /** Wraps the scripted model, for example with its routing */
   readonly wrap?: (providers: Providers) => Providers;
 }
@@ -72,7 +72,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     limits: () => ({ maxConcurrent: 16, maxQueued: 1000, maxPerConversation: 8, ...options.limits }),
     ...(options.agentOf === undefined ? {} : { agentOf: options.agentOf }),
     retentionDays: () => options.retentionDays ?? 0,
-    ...options.questions,
+    ...options.leftApprovals,
     ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });

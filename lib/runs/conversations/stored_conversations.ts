@@ -29,7 +29,7 @@ export interface SaidMessage {
 }
 
 /** The conversations that are kept, for people to read and to forget. */
-export interface ConversationArchive {
+export interface StoredConversations {
   /** The last one made comes first. @param options.after id of the last one seen. @param options.limit 1-1000 */
   list(
     options: { readonly after?: string | undefined; readonly limit: number },
@@ -53,9 +53,9 @@ export interface ConversationArchive {
 const NEWEST_FIRST = { order: "created", reverse: true } as const;
 
 /** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
-export function createConversationArchive(
+export function createStoredConversations(
   { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
-): ConversationArchive {
+): StoredConversations {
   const remove = async (id: string) => {
     if (isAtWork(id)) return false;
     await store.batch(removal(id));
@@ -146,13 +146,13 @@ const DAY_MS = 24 * 60 * 60 * 1000;
  * @returns what ends it
  */
 export function keepConversations(
-  archive: ConversationArchive,
+  stored: StoredConversations,
   { clock, log, days }: { readonly clock: Clock; readonly log: Logger; readonly days: () => number },
 ): () => void {
   const forget = async () => {
     if (days() === 0) return;
     try {
-      const forgotten = await archive.forgetBefore(new Date(clock.now() - days() * DAY_MS).toISOString());
+      const forgotten = await stored.forgetBefore(new Date(clock.now() - days() * DAY_MS).toISOString());
       if (forgotten > 0) log.info("Old conversations were forgotten", { conversations: forgotten });
     } catch (error) {
       log.error("Old conversations could not be forgotten", { error });

@@ -232,7 +232,7 @@ export class RunJournal implements AgentJournal {
     if (outside) recorder?.outside(callId);
     if (effects?.delete(callId) !== true) return;
     entry.effectsAtWork = effects.size;
-    if (entry.suspending && effects.size === 0) entry.abort(new CancelError("shutdown"));
+    if (entry.stopsForShutdown && effects.size === 0) entry.abort(new CancelError("shutdown"));
   }
 
   end(outcome: AgentOutcome): void | Promise<void> {
@@ -261,7 +261,7 @@ export class RunJournal implements AgentJournal {
   /** Notes on disk that a run without records did work of the agent, if its client must come back. undefined: nothing to note */
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
     const { entry, request, parkedRecords, log } = this.#options;
-    if (!isSuspended(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
+    if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
     return parkedRecords.note(outcome.added).catch((error) => {
       log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
     });
@@ -272,7 +272,7 @@ export class RunJournal implements AgentJournal {
     const { entry: { id, conversationId }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
     const { added, terminal } = said;
-    const kept = isSuspended(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
+    const kept = mayAwaitClient(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
     if (conversationId === null) return await recorder.finish(kept);
     const messages = [...withoutInstructions(request.messages), ...added];
     const { time } = terminal;
@@ -293,7 +293,7 @@ export class RunJournal implements AgentJournal {
 }
 
 /** Tells whether the run ended with calls to tools of the client, or may have. */
-function isSuspended(request: RunRequest, { terminal }: AgentOutcome): boolean {
+function mayAwaitClient(request: RunRequest, { terminal }: AgentOutcome): boolean {
   return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
 }
 

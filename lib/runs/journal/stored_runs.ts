@@ -9,10 +9,10 @@ import { createRunStore } from "./run_store.ts";
 import { shownUpTo } from "./run_recorder.ts";
 
 /** Runs that were recorded, for reading. */
-export type RunArchive = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
+export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
 
 /** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
-export function createRunArchive({ store }: { readonly store: Store }): RunArchive {
+export function createStoredRuns({ store }: { readonly store: Store }): StoredRuns {
   const runs = createRunStore(store);
   const news = createKeyedNotifier();
   return {

@@ -17,7 +17,7 @@ export interface StartedCall {
 }
 
 /** A question that was asked for a call which has not ended. */
-export interface AskedQuestion {
+export interface RecordedApproval {
   readonly approvalId: string;
   /** Its answer is in the journal */
   readonly answered: boolean;
@@ -30,7 +30,7 @@ export interface RecalledRun extends RecordedRun {
   /** Calls with an effect that were started and did not end: nobody knows whether it happened */
   readonly openEffects: readonly StartedCall[];
   /** By call id */
-  readonly questions: ReadonlyMap<string, AskedQuestion>;
+  readonly approvals: ReadonlyMap<string, RecordedApproval>;
   /** Whether the journal says enough to go on: one that an older version wrote does not */
   readonly isWhole: boolean;
 }
@@ -50,7 +50,7 @@ interface TurnInTheMaking extends RecordedTurn {
 function createRecall() {
   const turns: TurnInTheMaking[] = [];
   const openEffects = new Map<string, StartedCall>();
-  const questions = new Map<string, AskedQuestion>();
+  const approvals = new Map<string, RecordedApproval>();
   let started = false;
   let isWhole = true;
   let seq = 0;
@@ -103,11 +103,11 @@ function createRecall() {
         endTurn(event, record);
         break;
       case "approval_needed":
-        questions.set(event.call_id, { approvalId: event.approval_id, answered: false });
+        approvals.set(event.call_id, { approvalId: event.approval_id, answered: false });
         break;
       case "approval_answered":
-        for (const [callId, { approvalId }] of questions) {
-          if (approvalId === event.approval_id) questions.set(callId, { approvalId, answered: true });
+        for (const [callId, { approvalId }] of approvals) {
+          if (approvalId === event.approval_id) approvals.set(callId, { approvalId, answered: true });
         }
         break;
       case "tool_start":
@@ -117,7 +117,7 @@ function createRecall() {
         break;
       case "tool_end":
         openEffects.delete(event.call_id);
-        questions.delete(event.call_id);
+        approvals.delete(event.call_id);
         turn?.results.set(event.call_id, {
           output: event.output,
           isError: event.is_error,
@@ -126,7 +126,7 @@ function createRecall() {
         break;
       case "review_answered":
         // What a person says did not happen is a new call, with a question of its own
-        for (const callId of openEffects.keys()) questions.delete(callId);
+        for (const callId of openEffects.keys()) approvals.delete(callId);
         openEffects.clear();
         break;
     }
@@ -142,7 +142,7 @@ function createRecall() {
       fromSeq: turnSeq ?? seq + 1,
       seq,
       openEffects: [...openEffects.values()],
-      questions,
+      approvals,
       isWhole,
     }),
   };

@@ -3,7 +3,7 @@ import type { Run, RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import { endStatus } from "../journal/apply_event.ts";
-import { type AskedQuestion, openCallsOf, type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";
+import { openCallsOf, type RecalledRun, recallRun, type RecordedApproval, type StartedCall } from "./recall_run.ts";
 import type { RunInput } from "../journal/run_records.ts";
 import type { RunStore } from "../journal/run_store.ts";
 
@@ -14,18 +14,18 @@ export interface InterruptedRun {
   /** Last seq in its journal, 0 when it never began */
   readonly seq: number;
   /** Questions to a person that were asked for calls which have not ended, by call id */
-  readonly questions: ReadonlyMap<string, AskedQuestion>;
+  readonly approvals: ReadonlyMap<string, RecordedApproval>;
 }
 
 /** A question about one call. */
-export type PendingQuestion = Pick<Approval, "id" | "run_id" | "call_id">;
+export type PendingApproval = Pick<Approval, "id" | "run_id" | "call_id">;
 
 export interface RecoverOptions {
   readonly runs: RunStore;
   readonly log: Logger;
   readonly time: () => string;
   /** Questions that wait for a person */
-  readonly pendingQuestions: () => Promise<readonly PendingQuestion[]>;
+  readonly pendingApprovals: () => Promise<readonly PendingApproval[]>;
   /** Nobody needs the answer to this question any more */
   readonly withdraw: (approvalId: string) => Promise<void>;
   /** Told of each run that was ended */
@@ -56,7 +56,7 @@ export async function recoverRuns(options: RecoverOptions): Promise<void> {
       log.error("Interrupted run could not be recovered", { run_id: id, error });
     }
   }
-  await withdrawForgotten(awaited, options);
+  await withdrawUnneeded(awaited, options);
   for (const interrupted of resumable) await continueRun(interrupted, options);
 }
 
@@ -64,13 +64,13 @@ export async function recoverRuns(options: RecoverOptions): Promise<void> {
  * A question is filed before the journal says so. Where a crash came between, the turn may be asked again, and then makes other calls.
  * @param awaited calls that are made again, by run
  */
-async function withdrawForgotten(
+async function withdrawUnneeded(
   awaited: ReadonlyMap<string, ReadonlySet<string>>,
-  { pendingQuestions, withdraw, log }: RecoverOptions,
+  { pendingApprovals, withdraw, log }: RecoverOptions,
 ): Promise<void> {
   if (awaited.size === 0) return;
   try {
-    for (const { id, run_id, call_id } of await pendingQuestions()) {
+    for (const { id, run_id, call_id } of await pendingApprovals()) {
       if (awaited.get(run_id)?.has(call_id) === false) await withdraw(id);
     }
   } catch (error) {
@@ -107,12 +107,12 @@ async function settle(
   const parent = run.parent_id === null ? undefined : await runs.get(run.parent_id);
   const end = endOf({ input, recalled, cancelled: parent?.status === "cancelled" || cancelled });
   if (end === undefined) {
-    const { seq, questions } = recalled;
+    const { seq, approvals } = recalled;
     const openCalls = recalled.turns.slice(-1).flatMap(openCallsOf).map((call) => call.id);
-    return { interrupted: { run, input, seq, questions }, openCalls };
+    return { interrupted: { run, input, seq, approvals }, openCalls };
   }
   await endRun(id, recalled.seq, end, options);
-  for (const { approvalId } of recalled.questions.values()) await options.withdraw(approvalId);
+  for (const { approvalId } of recalled.approvals.values()) await options.withdraw(approvalId);
   const what = end.code === "needs_review" ? "waits for a person's decision" : "was ended";
   log.warn(`Interrupted run ${what}`, { run_id: id, code: end.code });
   return undefined;

@@ -68,8 +68,8 @@ async function goOn(
     { op: "put", collection: OPEN_RUNS, key: run.id, body: { v: 1 } },
     { op: "put", collection: RUN_INPUTS, key: run.id, body: pinned },
   ]);
-  const { seq, questions } = await recallRun(options.runs, run.id);
-  await options.resume({ run, input: pinned, seq, questions });
+  const { seq, approvals } = await recallRun(options.runs, run.id);
+  await options.resume({ run, input: pinned, seq, approvals });
 }
 
 async function write(

@@ -39,7 +39,7 @@ export class ActiveRun {
   /** Calls with an effect that run now */
   effectsAtWork = 0;
   /** A shutdown stops it as soon as none does */
-  suspending = false;
+  stopsForShutdown = false;
   /** Set at its end: what the provider said before the first delta, thrown to the reader in place of the terminal event */
   refused: ProviderError | undefined = undefined;
   readonly #accepted: AcceptedRun;

@@ -9,8 +9,8 @@ import {
   type DenialRule,
   nobodyCouldAnswer,
 } from "../../tools/runtime/tool_executor.ts";
-import { approve, createEarlierQuestions, toAnswered } from "./earlier_approvals.ts";
-import type { AskedQuestion } from "../recovery/recall_run.ts";
+import { approve, createEarlierApprovals, toAnswered } from "./earlier_approvals.ts";
+import type { RecordedApproval } from "../recovery/recall_run.ts";
 import type { QueuePlace } from "./run_queue.ts";
 
 /** What decides whether a run asks, and for how long. */
@@ -20,12 +20,12 @@ export interface ApprovableRun {
   readonly canApprove: boolean;
   readonly place: Pick<QueuePlace, "pause">;
   /** Of a run that goes on: what was asked before, by call id */
-  readonly asked?: ReadonlyMap<string, AskedQuestion> | undefined;
+  readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
   /** Resolves once all it did is on disk, so that after a crash its question finds its call again; undefined: it does not go on then */
   readonly recorded?: (() => Promise<void>) | undefined;
 }
 
-export interface AskPersonOptions {
+export interface ApproverOptions {
   readonly approvals: Approvals;
   /** Milliseconds a question waits; read at each question */
   readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
@@ -40,17 +40,17 @@ export interface AskPersonOptions {
  * A run that goes on after a restart asks no second time about the call it had asked about: that question still stands, or its answer
  * counts, as long as it is about the same call.
  */
-export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: ApprovableRun) => AgentApprover {
+export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
   return (run) => {
     if (!run.durable && !run.canApprove) return denyUnattended;
-    const earlier = run.asked === undefined ? undefined : createEarlierQuestions(approvals, run.asked);
+    const earlier = run.earlier === undefined ? undefined : createEarlierApprovals(approvals, run.earlier);
     const ask: AgentApprover = async (request, signal, emit) => {
       const known = await earlier?.find(request, emit);
       if (known?.answer !== undefined) return known.answer;
       const timeouts = timeoutMs();
       if (known === undefined) await run.recorded?.();
       const asked = known?.approval ??
-        await approvals.ask(toQuestion(request, run.durable ? timeouts.durable : timeouts.attached));
+        await approvals.ask(toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached));
       if (asked === undefined) {
         return denyUnasked(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
@@ -64,7 +64,7 @@ export function askPerson({ approvals, timeoutMs }: AskPersonOptions): (run: App
 }
 
 /** @param timeoutMs how long it waits */
-export function toQuestion(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
+export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
   const { prepared, input, binding, subject, reason, rule, caller, runId, callId } = request;
   return {
     ...subject,

@@ -2,10 +2,10 @@ import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Approvals } from "../../guard/approvals.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../../tools/runtime/tool_executor.ts";
-import type { AskedQuestion } from "../recovery/recall_run.ts";
+import type { RecordedApproval } from "../recovery/recall_run.ts";
 
 /** A question that stands, or whose answer counts. */
-export interface EarlierQuestion {
+export interface EarlierApproval {
   readonly approval: Approval;
   /** Its approval_needed is in the journal, and its approval_answered */
   readonly isShown: boolean;
@@ -15,9 +15,9 @@ export interface EarlierQuestion {
 }
 
 /** What a run asked before it was interrupted. */
-export interface EarlierQuestions {
+export interface EarlierApprovals {
   /** The question about exactly this call. One that has become another, as by a changed file, is withdrawn */
-  find(request: ApprovalRequest, emit: (body: AgentEventBody) => void): Promise<EarlierQuestion | undefined>;
+  find(request: ApprovalRequest, emit: (body: AgentEventBody) => void): Promise<EarlierApproval | undefined>;
   /** The call needs no answer any more, because a rule or the policy decided */
   withdraw(callId: string, emit: (body: AgentEventBody) => void): Promise<void>;
 }
@@ -26,10 +26,10 @@ export interface EarlierQuestions {
 const MAX_LOOKED_AT = 1000;
 
 /** @param asked as the journal has them, by call id */
-export function createEarlierQuestions(
+export function createEarlierApprovals(
   approvals: Approvals,
-  asked: ReadonlyMap<string, AskedQuestion>,
-): EarlierQuestions {
+  asked: ReadonlyMap<string, RecordedApproval>,
+): EarlierApprovals {
   const open = new Map(asked);
 
   /** A question is filed before the journal says so: a crash between the two leaves one that only the approvals know. */
@@ -39,19 +39,19 @@ export function createEarlierQuestions(
       approval.run_id === runId && approval.call_id === callId && approval.used_at === null
     );
   };
-  const withdraw: EarlierQuestions["withdraw"] = async (callId, emit) => {
-    const question = open.get(callId);
-    if (question === undefined) return;
+  const withdraw: EarlierApprovals["withdraw"] = async (callId, emit) => {
+    const earlier = open.get(callId);
+    if (earlier === undefined) return;
     open.delete(callId);
-    await approvals.cancel(question.approvalId);
-    const approval = await approvals.get(question.approvalId);
-    if (!question.answered && approval !== undefined) emit(toAnswered(approval));
+    await approvals.cancel(earlier.approvalId);
+    const approval = await approvals.get(earlier.approvalId);
+    if (!earlier.answered && approval !== undefined) emit(toAnswered(approval));
   };
   return {
     async find(request, emit) {
       const { callId, binding } = request;
-      const question = open.get(callId);
-      const approval = question === undefined ? await unrecorded(request) : await approvals.get(question.approvalId);
+      const earlier = open.get(callId);
+      const approval = earlier === undefined ? await unrecorded(request) : await approvals.get(earlier.approvalId);
       if (approval === undefined) return undefined;
       if (approval.status === "pending" && approval.digest !== binding.digest) {
         await approvals.cancel(approval.id);
@@ -60,11 +60,11 @@ export function createEarlierQuestions(
       }
       open.delete(callId);
       const isFree = approval.status === "approved" && approval.used_at !== null && approval.digest === binding.digest;
-      if (isFree && question?.answered !== true) emit(toAnswered(approval));
+      if (isFree && earlier?.answered !== true) emit(toAnswered(approval));
       return {
         approval,
-        isShown: question !== undefined,
-        isAnswerShown: question?.answered === true,
+        isShown: earlier !== undefined,
+        isAnswerShown: earlier?.answered === true,
         // Its use is in the approvals and its start is not in the journal, which comes before the effect
         answer: isFree ? approve(approval.id) : undefined,
       };

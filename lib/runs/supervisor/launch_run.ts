@@ -233,7 +233,7 @@ export function createLaunch(
           durable: request.durable,
           canApprove: request.canApprove,
           place,
-          asked: interrupted?.questions,
+          earlier: interrupted?.approvals,
           recorded: request.durable ? recorder?.commit : undefined,
         }) ??
         denyUnattended,

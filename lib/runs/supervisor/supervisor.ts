@@ -26,7 +26,7 @@ import { createDayBudget } from "./day_budget.ts";
 import { followRun } from "../journal/follow_run.ts";
 import { createLaunch, type Launched } from "./launch_run.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
-import { continueRun, type InterruptedRun, type PendingQuestion, recoverRuns } from "../recovery/recover_runs.ts";
+import { continueRun, type InterruptedRun, type PendingApproval, recoverRuns } from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import { shownUpTo } from "../journal/run_recorder.ts";
@@ -54,7 +54,7 @@ export interface SupervisorOptions {
   /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
   readonly approverOf?: (run: ApprovableRun) => AgentApprover;
   /** Questions that wait for a person. Default: none */
-  readonly pendingQuestions?: () => Promise<readonly PendingQuestion[]>;
+  readonly pendingApprovals?: () => Promise<readonly PendingApproval[]>;
   /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
   readonly withdraw?: (approvalId: string) => Promise<void>;
   /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id */
@@ -165,7 +165,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     runs,
     log,
     time,
-    pendingQuestions: options.pendingQuestions ?? (() => Promise.resolve([])),
+    pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
     withdraw: options.withdraw ?? (() => Promise.resolve()),
     onEnd,
     resume,
@@ -261,7 +261,7 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
       };
       // Durable work goes on at the next start: it stops after its last finished step, and in the middle of no effect before the grace
       for (const entry of active.all().filter((entry) => entry.durable)) {
-        entry.suspending = true;
+        entry.stopsForShutdown = true;
         if (entry.effectsAtWork === 0) entry.abort(new CancelError("shutdown"));
       }
       await wait(graceMs);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
-import { createConversationArchive, keepConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
+import { createStoredConversations, keepConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
 import { createConversations } from "../../../lib/runs/conversations/conversations.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
@@ -13,16 +13,16 @@ function setUp(days: number, atWork: readonly string[] = []) {
   const store = createMemoryStore();
   const clock = createFakeClock();
   const conversations = createConversations({ store, random: createSeededRandom() });
-  const archive = createConversationArchive({ store, isAtWork: (id) => atWork.includes(id) });
+  const stored = createStoredConversations({ store, isAtWork: (id) => atWork.includes(id) });
   const say = async (id: string) => {
     const time = new Date(clock.now()).toISOString();
     const messages = [{ role: "user", content: "Hi" }] as const;
     const caller = { via: "http", tokenId: "tok_1", scopes: ["chat"] } as const;
     await store.batch(await conversations.writes(id, { runId: "run_1", caller, messages, time }));
   };
-  const keep = () => keepConversations(archive, { clock, log: SILENT, days: () => days });
-  const ids = async () => (await archive.list({ limit: 100 })).conversations.map(({ id }) => id).sort();
-  return { store, clock, archive, say, keep, ids };
+  const keep = () => keepConversations(stored, { clock, log: SILENT, days: () => days });
+  const ids = async () => (await stored.list({ limit: 100 })).conversations.map(({ id }) => id).sort();
+  return { store, clock, stored, say, keep, ids };
 }
 
 describe("[conversations] retention_days", () => {
@@ -50,12 +50,12 @@ describe("[conversations] retention_days", () => {
   });
 
   test("is idempotent, and spares what is at work", async () => {
-    const { clock, archive, say, ids } = setUp(1, ["busy"]);
+    const { clock, stored, say, ids } = setUp(1, ["busy"]);
     await say("busy");
     await say("idle");
     await clock.advance(DAY_MS);
     const before = new Date(clock.now()).toISOString();
-    const counts = [await archive.forgetBefore(before), await archive.forgetBefore(before)];
+    const counts = [await stored.forgetBefore(before), await stored.forgetBefore(before)];
     assert.deepEqual([counts, await ids()], [[1, 0], ["busy"]]);
   });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import type { AgentEvent } from "../../../lib/base/records/agent_event.ts";
-import { createRunArchive } from "../../../lib/runs/journal/stored_runs.ts";
+import { createStoredRuns } from "../../../lib/runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Write } from "../../../lib/storage/store.ts";
@@ -135,14 +135,14 @@ test("a position that a reader had at a crash is one of the run's, with an agent
   const before = supervised([{ text: ["a", "b", "c"], hang: "after" }], { store });
   const { id } = await before.runs.start(ask("Go", { durable: true }));
   const [seen] = (await followed(before.runs, id, { max: 5 })).slice(-1);
-  for (const runs of [supervised([], { store, seed: 2 }).runs, createRunArchive({ store })]) {
+  for (const runs of [supervised([], { store, seed: 2 }).runs, createStoredRuns({ store })]) {
     const { recorded = 0, furthest = 0 } = await runs.reach(id) ?? {};
     assert.ok(recorded < (seen?.seq ?? 0) && (seen?.seq ?? 0) <= furthest, `${recorded} ${seen?.seq} ${furthest}`);
   }
   const { id: done } = await before.runs.start(ask("Go", { durable: true }));
   await before.runs.cancel(done, "cancelled");
   await before.runs.ended(done, new AbortController().signal);
-  const { recorded, furthest } = await createRunArchive({ store }).reach(done) ?? {};
+  const { recorded, furthest } = await createStoredRuns({ store }).reach(done) ?? {};
   assert.deepEqual([recorded !== 0, furthest], [true, recorded]);
 });
 

@@ -9,8 +9,8 @@ import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import type { ProviderRequest } from "../../../lib/providers/provider.ts";
-import { askPerson } from "../../../lib/runs/supervisor/create_approver.ts";
-import { createConversationArchive } from "../../../lib/runs/conversations/stored_conversations.ts";
+import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
+import { createStoredConversations } from "../../../lib/runs/conversations/stored_conversations.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
@@ -93,7 +93,7 @@ function boot(store: Store, { effects, seed }: { readonly effects: string[]; rea
       { name: "count", access: "write", run: count },
       { name: "guarded", access: "write", decision: "ask", run: count },
     ],
-    approverOf: askPerson({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) }),
+    approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) }),
   });
   return { runs, approvals, provider };
 }
@@ -195,8 +195,8 @@ async function play(
   const asked = new Set(approvals.map(({ call_id }) => call_id));
   if (reviewed === 0) assert.equal(approvals.length, asked.size, `one question a call at ${crashAt}`);
   if (texts.includes("second of the talk")) {
-    const archive = createConversationArchive({ store: disk, isAtWork: () => false });
-    const history = await archive.messages("talk", { afterSeq: 0, limit: 100 });
+    const stored = createStoredConversations({ store: disk, isAtWork: () => false });
+    const history = await stored.messages("talk", { afterSeq: 0, limit: 100 });
     assert.deepEqual(
       history.map(({ message }) => message.role),
       ["user", "assistant", "user", "assistant", "tool", "assistant"],

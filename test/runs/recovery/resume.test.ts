@@ -11,7 +11,7 @@ import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import type { ApprovalReply } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
-import { askPerson } from "../../../lib/runs/supervisor/create_approver.ts";
+import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -63,9 +63,9 @@ function withApprovals(store: Store) {
     metrics: createMetrics(),
     audit: createFakeAudit(store).append,
   });
-  const approverOf = askPerson({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) });
-  const pendingQuestions = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
-  return { approvals, approverOf, clock, questions: { pendingQuestions, withdraw: approvals.cancel } };
+  const approverOf = createApprover({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) });
+  const pendingApprovals = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
+  return { approvals, approverOf, clock, leftApprovals: { pendingApprovals, withdraw: approvals.cancel } };
 }
 
 describe("after a restart", () => {
@@ -321,7 +321,7 @@ describe("a run that waits for a person", () => {
     await until(async () => (await createRunStore(store).open()).length === 1);
     return { ...first, id, before };
   };
-  const questions = async ({ approvals }: ReturnType<typeof withApprovals>) =>
+  const recorded = async ({ approvals }: ReturnType<typeof withApprovals>) =>
     (await approvals.list({ limit: 100 })).approvals;
   const answer = { decision: "approve", by: BY } as const satisfies ApprovalReply;
 
@@ -333,7 +333,7 @@ describe("a run that waits for a person", () => {
     await runs.recover();
     await until(() => door.calls.length === 1);
     assert.equal((await runs.get(id))?.status, "waiting_for_approval");
-    const [question, ...others] = await questions(second);
+    const [question, ...others] = await recorded(second);
     assert.equal(others.length, 0);
     await second.approvals.answer(question?.id ?? "", answer);
     assert.equal((await ended(runs, id)).result, "Done");
@@ -365,7 +365,7 @@ describe("a run that waits for a person", () => {
     const { runs } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
     await until(async () => (await runs.get(id))?.status === "waiting_for_approval");
-    const [question, ...others] = await questions(second);
+    const [question, ...others] = await recorded(second);
     assert.deepEqual([question?.status, others], ["pending", []]);
     await second.approvals.answer(question?.id ?? "", answer);
     assert.equal((await ended(runs, id)).result, "Done");
@@ -379,7 +379,7 @@ describe("a run that waits for a person", () => {
       await clock.advance(10);
       await drained;
       const between = withApprovals(store);
-      const [question] = await questions(between);
+      const [question] = await recorded(between);
       assert.equal(question?.status, "pending", "a shutdown withdraws no question");
       await between.approvals.answer(question?.id ?? "", { ...answer, decision });
       const second = withApprovals(store);
@@ -387,14 +387,14 @@ describe("a run that waits for a person", () => {
       await runs.recover();
       assert.equal((await ended(runs, id)).status, "completed");
       assert.equal(door.widest, decision === "approve" ? 1 : 0);
-      assert.equal((await questions(second)).length, 1);
+      assert.equal((await recorded(second)).length, 1);
     }
   });
 
   test("lets an approved call through once, though the crash came after the approval was used", async () => {
     const store = createMemoryStore();
     const { id } = await waiting(store);
-    const [question] = await questions(withApprovals(store));
+    const [question] = await recorded(withApprovals(store));
     // The old process is gone before its run hears of it: its approvals have used the answer up, nothing was started
     const used = withApprovals(store);
     await used.approvals.answer(question?.id ?? "", answer);
@@ -403,13 +403,13 @@ describe("a run that waits for a person", () => {
     const { runs, door } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
     assert.equal((await ended(runs, id)).status, "completed");
-    assert.deepEqual([door.widest, (await questions(second)).length], [1, 1]);
+    assert.deepEqual([door.widest, (await recorded(second)).length], [1, 1]);
   });
 
   test("asks anew where the call has become another one", async () => {
     const store = createMemoryStore();
     const { id } = await waiting(store);
-    const [old] = await questions(withApprovals(store));
+    const [old] = await recorded(withApprovals(store));
     const kept = await store.get("approvals", old?.id ?? "");
     const body = kept?.body as { digest: string };
     await store.batch([{
@@ -421,8 +421,8 @@ describe("a run that waits for a person", () => {
     const second = withApprovals(store);
     const { runs } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
-    await until(async () => (await questions(second)).length === 2);
-    const [fresh, former] = await questions(second);
+    await until(async () => (await recorded(second)).length === 2);
+    const [fresh, former] = await recorded(second);
     assert.deepEqual([fresh?.status, former?.status], ["pending", "cancelled"]);
     await second.approvals.answer(fresh?.id ?? "", answer);
     assert.equal((await ended(runs, id)).status, "completed");
@@ -443,7 +443,7 @@ describe("a run that waits for a person", () => {
     const { runs, door } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
     await until(() => door.calls.length === 1);
-    const all = await questions(second);
+    const all = await recorded(second);
     assert.deepEqual(all.map(({ call_id, status }) => [call_id, status]), [
       ["call_9", "pending"],
       ["call_lost", "cancelled"],
@@ -458,7 +458,7 @@ describe("a run that waits for a person", () => {
     const { runs } = restart(store, ["Done"], { tools: [{ name: "change", access: "write" }], ...second });
     await runs.recover();
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.deepEqual((await questions(second)).map(({ status }) => status), ["cancelled"]);
+    assert.deepEqual((await recorded(second)).map(({ status }) => status), ["cancelled"]);
     assert.deepEqual(typesOf(await journalOf(store, id)).slice(4), [
       "approval_answered",
       "tool_start",

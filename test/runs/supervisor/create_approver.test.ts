@@ -5,7 +5,7 @@ import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../../../lib/guard/approvals.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
-import { askPerson } from "../../../lib/runs/supervisor/create_approver.ts";
+import { createApprover } from "../../../lib/runs/supervisor/create_approver.ts";
 import type { RunHandle } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
@@ -38,7 +38,7 @@ function setUp(more: SupervisedOptions = {}) {
       tools: [{ name: "write_file", access: "write", decision: "ask", run: (input) => (ran.push(input), "written") }],
       store,
       clock,
-      approverOf: askPerson({ approvals, timeoutMs: () => ({ attached: ATTACHED_MS, durable: DURABLE_MS }) }),
+      approverOf: createApprover({ approvals, timeoutMs: () => ({ attached: ATTACHED_MS, durable: DURABLE_MS }) }),
       ...more,
     },
   );

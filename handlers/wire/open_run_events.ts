@@ -1,11 +1,11 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
 import { type Caller, hasScope, isSameToken } from "../../lib/base/records/caller.ts";
-import type { RunArchive } from "../../lib/runs/journal/stored_runs.ts";
+import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./http_errors.ts";
 
 /** Position and caller of a reader. */
-export interface FollowOptions {
+export interface OpenRunEventsOptions {
   /** Position of the reader, and how the request called it */
   readonly after: { readonly name: string; readonly seq: number };
   /** Ends the reading, not the run */
@@ -14,7 +14,7 @@ export interface FollowOptions {
 }
 
 /** A run's events after a position, and how far they had come when the reading began. */
-export interface FollowedRun extends RunReach {
+export interface RunEvents extends RunReach {
   readonly events: AsyncIterable<readonly AgentEvent[]>;
 }
 
@@ -23,7 +23,7 @@ export interface FollowedRun extends RunReach {
  * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept; 403 insufficient_scope for a run that
  *   another token began, where the caller lacks `runs`; 400 invalid_request for a position that the run has not reached
  */
-export async function followRun(runs: RunArchive, id: string, options: FollowOptions): Promise<FollowedRun> {
+export async function openRunEvents(runs: StoredRuns, id: string, options: OpenRunEventsOptions): Promise<RunEvents> {
   const { after, signal, caller } = options;
   if (!hasScope(caller.scopes, "runs")) {
     const starter = await runs.startedBy(id);

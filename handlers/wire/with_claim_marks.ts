@@ -6,7 +6,7 @@ import type { RunClaim } from "../route.ts";
  * A run whose reader is told on disk, before the first text of a turn goes out, that it does: after a crash it is then known that the
  * text cannot be taken back (docs/design/http.md "Idempotency"). Costs one write a turn.
  */
-export function tellingRun(handle: RunHandle, claim: RunClaim): RunHandle {
+export function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
   async function* events() {
     let turn = 1;
     for await (const batch of handle.events()) {
