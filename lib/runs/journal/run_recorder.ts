@@ -17,154 +17,171 @@ import type { RunInput } from "./run_records.ts";
 import type { RunRequest } from "../run_request.ts";
 import type { AppendOptions, RunStore } from "./run_store.ts";
 
-/** Writes one run's events to the journal, in order, a finished turn at a time. */
-export interface RunRecorder {
-  /** Takes events in order. Cheap: nothing is written before a turn or a step is over */
-  record(events: readonly AgentEvent[]): void;
-  /** The call just recorded as started may change something */
-  effect(callId: string): void;
-  /** Of the turn whose turn_end is recorded next */
-  turn(turn: EndedTurn): void;
-  /** The output of the call just recorded as ended came from outside */
-  outside(callId: string): void;
-  /** Begins to write, with all that came so far; before it, events are only kept in memory. */
-  activate(): void;
-  active(): boolean;
-  /** Makes the run known, without events yet; durable when it resolves. See RunStore.accept */
-  accept(claim?: Write | readonly Write[]): Promise<void>;
-  /** Resolves when everything recorded so far is durable. @throws {JournalError} */
-  commit(): Promise<void>;
-  /** The same with the terminal event, which waits for this, in one transaction with `writes` */
-  finish(writes: readonly Write[]): Promise<void>;
-  /** The next events after `afterSeq` that need no look into the journal, at most 512; empty where only the journal has what follows */
-  pending(afterSeq: number): readonly AgentEvent[];
-  /** The furthest seq that may have been shown, in this process or in one before a crash */
-  reached(): number;
-}
-
+/** Work of a recorder: the run, its store and the listener for changes. */
 export interface RecorderOptions {
   readonly runs: RunStore;
   readonly state: RunState;
-  /** Made when the run is first written */
+  /** Returns the pinned input. Called when the run is first written. */
   readonly input: () => RunInput;
-  /** Told after each write and each recorded array */
+  /** Called after each write and after each recorded array. */
   readonly onChange: () => void;
-  /** Last seq in the journal of a run that goes on; its events are numbered beyond `shownUpTo`. undefined for a new run */
+  /** Last seq in the journal of a run that goes on; its next events are numbered beyond `shownUpTo`. Undefined for a new run. */
   readonly resumedAt: number | undefined;
 }
 
 /**
- * How far what is shown may be ahead of the journal. A crash loses what was shown and not written; a run that goes on afterwards
- * leaves this many seqs out, so that none of them is ever used twice and a reader's position stays its own.
+ * Number of events that may be shown before they are in the journal. A crash loses events that were shown and not written. The run
+ * then goes on with this many seqs left out, so that no seq is used twice and a reader's position stays valid.
  */
 const SEQ_WINDOW = 10_000;
-/** Events of one turn that wait for its end; then they are written without it */
+/** Events of an unfinished turn that wait to be written. At this number they are written before the turn ends. */
 const MAX_UNWRITTEN = SEQ_WINDOW / 2;
-/** The last events as they are, for readers who keep up */
+/** Newest events kept unpacked, for readers who keep up. */
 const RECENT = 512;
 
 /**
- * The furthest seq that may have been shown of a run whose journal ends at `seq`: after a crash it goes on beyond it. 0 before its
- * first record: until then nothing is shown, and a run that never was in the journal begins anew.
+ * Returns the furthest seq that may have been shown of a run whose journal ends at `seq`; after a crash the run goes on beyond it.
+ * Returns 0 before the first record: until then nothing is shown, and a run that was never in the journal begins anew.
  */
 export function shownUpTo(seq: number): number {
   return seq === 0 ? 0 : seq + SEQ_WINDOW;
 }
 
-export function createRunRecorder(options: RecorderOptions): RunRecorder {
-  const { runs } = options;
-  const runId = options.state.run.id;
-  const packer = createEventPacker();
-  let notes = noNotes();
-  let inFlight: PackedEvents | undefined;
-  let ending: readonly AgentEvent[] = [];
-  let recent: AgentEvent[] = [];
-  let active = false;
-  let known = options.resumedAt !== undefined;
-  /** A finished turn is there to be written, with whatever comes next */
-  let due = false;
-  let durableSeq = options.resumedAt ?? 0;
-  let tail: Promise<void> = Promise.resolve();
+/** Writes the events of one run to the journal, in order and one finished turn at a time (docs/design/runs.md "Journal"). */
+export class RunRecorder {
+  readonly #options: RecorderOptions;
+  readonly #packer = createEventPacker();
+  /** Facts for the next record, beside its events. */
+  #notes = noNotes();
+  /** Events of the write that is under way. */
+  #inFlight: PackedEvents | undefined = undefined;
+  /** The array with the terminal event, which `finish` writes. */
+  #ending: readonly AgentEvent[] = [];
+  #recent: AgentEvent[] = [];
+  #active = false;
+  /** Set once the store has the run. */
+  #known: boolean;
+  /** Set when a finished turn waits to be written together with the events that follow it. */
+  #due = false;
+  #durableSeq: number;
+  /** The last write. Writes follow each other; after one that failed all later ones fail with its error. */
+  #tail: Promise<void> = Promise.resolve();
 
-  const write = async (writes: readonly Write[] = []) => {
-    if (packer.count() === 0) return;
-    const events = packer.take();
-    const noted = notes;
-    inFlight = events;
-    notes = noNotes();
-    const create = known ? undefined : { state: options.state, input: options.input() };
-    await runs.append(runId, durableSeq, events, { ...noted, writes, create });
-    known = true;
-    durableSeq = lastSeqOf(events);
-    inFlight = undefined;
-    options.onChange();
-  };
-  // One write after the other; after a failure every later one fails the same way
-  const inTurn = (step: () => Promise<void>) => {
-    tail = tail.then(step);
-    tail.catch(() => {});
-    return tail;
-  };
-  const commit = () => inTurn(write);
-  const remember = (events: readonly AgentEvent[]) => {
-    recent.push(...events);
-    if (recent.length > 2 * RECENT) recent = recent.slice(-RECENT);
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+    this.#known = options.resumedAt !== undefined;
+    this.#durableSeq = options.resumedAt ?? 0;
+  }
+
+  /** Takes the next events. Cheap: nothing is written before a turn or a step is over. Bound, so that the agent calls it directly. */
+  readonly record = (events: readonly AgentEvent[]): void => {
+    const last = events.at(-1);
+    if (last === undefined) return;
+    if (isTerminal(last)) {
+      this.#ending = events;
+      return;
+    }
+    this.#packer.add(events);
+    this.#remember(events);
+    this.#options.onChange();
+    if (this.#active && (this.#due || isStep(last) || this.#packer.count() >= MAX_UNWRITTEN)) void this.commit();
+    this.#due = last.type === "turn_end";
   };
 
-  return {
-    record(events) {
-      const last = events.at(-1);
-      if (last === undefined) return;
-      if (isTerminal(last)) {
-        ending = events;
-        return;
-      }
-      packer.add(events);
-      remember(events);
-      options.onChange();
-      if (active && (due || isStep(last) || packer.count() >= MAX_UNWRITTEN)) void commit();
-      due = last.type === "turn_end";
-    },
-    effect: (callId) => void notes.effects.push(callId),
-    turn: (turn) => void notes.turns.push(turn),
-    outside: (callId) => void notes.outside.push(callId),
-    activate() {
-      active = true;
-    },
-    active() {
-      return active;
-    },
-    async accept(claim) {
-      await runs.accept(options.state, options.input(), claim);
-      known = true;
-    },
-    commit,
-    finish: (writes) =>
-      inTurn(async () => {
-        packer.add(ending);
-        await write(writes);
-        // The end is shown once it is on disk
-        remember(ending);
-      }),
-    pending(afterSeq) {
-      const shownTo = shownUpTo(durableSeq);
-      const first = recent[0]?.seq ?? Infinity;
-      if (afterSeq + 1 >= first) {
-        const from = afterSeq + 1 - first;
-        return recent.slice(from, Math.max(from, Math.min(from + RECENT, shownTo + 1 - first)));
-      }
-      if (afterSeq < durableSeq) return [];
-      const events: AgentEvent[] = [];
-      for (const packed of [...(inFlight === undefined ? [] : [inFlight]), packer.peek()]) {
-        if (packed.count > 0) events.push(...unpackEvents(packed, afterSeq, RECENT - events.length));
-      }
-      return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
-    },
-    reached: () => recent.at(-1)?.seq ?? shownUpTo(options.resumedAt ?? 0),
-  };
+  /** Takes the facts of a turn whose turn_end is recorded next. Bound, so that the agent calls it directly. */
+  readonly turn = (turn: EndedTurn): void => void this.#notes.turns.push(turn);
+
+  /** Notes that the call just recorded as started may change something. */
+  effect(callId: string): void {
+    this.#notes.effects.push(callId);
+  }
+
+  /** Notes that the output of the call just recorded as ended came from outside. */
+  outside(callId: string): void {
+    this.#notes.outside.push(callId);
+  }
+
+  /** Begins to write, from the first event on. Before it, events are only kept in memory. */
+  activate(): void {
+    this.#active = true;
+  }
+
+  active(): boolean {
+    return this.#active;
+  }
+
+  /** Makes the run known, without events yet; durable when it resolves. See RunStore.accept. */
+  async accept(claim?: Write | readonly Write[]): Promise<void> {
+    const { runs, state, input } = this.#options;
+    await runs.accept(state, input(), claim);
+    this.#known = true;
+  }
+
+  /** Resolves when everything recorded so far is durable. @throws {JournalError} */
+  commit(): Promise<void> {
+    return this.#next(() => this.#write());
+  }
+
+  /** Writes the rest with the terminal event, in one transaction with `writes`. @throws {JournalError} */
+  finish(writes: readonly Write[]): Promise<void> {
+    return this.#next(async () => {
+      this.#packer.add(this.#ending);
+      await this.#write(writes);
+      // Readers get the end once it is on disk
+      this.#remember(this.#ending);
+    });
+  }
+
+  /** Returns the next events after `afterSeq` from memory, 512 at most. Empty when the journal alone has the next events. */
+  pending(afterSeq: number): readonly AgentEvent[] {
+    const shownTo = shownUpTo(this.#durableSeq);
+    const recent = this.#recent;
+    const first = recent[0]?.seq ?? Infinity;
+    if (afterSeq + 1 >= first) {
+      const from = afterSeq + 1 - first;
+      return recent.slice(from, Math.max(from, Math.min(from + RECENT, shownTo + 1 - first)));
+    }
+    if (afterSeq < this.#durableSeq) return [];
+    const events: AgentEvent[] = [];
+    for (const packed of [...(this.#inFlight === undefined ? [] : [this.#inFlight]), this.#packer.peek()]) {
+      if (packed.count > 0) events.push(...unpackEvents(packed, afterSeq, RECENT - events.length));
+    }
+    return events.filter((event) => event.seq <= shownTo && !isTerminal(event));
+  }
+
+  /** Returns the furthest seq that may have been shown, in this process or in one before a crash. */
+  reached(): number {
+    return this.#recent.at(-1)?.seq ?? shownUpTo(this.#options.resumedAt ?? 0);
+  }
+
+  #next(step: () => Promise<void>): Promise<void> {
+    this.#tail = this.#tail.then(step);
+    this.#tail.catch(() => {});
+    return this.#tail;
+  }
+
+  async #write(writes: readonly Write[] = []): Promise<void> {
+    if (this.#packer.count() === 0) return;
+    const { runs, state, input, onChange } = this.#options;
+    const events = this.#packer.take();
+    const notes = this.#notes;
+    this.#inFlight = events;
+    this.#notes = noNotes();
+    const create = this.#known ? undefined : { state, input: input() };
+    await runs.append(state.run.id, this.#durableSeq, events, { ...notes, writes, create });
+    this.#known = true;
+    this.#durableSeq = lastSeqOf(events);
+    this.#inFlight = undefined;
+    onChange();
+  }
+
+  #remember(events: readonly AgentEvent[]): void {
+    this.#recent.push(...events);
+    if (this.#recent.length > 2 * RECENT) this.#recent = this.#recent.slice(-RECENT);
+  }
 }
 
-/** What belongs to the next record beside its events. */
+/** Facts that the next record holds beside its events. */
 interface Notes {
   readonly effects: string[];
   readonly turns: EndedTurn[];
@@ -175,7 +192,7 @@ function noNotes(): Notes {
   return { effects: [], turns: [], outside: [] };
 }
 
-/** What is recorded as soon as it happens. A finished turn waits for what follows it, which is often the end. */
+/** Tells whether an event is recorded as soon as it happens. A finished turn waits for the next event, which is often the end. */
 function isStep(event: AgentEvent): boolean {
   switch (event.type) {
     case "run_start":
@@ -190,24 +207,25 @@ function isStep(event: AgentEvent): boolean {
   }
 }
 
+/** Work of a journal: the run, and the parts that its end is written with. */
 export interface RunJournalOptions {
   readonly entry: ActiveRun;
   readonly request: RunRequest;
-  /** undefined for a run that can have nothing to record */
+  /** Undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
   readonly conversations: Conversations;
   readonly parkedRecords: ParkedRecords;
   readonly log: Logger;
-  /** Called once, when the run is over and written; undefined when it was stopped for a shutdown and the next start finds its journal open */
+  /** Called once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
   readonly onEnd: (status: RunStatus | undefined) => void;
 }
 
-/** The agent's view of the journal: recorded from the first effect on, ended in one transaction with the conversation. */
+/** The journal as the agent sees it. Records from the first effect on, and ends in one transaction with the conversation. */
 export class RunJournal implements AgentJournal {
   readonly record: AgentJournal["record"];
   readonly turn: AgentJournal["turn"];
   readonly #options: RunJournalOptions;
-  /** Calls that run now and must not be made twice; made with the first */
+  /** Ids of calls that run now and must not be made twice. Made with the first one. */
   #effects: Set<string> | undefined = undefined;
 
   constructor(options: RunJournalOptions) {
@@ -240,14 +258,14 @@ export class RunJournal implements AgentJournal {
     const { entry, request, recorder, onEnd } = this.#options;
     entry.refused = refused;
     const stopsForShutdown = request.durable && terminal.type === "error" && terminal.code === "shutdown";
-    // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out
+    // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out.
     if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
     if (!recorder?.active()) {
       const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
       if (noted === undefined) return this.#over(terminal, endStatus(terminal));
       return noted.then(() => this.#over(terminal, endStatus(terminal)));
     }
-    // A request that failed before anything was said is the client's to repeat: its conversation stays as it was
+    // The client repeats a request that failed before anything was said, so the conversation stays as it was.
     const said = refused === undefined && (terminal.type === "done" || added.length > 0);
     return this.#write(recorder, said ? outcome : undefined).then(
       () => this.#over(terminal, endStatus(terminal)),
@@ -258,7 +276,7 @@ export class RunJournal implements AgentJournal {
     );
   }
 
-  /** Notes on disk that a run without records did work of the agent, if its client must come back. undefined: nothing to note */
+  /** Notes on disk that a run without records did work of the agent, when its client must come back. Undefined: nothing to note. */
   #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
     const { entry, request, parkedRecords, log } = this.#options;
     if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
@@ -267,7 +285,7 @@ export class RunJournal implements AgentJournal {
     });
   }
 
-  /** @param said undefined: the conversation gets nothing of it */
+  /** @param said what the conversation gets; undefined: nothing */
   async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
     const { entry: { id, conversationId }, request, conversations, parkedRecords } = this.#options;
     if (said === undefined) return await recorder.finish([]);
@@ -292,14 +310,13 @@ export class RunJournal implements AgentJournal {
   }
 }
 
-/** Tells whether the run ended with calls to tools of the client, or may have. */
+/** Tells whether the run may have ended with calls to tools of the client. */
 function mayAwaitClient(request: RunRequest, { terminal }: AgentOutcome): boolean {
   return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
 }
 
 /**
- * Writes events at the end of the journal of a run that is not at work, as one record. They are numbered past all that may have been
- * shown of it before.
+ * Appends events to the journal of a run that is not at work, as one record. Their seqs begin beyond all that may have been shown.
  * @param expectedSeq the last seq the journal has, 0 for an empty one
  * @throws {JournalError} when the journal is elsewhere, or cannot be written
  */

@@ -22,7 +22,7 @@ import type { Conversations } from "../conversations/conversations.ts";
 import { recallRun } from "../recovery/recall_run.ts";
 import type { InterruptedRun } from "../recovery/recover_runs.ts";
 import { resumedTools, toRunInput } from "../recovery/run_input.ts";
-import { createRunRecorder, RunJournal, type RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
+import { RunJournal, RunRecorder, shownUpTo } from "../journal/run_recorder.ts";
 import type { RunQueue } from "./run_queue.ts";
 import type { RunRequest } from "../run_request.ts";
 import { type AgentSettings, runSettings } from "./run_settings.ts";
@@ -116,7 +116,7 @@ export function createLaunch(
       parent_id: parentId,
     };
     const recorder = isRecorded
-      ? createRunRecorder({
+      ? new RunRecorder({
         runs,
         state: createRunState(accepted),
         input: () => {
@@ -234,7 +234,7 @@ export function createLaunch(
           canApprove: request.canApprove,
           place,
           earlier: interrupted?.approvals,
-          recorded: request.durable ? recorder?.commit : undefined,
+          recorded: request.durable && recorder !== undefined ? () => recorder.commit() : undefined,
         }) ??
         denyUnattended,
       parked,
