@@ -9,21 +9,21 @@ import type { Write } from "../storage/store.ts";
 import type { Approver } from "../tools/runtime/tool_executor.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
-/** Bounds of one run, where it has its own; 0 tokens: as configured. */
+/** Bounds that one run has of its own; 0 tokens: as configured. */
 export type NarrowerLimits = Partial<Pick<AgentLimits, "maxIterations" | "maxToolCalls" | "tokensPerRun">>;
 
-/** What starts a run. */
+/** The input that a run is started with. */
 export interface RunRequest {
   readonly kind: RunKind;
-  /** The client's messages, or one user message; with a conversation its history goes before them */
+  /** Messages of the client, or one user message. The history of a conversation goes before them. */
   readonly messages: readonly Message[];
   readonly model?: string | undefined;
-  /** Model that answered before, for a run that goes on and named no model. It is asked again where it is still there */
+  /** Model that answered before, for a run that goes on and named no model. The run asks it again when it is still there. */
   readonly lastModel?: string | undefined;
-  /** Record under this conversation; `new` creates one; undefined keeps nothing but the run's journal */
+  /** Conversation to record under; `new` creates one. Undefined: only the run's journal is kept. */
   readonly conversationId?: string | "new" | undefined;
   readonly parentId?: string | undefined;
-  /** 0 for what a person started. Default: one more than that of a parent at work, else 0 */
+  /** 0 for a run that a person started. Default: one more than the depth of a parent at work, else 0. */
   readonly depth?: number | undefined;
   readonly caller: Caller;
   readonly requestId?: string | undefined;
@@ -32,32 +32,32 @@ export interface RunRequest {
    * Source: docs/design/runs.md "Attached or durable"
    */
   readonly durable: boolean;
-  /** Durable work only: records made in the one transaction that accepts the run. An `insert` lets one run of many start */
+  /** Durable work only: writes for the transaction that accepts the run. With an `insert`, one run of many starts. */
   readonly claim?: ((runId: string) => Write | readonly Write[]) | undefined;
-  /** Attached work only: ends the run when it is aborted with a CancelError, and is aborted by the run's own end before its time. Default: one of the run's own */
+  /** Attached work only: aborting it with a CancelError ends the run. The run aborts it when it ends early. Default: a new controller. */
   readonly controller?: AbortController | undefined;
-  /** Attached work only: nobody reads along, so the provider may answer in one piece. Default false */
+  /** Attached work only: nobody reads the events as they come, so the provider may answer in one piece. Default false. */
   readonly whole?: boolean | undefined;
-  /** Attached work only: someone with scope `approve` follows the events and may answer an ask */
+  /** Attached work only: somebody with the scope `approve` follows the events and may answer an approval. */
   readonly canApprove: boolean;
-  /** Attached work only: who answers the policy's asks in place of that, as the parent's own approver */
+  /** Attached work only: an approver to use in place of the run's own, for example that of the parent. */
   readonly approver?: Approver | undefined;
-  /** A name of `[agents.<name>]`: its provider, model (unless one is named), system prompt, limits and tools. Default: none of them */
+  /** Name of `[agents.<name>]`, which gives provider, model (unless one is named), system prompt, limits and tools. Default: no agent. */
   readonly agent?: string | undefined;
-  /** Which of the configured tools the run gets: `*`, names, `prefix*`; empty: none. Default: all of them */
+  /** Patterns of the configured tools that the run gets: `*`, names, `prefix*`; empty: none. Default: all. */
   readonly tools?: readonly string[] | undefined;
-  /** Bounds below the configured ones; a higher value changes nothing */
+  /** Bounds below the configured ones. A higher value changes nothing. */
   readonly limits?: NarrowerLimits | undefined;
-  /** Said to the model after the system prompt. Default: nothing */
+  /** Text for the model after the system prompt. Default: none. */
   readonly instructions?: string | undefined;
   /**
-   * In place of a model: one call through the same executor, policy, approvals and journal. `messages` and `model` are not used; the
-   * run's result is the tool's output, and the tool's error ends it with `tool_failed`
+   * One tool call in place of a model, through the same executor, policy, approvals and journal. `messages` and `model` are not used.
+   * The run's result is the tool's output. An error of the tool ends the run with `tool_failed`.
    */
   readonly call?: SingleCall | undefined;
-  /** `none`: the model gets no tool of the agent (header x-postern-tools) */
+  /** `none`: the model gets no tool of the agent (header x-postern-tools). */
   readonly agentTools: "configured" | "none";
-  /** Tools of the client: a call to one ends the reply with `tool_calls` */
+  /** Tools of the client. A call to one ends the reply with `tool_calls`. */
   readonly clientTools: readonly ToolDeclaration[];
   readonly toolChoice?: ToolChoice | undefined;
   readonly parallelToolCalls?: boolean | undefined;
@@ -67,34 +67,43 @@ export interface RunRequest {
 /** A started run. */
 export interface RunHandle {
   readonly id: string;
-  /** The model as resolved, in the form the reply names */
+  /** The resolved model, as the reply names it. */
   readonly model: string;
   readonly conversationId: string | null;
   /**
-   * Its events from the first on, ending after the terminal one; an empty array says that the model has begun to answer. Failures
-   * are `error` events, save that a ProviderError before anything else is thrown by `next()`, so that HTTP can answer with a status.
-   * May be read once. Leaving the iteration early cancels an attached run with `client_gone`.
+   * Returns the run's events from the first to the terminal one; an empty array says that the model has begun to answer. Failures
+   * are `error` events. A ProviderError before anything else is thrown by `next()`, so that HTTP can answer with a status. May be
+   * read once. Leaving the iteration early cancels an attached run with `client_gone`.
    */
   events(): AsyncIterable<readonly AgentEvent[]>;
   cancel(reason: CancelReason): void;
-  /** Whether a tool with an effect has run: an error reply then carries x-should-retry: false */
+  /** Tells whether a tool with an effect has run. An error reply then carries x-should-retry: false. */
   hadEffect(): boolean;
-  /** Tells whether the provider refused and is asked again: its next answer may be a refusal too. Default: not known */
+  /** Tells whether the provider refused and is asked again: its next answer may be a refusal too. Default: not known. */
   readonly isAskedAgain?: (() => boolean) | undefined;
 }
 
+/** One page of runs. */
 export interface RunList {
   readonly runs: readonly Run[];
   readonly hasMore: boolean;
 }
 
+/** Page of runs to list. */
+export interface ListRunsOptions {
+  readonly status?: RunStatus | undefined;
+  /** Id of the last run that the client has. */
+  readonly after?: string | undefined;
+  readonly limit: number;
+}
+
 /** Positions in a run's events. */
 export interface RunReach {
-  /** The last seq in the journal */
+  /** The last seq in the journal. */
   readonly recorded: number;
   /**
-   * The furthest position a follower can have: of an ended run its last seq, of one at work as far as may have been shown, which a
-   * crash can put beyond the journal's end
+   * The furthest position that a follower can have. For an ended run this is its last seq. For a run at work this is the furthest seq
+   * that may have been shown, which can be beyond the journal's end after a crash.
    */
   readonly furthest: number;
   /** True when more events follow by themselves, now or after a restart. False for a run that has ended or waits for a person's review. */
@@ -123,49 +132,48 @@ export interface RunSupervisor {
    */
   start(request: RunRequest): Promise<RunHandle>;
   get(id: string): Promise<Run | undefined>;
-  /** Returns who began a run: the token whose rights it works with. undefined as for `follow` */
+  /** Returns the token with whose rights a run works. Undefined as for `follow`. */
   startedBy(id: string): Promise<Pick<Caller, "tokenId"> | undefined>;
-  list(
-    options: { readonly status?: RunStatus | undefined; readonly after?: string | undefined; readonly limit: number },
-  ): Promise<RunList>;
-  /** Really stops the work, and its children with it; of durable work it is on disk. @returns false when the run is unknown or has ended */
+  /** Returns runs, the newest first. */
+  list(options: ListRunsOptions): Promise<RunList>;
+  /** Stops the work and its sub-agents. For durable work this is on disk first. @returns false when the run is unknown or has ended */
   cancel(id: string, reason: CancelReason): Promise<boolean>;
   /**
-   * A run's events after `afterSeq`, from the journal and then as they come, ending after the terminal one. Each follower reads at
-   * its own pace and is only woken, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no
-   * position is ambiguous. Ends without a terminal event when `signal` aborts and when a shutdown stops the run; an end with
-   * needs_review that a person took back is shown as a notice.
+   * Returns a run's events after `afterSeq`, from the journal and then as they come, to the terminal one. Each follower reads at its
+   * own pace, so a slow one costs nothing but its place. After a restart the seq jumps ahead, so that no position is ambiguous. Ends
+   * without a terminal event when `signal` aborts and when a shutdown stops the run. An end with needs_review that a person took back
+   * is shown as a notice.
    * @returns undefined for a run that is unknown or of which nothing is kept
    */
   follow(
     id: string,
     options: { readonly afterSeq: number; readonly signal: AbortSignal },
   ): Promise<AsyncIterable<readonly AgentEvent[]> | undefined>;
-  /** How far a run's events have come. undefined as for `follow` */
+  /** Returns how far a run's events have come. Undefined as for `follow`. */
   reach(id: string): Promise<RunReach | undefined>;
   /**
-   * Resolves when the run is over: ended, or needs_review. undefined for an unknown run, and for one of which nothing was kept.
+   * Resolves when the run is over: ended, or needs_review. Undefined for an unknown run and for a run that kept nothing.
    * @throws {CancelError} when the signal aborts first, or a shutdown stops the run
    */
   ended(id: string, signal: AbortSignal): Promise<Run | undefined>;
-  /** Runs at work now */
+  /** Returns the number of runs at work now. */
   active(): number;
-  /** Whether a run of this conversation is at work or waits for its turn */
+  /** Tells whether a run of this conversation is at work or waits for its slot. */
   worksIn(conversationId: string): boolean;
   /**
-   * Ends a run that is `needs_review`, or lets it go on; on disk and in the audit when it resolves.
+   * Ends a run that is `needs_review`, or lets it go on. The decision is on disk and in the audit when the promise resolves.
    * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on;
    * 400 `invalid_request` for a note that is too long
    */
   resolve(id: string, review: RunReview): Promise<Run>;
   /**
-   * Takes up what a crash or a shutdown left open: durable runs go on, `needs_review` where an effect was in flight, attached ones
-   * `failed`. Call once at start, when all that tools need is there
+   * Takes up the runs that a crash or a shutdown left open. Durable runs go on, or become `needs_review` when an effect was at work.
+   * Attached runs become `failed`. Call once at the start, when everything that tools need is there.
    */
   recover(): Promise<void>;
   /**
-   * Attached work may finish until `graceMs`, then is cancelled with `shutdown`; durable work stops after its last finished
-   * step, one with an effect at work as soon as that has ended, and goes on at the next start
+   * Stops the runs for a shutdown. Attached work may finish until `graceMs`, and is then cancelled with `shutdown`. Durable work stops
+   * after its last finished step, or as soon as a call with an effect has ended, and goes on at the next start.
    */
   drain(graceMs: number): Promise<void>;
 }

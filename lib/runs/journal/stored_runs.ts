@@ -16,9 +16,9 @@ export function createStoredRuns({ store }: { readonly store: Store }): StoredRu
   const runs = createRunStore(store);
   const news = createKeyedNotifier();
   return {
-    get: runs.get,
-    startedBy: runs.startedBy,
-    list: runs.list,
+    get: (id) => runs.get(id),
+    startedBy: (id) => runs.startedBy(id),
+    list: (options) => runs.list(options),
     async follow(id, options) {
       if (await runs.get(id) === undefined) return undefined;
       return followRun(id, { ...options, runs, news, find: () => undefined });

@@ -16,30 +16,35 @@ export interface StartedCall {
   readonly tool: string;
 }
 
-/** A question that was asked for a call which has not ended. */
+/** An approval of a call that has not ended, as the journal has it. */
 export interface RecordedApproval {
   readonly approvalId: string;
-  /** Its answer is in the journal */
+  /** Set when its answer is in the journal. */
   readonly answered: boolean;
 }
 
-/** What the journal of an interrupted run says. */
+/** Contents of the journal of an interrupted run. */
 export interface RecalledRun extends RecordedRun {
-  /** Last seq in the journal, 0 for an empty one */
+  /** Last seq in the journal, 0 for an empty one. */
   readonly seq: number;
-  /** Calls with an effect that were started and did not end: nobody knows whether it happened */
+  /** Calls with an effect that were started and did not end: nobody knows whether the effect happened. */
   readonly openEffects: readonly StartedCall[];
-  /** By call id */
+  /** Approvals of calls that have not ended, by call id. */
   readonly approvals: ReadonlyMap<string, RecordedApproval>;
-  /** Whether the journal says enough to go on: one that an older version wrote does not */
+  /** False when an older version wrote the journal, and the run cannot go on from it. */
   readonly isWhole: boolean;
 }
 
-/** Reads a run's journal back into what its loop knew. */
+/** Reads the journal of a run back into what the run's loop knew. */
 export async function recallRun(runs: RunStore, runId: string): Promise<RecalledRun> {
-  const recall = createRecall();
-  for await (const record of runs.records(runId)) recall.take(record);
-  return recall.result();
+  const reader = new JournalReader();
+  for await (const record of runs.records(runId)) reader.take(record);
+  return reader.result();
+}
+
+/** Returns the calls of the agent that have not ended. */
+export function openCallsOf({ calls, results }: RecordedTurn): readonly TurnCall[] {
+  return calls.filter((call) => call.owner === "agent" && !results.has(call.id));
 }
 
 interface TurnInTheMaking extends RecordedTurn {
@@ -47,25 +52,102 @@ interface TurnInTheMaking extends RecordedTurn {
   followed: boolean;
 }
 
-function createRecall() {
-  const turns: TurnInTheMaking[] = [];
-  const openEffects = new Map<string, StartedCall>();
-  const approvals = new Map<string, RecordedApproval>();
-  let started = false;
-  let isWhole = true;
-  let seq = 0;
-  /** Where the unfinished turn began; undefined between turns */
-  let turnSeq: number | undefined;
-  let said = { text: "", refusal: "" };
-  let separator = "";
+/** Takes the records of one journal in order, and keeps what the loop knew after each. */
+class JournalReader {
+  readonly #turns: TurnInTheMaking[] = [];
+  readonly #openEffects = new Map<string, StartedCall>();
+  readonly #approvals = new Map<string, RecordedApproval>();
+  #started = false;
+  #isWhole = true;
+  #seq = 0;
+  /** First seq of the unfinished turn; undefined between turns. */
+  #turnSeq: number | undefined = undefined;
+  /** Text and refusal of the unfinished turn. */
+  #text = "";
+  #refusal = "";
+  #separator = "";
 
-  const endTurn = (event: Extract<AgentEvent, { type: "turn_end" }>, record: JournalRecord) => {
+  take(record: JournalRecord): void {
+    for (const event of unpackEvents(record)) {
+      const turn = this.#turns.at(-1);
+      if (turn !== undefined && event.type !== "tool_end" && openCallsOf(turn).length === 0) turn.followed = true;
+      this.#takeText(event);
+      this.#takeStep(event, record);
+    }
+    this.#seq = lastSeqOf(record);
+  }
+
+  result(): RecalledRun {
+    return {
+      started: this.#started,
+      turns: this.#turns,
+      fromSeq: this.#turnSeq ?? this.#seq + 1,
+      seq: this.#seq,
+      openEffects: [...this.#openEffects.values()],
+      approvals: this.#approvals,
+      isWhole: this.#isWhole,
+    };
+  }
+
+  /** Takes the text of a turn, and the events that begin the text anew. */
+  #takeText(event: AgentEvent): void {
+    switch (event.type) {
+      case "turn_start":
+        this.#turnSeq = event.seq;
+        break;
+      case "turn_restart":
+        this.#turnSeq ??= event.from_seq;
+        this.#text = this.#refusal = "";
+        break;
+      case "text_delta":
+        this.#text += event.delta;
+        break;
+      case "refusal_delta":
+        this.#refusal += event.delta;
+        break;
+    }
+  }
+
+  /** Takes the steps of the run: its start, ends of turns, calls, approvals and reviews. */
+  #takeStep(event: AgentEvent, record: JournalRecord): void {
+    switch (event.type) {
+      case "run_start":
+        this.#started = true;
+        break;
+      case "turn_end":
+        this.#endTurn(event, record);
+        break;
+      case "approval_needed":
+        this.#approvals.set(event.call_id, { approvalId: event.approval_id, answered: false });
+        break;
+      case "approval_answered":
+        for (const [callId, { approvalId }] of this.#approvals) {
+          if (approvalId === event.approval_id) this.#approvals.set(callId, { approvalId, answered: true });
+        }
+        break;
+      case "tool_start":
+        if (record.effects?.includes(event.call_id)) {
+          this.#openEffects.set(event.call_id, { id: event.call_id, tool: event.tool });
+        }
+        break;
+      case "tool_end":
+        this.#endCall(event, record);
+        break;
+      case "review_answered":
+        // A call that did not happen, as a person says, is made again as a new call with an approval of its own
+        for (const callId of this.#openEffects.keys()) this.#approvals.delete(callId);
+        this.#openEffects.clear();
+        break;
+    }
+  }
+
+  #endTurn(event: Extract<AgentEvent, { type: "turn_end" }>, record: JournalRecord): void {
     const ended = record.turns?.find(({ turn }) => turn === event.turn);
-    isWhole &&= ended !== undefined;
-    const text = said.text === "" ? "" : said.text.slice(separator.length);
-    turns.push({
+    this.#isWhole &&= ended !== undefined;
+    const text = this.#text === "" ? "" : this.#text.slice(this.#separator.length);
+    this.#turns.push({
       text,
-      refusal: said.refusal,
+      refusal: this.#refusal,
       finishReason: ended?.finish_reason ?? "stop",
       calls: ended?.calls ?? [],
       opaque: ended?.opaque,
@@ -75,80 +157,18 @@ function createRecall() {
       results: new Map(),
       followed: false,
     });
-    if (text !== "") separator = separatorAfter(text);
-    said = { text: "", refusal: "" };
-    turnSeq = undefined;
-  };
-  const takeEvent = (event: AgentEvent, record: JournalRecord) => {
-    const turn = turns.at(-1);
-    if (turn !== undefined && event.type !== "tool_end" && openCallsOf(turn).length === 0) turn.followed = true;
-    switch (event.type) {
-      case "run_start":
-        started = true;
-        break;
-      case "turn_start":
-        turnSeq = event.seq;
-        break;
-      case "turn_restart":
-        turnSeq ??= event.from_seq;
-        said = { text: "", refusal: "" };
-        break;
-      case "text_delta":
-        said.text += event.delta;
-        break;
-      case "refusal_delta":
-        said.refusal += event.delta;
-        break;
-      case "turn_end":
-        endTurn(event, record);
-        break;
-      case "approval_needed":
-        approvals.set(event.call_id, { approvalId: event.approval_id, answered: false });
-        break;
-      case "approval_answered":
-        for (const [callId, { approvalId }] of approvals) {
-          if (approvalId === event.approval_id) approvals.set(callId, { approvalId, answered: true });
-        }
-        break;
-      case "tool_start":
-        if (record.effects?.includes(event.call_id)) {
-          openEffects.set(event.call_id, { id: event.call_id, tool: event.tool });
-        }
-        break;
-      case "tool_end":
-        openEffects.delete(event.call_id);
-        approvals.delete(event.call_id);
-        turn?.results.set(event.call_id, {
-          output: event.output,
-          isError: event.is_error,
-          outside: record.outside?.includes(event.call_id) === true,
-        });
-        break;
-      case "review_answered":
-        // What a person says did not happen is a new call, with a question of its own
-        for (const callId of openEffects.keys()) approvals.delete(callId);
-        openEffects.clear();
-        break;
-    }
-  };
-  return {
-    take(record: JournalRecord) {
-      for (const event of unpackEvents(record)) takeEvent(event, record);
-      seq = lastSeqOf(record);
-    },
-    result: (): RecalledRun => ({
-      started,
-      turns,
-      fromSeq: turnSeq ?? seq + 1,
-      seq,
-      openEffects: [...openEffects.values()],
-      approvals,
-      isWhole,
-    }),
-  };
-}
+    if (text !== "") this.#separator = separatorAfter(text);
+    this.#text = this.#refusal = "";
+    this.#turnSeq = undefined;
+  }
 
-/** Calls of the agent that have not ended. */
-export function openCallsOf({ calls, results }: RecordedTurn): readonly TurnCall[] {
-  return calls.filter((call) => call.owner === "agent" && !results.has(call.id));
+  #endCall(event: Extract<AgentEvent, { type: "tool_end" }>, record: JournalRecord): void {
+    this.#openEffects.delete(event.call_id);
+    this.#approvals.delete(event.call_id);
+    this.#turns.at(-1)?.results.set(event.call_id, {
+      output: event.output,
+      isError: event.is_error,
+      outside: record.outside?.includes(event.call_id) === true,
+    });
+  }
 }
