@@ -97,6 +97,13 @@ export interface ListRunsOptions {
   readonly limit: number;
 }
 
+/** Place where a follower of a run begins, and the signal that ends the reading. */
+export interface FollowOptions {
+  readonly afterSeq: number;
+  /** Ends the iteration without an error. The run goes on. */
+  readonly signal: AbortSignal;
+}
+
 /** Positions in a run's events. */
 export interface RunReach {
   /** The last seq in the journal. */
@@ -147,7 +154,7 @@ export interface RunSupervisor {
    */
   follow(
     id: string,
-    options: { readonly afterSeq: number; readonly signal: AbortSignal },
+    options: FollowOptions,
   ): Promise<AsyncIterable<readonly AgentEvent[]> | undefined>;
   /** Returns how far a run's events have come. Undefined as for `follow`. */
   reach(id: string): Promise<RunReach | undefined>;

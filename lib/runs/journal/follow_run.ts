@@ -1,23 +1,22 @@
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import type { ActiveRun } from "../supervisor/active_run.ts";
+import type { FollowOptions } from "../run_request.ts";
 import type { JournalPlace, RunStore } from "./run_store.ts";
 
-export interface FollowRunOptions {
-  readonly afterSeq: number;
-  /** Ends the iteration, without an error */
-  readonly signal: AbortSignal;
+/** Place of a follower, and where the run's events are found. */
+export interface FollowRunOptions extends FollowOptions {
   readonly runs: RunStore;
-  /** Woken with a run's id when it has new events, and at its end */
+  /** Woken with a run's id when the run has new events, and at its end. */
   readonly news: KeyedNotifier;
-  /** The run while it is at work */
+  /** Returns the run while it is at work. */
   readonly find: (id: string) => ActiveRun | undefined;
 }
 
 /**
- * The events of a run after a seq, live to the terminal one; see RunSupervisor.follow.
+ * Yields the events of a run after a seq, live to the terminal one; see RunSupervisor.follow.
  *
- * A follower keeps nothing but its place: what it has not taken stays where it is, in the journal or with the running turn. News
+ * A follower keeps nothing but its place. Events that it has not taken stay in the journal or in the recorder of the running turn. News
  * only wake it.
  */
 export async function* followRun(
@@ -27,7 +26,7 @@ export async function* followRun(
   let place: JournalPlace = { seq: afterSeq, record: 0 };
   let entry: ActiveRun | undefined;
   while (!signal.aborted) {
-    // Heard before it is looked at, so that nothing falls between
+    // Listen before the look, so that nothing falls between
     const listening = news.listen(id, signal);
     const working = find(id);
     try {
@@ -49,12 +48,12 @@ export async function* followRun(
   }
 }
 
-/** A run that a person was asked about goes on in the same journal. */
+/** Tells whether an error event is the last in the journal. A run goes on in the same journal after a person's review. */
 async function isLast(id: string, last: AgentEvent, runs: RunStore): Promise<boolean> {
   return (await runs.lastSeq(id)) === last.seq;
 }
 
-/** Whoever reads on must not take an end for one that was taken back. */
+/** Shows an end that was taken back as a notice, so that a reader does not stop at it. */
 function shownBeforeMore(event: AgentEvent): AgentEvent {
   if (event.type !== "error") return event;
   const { seq, time, code, message } = event;

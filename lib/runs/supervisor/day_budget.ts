@@ -7,26 +7,28 @@ import { HttpError } from "../../base/errors.ts";
 import { readRecord } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
 
-/** `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
+/** Budget of `[budget] tokens_per_day`: shared by all runs, durable, reserved before each call (docs/design/runs.md "Budgets"). */
 export interface DayBudget extends TokenBudget {
-  /** Whether a limit is set now */
+  /** Tells whether a limit is set now. */
   isSet(): boolean;
   /**
-   * Refuses before anything is accepted what could not begin: what calls at work have set aside may still come back.
+   * Refuses a request that could not begin, before anything is accepted. Tokens that calls at work have set aside count as free, since
+   * they may come back.
    * @param input a lower bound of the first call's input, in bytes
    * @throws {HttpError} 429 `rate_limited` when the day's tokens are used up, with the seconds until the next day
    */
   check(input: number): Promise<void>;
 }
 
+/** Store, clock and limit of the budget. */
 export interface DayBudgetOptions {
   readonly store: Store;
   readonly clock: Clock;
-  /** Tokens of one day in UTC, read at each reservation; 0: no limit */
+  /** Returns the tokens of one day in UTC, read at each reservation; 0: no limit. */
   readonly tokensPerDay: () => number;
 }
 
-/** By the day, in UTC: the tokens that it has used. */
+/** Collection of the tokens that each day has used, by the day in UTC. */
 export const BUDGET_DAYS = "budget_days";
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** How long a call waits for tokens that other calls have set aside: shorter than a stream is held back for its status. */
@@ -34,7 +36,7 @@ const MAX_WAIT_MS = 5_000;
 
 const daySchema = v.object({
   v: v.literal(1),
-  /** Used, and set aside for calls that have not been settled */
+  /** Tokens that are used, or set aside for calls that have not been settled. */
   tokens: v.number(),
 });
 
@@ -43,6 +45,7 @@ export function parseDay(body: unknown): v.InferOutput<typeof daySchema> {
   return v.parse(daySchema, body);
 }
 
+/** A reservation that waits for its decision. */
 interface Waiting {
   readonly need: TokenNeed;
   readonly grant: (output: number, key: string) => void;
@@ -57,147 +60,183 @@ interface Day {
   readonly tokens: number;
 }
 
+/** Returns the budget of the day over a store. */
+export function createDayBudget(options: DayBudgetOptions): DayBudget {
+  return new StoredDayBudget(options);
+}
+
 /**
  * Every reservation is on disk before its call begins, and is given back in part when the call is settled: what a crash leaves
- * unsettled stays spent. Reservations that come while one is written share the next write. One that does not fit waits for those
- * at work, 5 s at most, and is refused when it still does not fit.
+ * unsettled stays spent. Reservations that come while one is written share the next write. A reservation that does not fit waits for
+ * calls at work, 5 s at most, and is refused when it still does not fit.
  */
-export function createDayBudget({ store, clock, tokensPerDay }: DayBudgetOptions): DayBudget {
-  const waiting = new Set<Waiting>();
-  let day: Day | undefined;
-  let loading: Promise<Day> | undefined;
-  let heldOn = "";
-  /** Set aside by this process and not settled yet, of that day */
-  let held = 0;
-  /** Given back, and not written yet */
-  let refund = 0;
-  let writing = false;
-  /** Something came up since the last decision began */
-  let due = false;
+class StoredDayBudget implements DayBudget {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #tokensPerDay: () => number;
+  readonly #waiting = new Set<Waiting>();
+  #day: Day | undefined = undefined;
+  #loading: Promise<Day> | undefined = undefined;
+  /** Day that `#held` and `#refund` belong to. */
+  #heldOn = "";
+  /** Tokens that this process has set aside and not settled yet. */
+  #held = 0;
+  /** Tokens that were given back and are not written yet. */
+  #refund = 0;
+  #writing = false;
+  /** Set when something came up since the last decision began. */
+  #due = false;
 
-  const load = (): Day | Promise<Day> => {
-    const key = new Date(clock.now()).toISOString().slice(0, 10);
-    return day?.key === key ? day : loading ??= read(key).finally(() => (loading = undefined));
-  };
-  const read = async (key: string): Promise<Day> => {
-    const stored = await readRecord(store, BUDGET_DAYS, key, parseDay);
-    await forgetOtherDays(store, key);
-    if (heldOn !== key) [heldOn, held, refund] = [key, 0, 0];
-    return day = {
+  constructor({ store, clock, tokensPerDay }: DayBudgetOptions) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#tokensPerDay = tokensPerDay;
+  }
+
+  isSet(): boolean {
+    return this.#tokensPerDay() > 0;
+  }
+
+  async check(input: number): Promise<void> {
+    const { tokens } = await this.#load();
+    const limit = this.#tokensPerDay();
+    const left = limit - (tokens - this.#refund - this.#held);
+    if (limit === 0 || left > input) return;
+    const until = untilTomorrow(this.#clock.now());
+    const { message } = exceeded({ limit, left, held: 0, input, until });
+    throw new HttpError("rate_limited", message, {
+      status: 429,
+      type: "rate_limit_error",
+      headers: { "retry-after": String(until), "x-should-retry": "false" },
+    });
+  }
+
+  async reserve(need: TokenNeed): Promise<TokenReservation> {
+    if (this.#tokensPerDay() === 0) return UNLIMITED(need.output);
+    const { signal } = need;
+    if (signal.aborted) throw cancelError(signal);
+    const { promise, resolve, reject } = Promise.withResolvers<TokenReservation>();
+    const entry: Waiting = {
+      need,
+      grant: (output, key) => resolve(this.#toReservation(output, need, key)),
+      refuse: reject,
+      late: false,
+    };
+    const onAbort = () => {
+      if (this.#waiting.delete(entry)) reject(cancelError(signal));
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+    const timer = this.#clock.after(MAX_WAIT_MS, () => {
+      entry.late = true;
+      void this.#decideAll();
+    });
+    this.#waiting.add(entry);
+    void this.#decideAll();
+    try {
+      return await promise;
+    } finally {
+      timer.clear();
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  #load(): Day | Promise<Day> {
+    const key = new Date(this.#clock.now()).toISOString().slice(0, 10);
+    if (this.#day?.key === key) return this.#day;
+    return this.#loading ??= this.#read(key).finally(() => (this.#loading = undefined));
+  }
+
+  async #read(key: string): Promise<Day> {
+    const stored = await readRecord(this.#store, BUDGET_DAYS, key, parseDay);
+    await forgetOtherDays(this.#store, key);
+    if (this.#heldOn !== key) [this.#heldOn, this.#held, this.#refund] = [key, 0, 0];
+    return this.#day = {
       key,
       version: stored?.version ?? 0,
       tokens: stored === undefined ? 0 : stored.value.tokens,
     };
-  };
-  /** Decides on everything that waits and writes the outcome at once. @returns whether something was decided */
-  const decide = async (): Promise<boolean> => {
-    const today = await load();
-    const limit = tokensPerDay();
-    const back = refund;
-    let tokens = today.tokens - back;
-    const granted: { readonly entry: Waiting; readonly output: number }[] = [];
-    for (const entry of waiting) {
+  }
+
+  /** Decides until nothing is left to decide, one write at a time. */
+  async #decideAll(): Promise<void> {
+    this.#due = true;
+    if (this.#writing) return;
+    this.#writing = true;
+    try {
+      while (this.#due) {
+        this.#due = false;
+        while (await this.#decide());
+      }
+    } catch (error) {
+      for (const entry of this.#waiting) entry.refuse(error as Error); // the store throws Errors
+      this.#waiting.clear();
+    } finally {
+      this.#writing = false;
+    }
+  }
+
+  /** Decides on all waiting reservations and writes the outcome at once. @returns false when nothing was decided */
+  async #decide(): Promise<boolean> {
+    const today = await this.#load();
+    const back = this.#refund;
+    const { granted, tokens } = this.#plan(today.tokens - back);
+    if (granted.length === 0 && back === 0) return false;
+    const body = { v: 1, tokens };
+    if (!await this.#store.putIfVersion(BUDGET_DAYS, today.key, today.version, body)) {
+      // Another gateway on this store wrote first
+      this.#day = undefined;
+      return true;
+    }
+    this.#day = { key: today.key, version: today.version + 1, tokens };
+    this.#refund -= back;
+    for (const { entry, output } of granted) {
+      const reserved = entry.need.input + output;
+      if (this.#waiting.delete(entry)) {
+        this.#held += reserved;
+        entry.grant(output, today.key);
+      } else this.#refund += reserved; // the caller has gone meanwhile
+    }
+    return true;
+  }
+
+  /** Chooses the reservations that fit, and refuses those that can never fit. @param used tokens of the day so far */
+  #plan(used: number): { readonly granted: readonly Granted[]; readonly tokens: number } {
+    const limit = this.#tokensPerDay();
+    let tokens = used;
+    const granted: Granted[] = [];
+    for (const entry of this.#waiting) {
       const { input, output } = entry.need;
       const left = limit - tokens;
       if (left > input || limit === 0) {
         const given = limit === 0 ? output : Math.min(output, left - input);
         tokens += input + given;
         granted.push({ entry, output: given });
-      } else if (entry.late || input >= limit || held + granted.length === 0) {
-        waiting.delete(entry);
-        entry.refuse(exceeded({ limit, left, held, input, until: untilTomorrow(clock.now()) }));
+      } else if (entry.late || input >= limit || this.#held + granted.length === 0) {
+        this.#waiting.delete(entry);
+        const until = untilTomorrow(this.#clock.now());
+        entry.refuse(exceeded({ limit, left, held: this.#held, input, until }));
       }
     }
-    if (granted.length === 0 && back === 0) return false;
-    const body = { v: 1, tokens };
-    if (!await store.putIfVersion(BUDGET_DAYS, today.key, today.version, body)) {
-      // Another gateway on this store wrote first
-      day = undefined;
-      return true;
-    }
-    day = { key: today.key, version: today.version + 1, tokens };
-    refund -= back;
-    for (const { entry, output } of granted) {
-      const reserved = entry.need.input + output;
-      if (waiting.delete(entry)) {
-        held += reserved;
-        entry.grant(output, today.key);
-      } else refund += reserved; // whoever asked has gone meanwhile
-    }
-    return true;
-  };
-  const write = async () => {
-    due = true;
-    if (writing) return;
-    writing = true;
-    try {
-      while (due) {
-        due = false;
-        while (await decide());
-      }
-    } catch (error) {
-      for (const entry of waiting) entry.refuse(error as Error); // the store throws Errors
-      waiting.clear();
-    } finally {
-      writing = false;
-    }
-  };
-  const toReservation = (output: number, need: TokenNeed, key: string): TokenReservation => {
+    return { granted, tokens };
+  }
+
+  #toReservation(output: number, need: TokenNeed, key: string): TokenReservation {
     const reserved = need.input + output;
     const end = (unused: number) => {
-      // What was set aside yesterday is of no use to anybody today
-      if (heldOn !== key) return;
-      held -= reserved;
-      refund += unused;
-      void write();
+      // Tokens that were set aside yesterday are of no use today
+      if (this.#heldOn !== key) return;
+      this.#held -= reserved;
+      this.#refund += unused;
+      void this.#decideAll();
     };
     return { output, settle: (usedTokens) => end(reserved - usedTokens), forfeit: () => end(0) };
-  };
+  }
+}
 
-  return {
-    isSet: () => tokensPerDay() > 0,
-    async check(input) {
-      const { tokens } = await load();
-      const limit = tokensPerDay();
-      const left = limit - (tokens - refund - held);
-      if (limit === 0 || left > input) return;
-      const until = untilTomorrow(clock.now());
-      const { message } = exceeded({ limit, left, held: 0, input, until });
-      throw new HttpError("rate_limited", message, {
-        status: 429,
-        type: "rate_limit_error",
-        headers: { "retry-after": String(until), "x-should-retry": "false" },
-      });
-    },
-    async reserve(need) {
-      if (tokensPerDay() === 0) return UNLIMITED(need.output);
-      const { signal } = need;
-      if (signal.aborted) throw cancelError(signal);
-      const { promise, resolve, reject } = Promise.withResolvers<TokenReservation>();
-      const entry: Waiting = {
-        need,
-        grant: (output, key) => resolve(toReservation(output, need, key)),
-        refuse: reject,
-        late: false,
-      };
-      const onAbort = () => {
-        if (waiting.delete(entry)) reject(cancelError(signal));
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
-      const timer = clock.after(MAX_WAIT_MS, () => {
-        entry.late = true;
-        void write();
-      });
-      waiting.add(entry);
-      void write();
-      try {
-        return await promise;
-      } finally {
-        timer.clear();
-        signal.removeEventListener("abort", onAbort);
-      }
-    },
-  };
+/** A waiting reservation with the output tokens that it gets. */
+interface Granted {
+  readonly entry: Waiting;
+  readonly output: number;
 }
 
 const UNLIMITED = (output: number): TokenReservation => ({ output, settle() {}, forfeit() {} });
@@ -229,7 +268,7 @@ function exceeded({ limit, left, held, input, until }: Exceeded): CancelError {
   );
 }
 
-/** One record is enough: what earlier days used is nobody's limit any more. */
+/** Deletes the records of earlier days, which limit nothing any more. */
 async function forgetOtherDays(store: Store, key: string): Promise<void> {
   const old = (await store.scan(BUDGET_DAYS, { limit: 100 })).filter((stored) => stored.key < key);
   if (old.length > 0) {
@@ -238,12 +277,12 @@ async function forgetOtherDays(store: Store, key: string): Promise<void> {
 }
 
 /**
- * What a run's model calls count in: its own limit, that of its parent, so that no work escapes a limit by being handed down,
- * and the day's. undefined where nothing is limited: such a run pays nothing for budgets.
+ * Returns the budget that the model calls of a run count in: the run's own limit within its parent's, so that no work escapes a limit by
+ * being handed down, and within the day's. Undefined when nothing is limited, so that such a run pays nothing for budgets.
  */
 export function budgetOf(options: {
   readonly limits: Pick<AgentLimits, "tokensPerRun">;
-  /** Tokens the run used before: it was resumed */
+  /** Tokens that the run used before it was resumed. */
   readonly used: number;
   readonly parent: TokenBudget | undefined;
   readonly day: DayBudget;

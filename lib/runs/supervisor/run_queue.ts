@@ -1,152 +1,204 @@
 import { cancelError } from "../../base/cancel.ts";
 import { HttpError } from "../../base/errors.ts";
 
-/** Bounds of `[runs]`. */
+/** Bounds of runs, from `[runs]`. */
 export interface RunLimits {
   readonly maxConcurrent: number;
   readonly maxQueued: number;
-  /** Runs of one conversation that may wait for the one at work */
+  /** Runs of one conversation that may wait for the run at work. */
   readonly maxPerConversation: number;
 }
 
-/** A run's place. */
+/** Place of a run in the queue. */
 export interface QueuePlace {
-  /** Whether the run may work now */
+  /** Tells whether the run may work now. */
   ready(): boolean;
-  /** Resolves when it may. @throws {CancelError} when `signal` aborts first */
+  /** Resolves when the run may work. @throws {CancelError} when `signal` aborts first */
   wait(signal: AbortSignal): Promise<void>;
   /**
-   * Lends its slot to others while it waits for a person, and takes it back at once, over the limit if need be: who was answered
-   * does not queue again. Its conversation stays its own
+   * Lends the slot to others while the run waits for a person. Takes it back at once, over the limit if need be, so that an answered
+   * run does not queue again. The conversation stays the run's own.
    */
   pause<T>(wait: () => Promise<T>): Promise<T>;
-  /** Gives the place back; twice does nothing */
+  /** Gives the place back. Repeating it does nothing. */
   leave(): void;
 }
 
+/** Properties of a run that decide whether it waits. */
 export interface EnterOptions {
-  /** Runs of one conversation work one after the other; null: none */
+  /** Conversation, whose runs work one after the other; null: none. */
   readonly conversationId: string | null;
-  /** A child takes no slot: its parent holds one and waits for it */
+  /** True for a child. A child takes no slot, since its parent holds one and waits. */
   readonly isChild: boolean;
-  /** Only hands a request on to the model, without tools and without a record: takes no slot; as many as slots and queue together. Default false */
+  /**
+   * True when the run only hands a request on to the model, without tools and without a record. Such a run takes no slot. Bound: as
+   * many as slots and queue together. Default false.
+   */
   readonly isPlain?: boolean;
-  /** Was accepted before a restart: the bounds do not count. Default false */
+  /** True when the run was accepted before a restart. The bounds then do not count. Default false. */
   readonly isAccepted?: boolean;
 }
 
-/** First come, first served, a conversation's runs one at a time. */
+/** Queue of runs: first come, first served, and one run of a conversation at a time. */
 export interface RunQueue {
   /** @throws {HttpError} 503 `overloaded` */
   enter(options: EnterOptions): QueuePlace;
 }
 
-interface Waiting {
-  readonly options: EnterOptions;
-  readonly start: () => void;
-}
-
 /** @param limits read at every entrance, so that a reload takes effect */
 export function createRunQueue(limits: () => RunLimits): RunQueue {
-  const waiting = new Set<Waiting>();
-  const busy = new Set<string>();
-  let slots = 0;
-  let plain = 0;
-
-  const mayStart = ({ conversationId, isChild }: EnterOptions) =>
-    (isChild || slots < limits().maxConcurrent) && (conversationId === null || !busy.has(conversationId));
-  const take = ({ conversationId, isChild }: EnterOptions) => {
-    if (!isChild) slots++;
-    if (conversationId !== null) busy.add(conversationId);
-  };
-  const leavePlain = () => void plain--;
-  const startNext = () => {
-    for (const next of waiting) {
-      if (!mayStart(next.options)) continue;
-      waiting.delete(next);
-      take(next.options);
-      next.start();
-    }
-  };
-
-  return {
-    enter(options) {
-      const { conversationId } = options;
-      if (options.isPlain) {
-        const { maxConcurrent, maxQueued } = limits();
-        if (plain >= maxConcurrent + maxQueued) throw overloaded("too many requests are with the model");
-        plain++;
-        return new PlainPlace(leavePlain);
-      }
-      let ready = false;
-      let paused = 0;
-      let left = false;
-      const lend = (count: number) => {
-        const wasLent = paused > 0;
-        paused += count;
-        const isLent = paused > 0;
-        if (options.isChild || left || wasLent === isLent) return;
-        slots += isLent ? -1 : 1;
-        if (isLent) startNext();
-      };
-      let wake: (() => void) | undefined;
-      const entry: Waiting = {
-        options,
-        start() {
-          ready = true;
-          wake?.();
-        },
-      };
-      if (mayStart(options)) {
-        take(options);
-        ready = true;
-      } else if (options.isAccepted) {
-        waiting.add(entry);
-      } else {
-        if (waiting.size >= limits().maxQueued) throw overloaded("too many runs are waiting");
-        const ahead = conversationId === null ? 0 : countOf(waiting, conversationId);
-        if (ahead >= limits().maxPerConversation) throw overloaded("too many runs of this conversation are waiting");
-        waiting.add(entry);
-      }
-      return {
-        ready: () => ready,
-        wait(signal) {
-          if (signal.aborted) return Promise.reject(cancelError(signal));
-          if (ready) return Promise.resolve();
-          return new Promise((resolve, reject) => {
-            const onAbort = () => reject(cancelError(signal));
-            signal.addEventListener("abort", onAbort, { once: true });
-            wake = () => {
-              signal.removeEventListener("abort", onAbort);
-              resolve();
-            };
-          });
-        },
-        async pause(wait) {
-          lend(1);
-          try {
-            return await wait();
-          } finally {
-            lend(-1);
-          }
-        },
-        leave() {
-          if (left) return;
-          left = true;
-          if (!ready) {
-            waiting.delete(entry);
-            return;
-          }
-          if (!options.isChild && paused === 0) slots--;
-          if (conversationId !== null) busy.delete(conversationId);
-          if (waiting.size > 0) startNext();
-        },
-      };
-    },
-  };
+  return new SlotQueue(limits);
 }
 
-/** Holds no slot: it may work at once, and has nothing to lend. */
+class SlotQueue implements RunQueue {
+  readonly #limits: () => RunLimits;
+  readonly #waiting = new Set<SlotPlace>();
+  /** Conversations with a run at work. */
+  readonly #busy = new Set<string>();
+  #slots = 0;
+  #plain = 0;
+
+  constructor(limits: () => RunLimits) {
+    this.#limits = limits;
+  }
+
+  enter(options: EnterOptions): QueuePlace {
+    if (options.isPlain) return this.#enterPlain();
+    const place = new SlotPlace(this, options);
+    if (this.#mayStart(options)) this.#start(place);
+    else {
+      if (!options.isAccepted) this.#checkBounds(options);
+      this.#waiting.add(place);
+    }
+    return place;
+  }
+
+  /** Takes back a slot that was lent, over the limit if need be. */
+  takeSlot(): void {
+    this.#slots++;
+  }
+
+  giveSlot(): void {
+    this.#slots--;
+  }
+
+  free(conversationId: string): void {
+    this.#busy.delete(conversationId);
+  }
+
+  stopWaiting(place: SlotPlace): void {
+    this.#waiting.delete(place);
+  }
+
+  startNext(): void {
+    for (const next of this.#waiting) {
+      if (!this.#mayStart(next.options)) continue;
+      this.#waiting.delete(next);
+      this.#start(next);
+    }
+  }
+
+  #enterPlain(): QueuePlace {
+    const { maxConcurrent, maxQueued } = this.#limits();
+    if (this.#plain >= maxConcurrent + maxQueued) throw overloaded("too many requests are with the model");
+    this.#plain++;
+    return new PlainPlace(() => void this.#plain--);
+  }
+
+  #mayStart({ conversationId, isChild }: EnterOptions): boolean {
+    return (isChild || this.#slots < this.#limits().maxConcurrent) &&
+      (conversationId === null || !this.#busy.has(conversationId));
+  }
+
+  #start(place: SlotPlace): void {
+    const { conversationId, isChild } = place.options;
+    if (!isChild) this.#slots++;
+    if (conversationId !== null) this.#busy.add(conversationId);
+    place.start();
+  }
+
+  /** @throws {HttpError} 503 `overloaded` */
+  #checkBounds({ conversationId }: EnterOptions): void {
+    const { maxQueued, maxPerConversation } = this.#limits();
+    if (this.#waiting.size >= maxQueued) throw overloaded("too many runs are waiting");
+    if (conversationId === null) return;
+    let ahead = 0;
+    for (const place of this.#waiting) if (place.options.conversationId === conversationId) ahead++;
+    if (ahead >= maxPerConversation) throw overloaded("too many runs of this conversation are waiting");
+  }
+}
+
+/** Place of a run that works in a slot, or in the slot of its parent. */
+class SlotPlace implements QueuePlace {
+  readonly options: EnterOptions;
+  readonly #queue: SlotQueue;
+  #ready = false;
+  /** Number of waits that the slot is lent for. */
+  #paused = 0;
+  #left = false;
+  #wake: (() => void) | undefined = undefined;
+
+  constructor(queue: SlotQueue, options: EnterOptions) {
+    this.#queue = queue;
+    this.options = options;
+  }
+
+  start(): void {
+    this.#ready = true;
+    this.#wake?.();
+  }
+
+  ready(): boolean {
+    return this.#ready;
+  }
+
+  wait(signal: AbortSignal): Promise<void> {
+    if (signal.aborted) return Promise.reject(cancelError(signal));
+    if (this.#ready) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(cancelError(signal));
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#wake = () => {
+        signal.removeEventListener("abort", onAbort);
+        resolve();
+      };
+    });
+  }
+
+  async pause<T>(wait: () => Promise<T>): Promise<T> {
+    this.#lend(1);
+    try {
+      return await wait();
+    } finally {
+      this.#lend(-1);
+    }
+  }
+
+  leave(): void {
+    if (this.#left) return;
+    this.#left = true;
+    if (!this.#ready) {
+      this.#queue.stopWaiting(this);
+      return;
+    }
+    const { conversationId, isChild } = this.options;
+    if (!isChild && this.#paused === 0) this.#queue.giveSlot();
+    if (conversationId !== null) this.#queue.free(conversationId);
+    this.#queue.startNext();
+  }
+
+  #lend(count: number): void {
+    const wasLent = this.#paused > 0;
+    this.#paused += count;
+    const isLent = this.#paused > 0;
+    if (this.options.isChild || this.#left || wasLent === isLent) return;
+    if (!isLent) return this.#queue.takeSlot();
+    this.#queue.giveSlot();
+    this.#queue.startNext();
+  }
+}
+
+/** Place of a run without a slot, which may work at once and has nothing to lend. */
 class PlainPlace implements QueuePlace {
   #onLeave: (() => void) | undefined;
 
@@ -170,12 +222,6 @@ class PlainPlace implements QueuePlace {
     this.#onLeave?.();
     this.#onLeave = undefined;
   }
-}
-
-function countOf(waiting: ReadonlySet<Waiting>, conversationId: string): number {
-  let count = 0;
-  for (const entry of waiting) if (entry.options.conversationId === conversationId) count++;
-  return count;
 }
 
 function overloaded(reason: string): HttpError {

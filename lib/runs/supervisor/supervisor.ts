@@ -3,14 +3,15 @@ import { createIsoTime } from "../../agent/event_recorder.ts";
 import { lastBytes } from "../../agent/estimate_tokens.ts";
 import { runAgent } from "../../agent/run_agent.ts";
 import { createParkedClientCalls } from "../../agent/parked_client_calls.ts";
-import { CancelError } from "../../base/cancel.ts";
+import { CancelError, type CancelReason } from "../../base/cancel.ts";
 import { type Clock, type Timer, withTimeout } from "../../base/clock.ts";
 import { HttpError } from "../../base/errors.ts";
+import type { AgentEvent } from "../../base/records/agent_event.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
-import { isAtWork, RUN_ID, type RunStatus } from "../../base/records/run.ts";
+import { isAtWork, type Run, RUN_ID, type RunStatus } from "../../base/records/run.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Metrics } from "../../base/telemetry/metrics.ts";
+import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import type { AuditAppend } from "../../guard/audit/audit.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
@@ -21,20 +22,36 @@ import { type AgentOf, noAgents } from "./agent_profile.ts";
 import { type ActiveRun, AttachedRun, createActiveRuns, durableHandle } from "./active_run.ts";
 import type { ApprovableRun } from "./create_approver.ts";
 import { checkConversation, ownerFor } from "../conversations/conversation_records.ts";
-import { createConversations } from "../conversations/conversations.ts";
-import { createDayBudget } from "./day_budget.ts";
+import { type Conversations, createConversations } from "../conversations/conversations.ts";
+import { createDayBudget, type DayBudget } from "./day_budget.ts";
 import { followRun } from "../journal/follow_run.ts";
-import { createLaunch, type Launched } from "./launch_run.ts";
+import { type LaunchedRun, RunLauncher } from "./launch_run.ts";
 import { pruneRuns } from "../journal/stored_runs.ts";
-import { continueRun, type InterruptedRun, type PendingApproval, recoverRuns } from "../recovery/recover_runs.ts";
+import {
+  continueRun,
+  type InterruptedRun,
+  type PendingApproval,
+  type RecoverOptions,
+  recoverRuns,
+} from "../recovery/recover_runs.ts";
 import { resumedRequest } from "../recovery/run_input.ts";
 import { createRunQueue, type RunLimits } from "./run_queue.ts";
 import { shownUpTo } from "../journal/run_recorder.ts";
-import type { RunRequest, RunSupervisor } from "../run_request.ts";
+import type {
+  FollowOptions,
+  ListRunsOptions,
+  RunHandle,
+  RunList,
+  RunReach,
+  RunRequest,
+  RunReview,
+  RunSupervisor,
+} from "../run_request.ts";
 import type { AgentSettings } from "./run_settings.ts";
-import { createRunStore } from "../journal/run_store.ts";
-import { createParkedRecords } from "../conversations/parked_records.ts";
+import { createRunStore, type RunStore } from "../journal/run_store.ts";
+import { createParkedRecords, type ParkedRecords } from "../conversations/parked_records.ts";
 
+/** Services that runs need, and settings that a reload changes. */
 export interface SupervisorOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -45,52 +62,252 @@ export interface SupervisorOptions {
   readonly tools: ToolExecutor;
   readonly agent: () => AgentSettings;
   readonly limits: () => RunLimits;
-  /** What `RunRequest.agent` names. Default: nothing */
+  /** Returns the profile of the agent that `RunRequest.agent` names. Default: no agent is known. */
   readonly agentOf?: AgentOf;
-  /** Shared by all runs; 0: no limit. Default 0 */
+  /** Tokens of a day for all runs together; 0: no limit. Default 0. */
   readonly tokensPerDay?: () => number;
-  /** Days an ended run is kept; 0 for ever. Default 0 */
+  /** Days that an ended run is kept; 0: for ever. Default 0. */
   readonly retentionDays?: () => number;
-  /** Answers the policy's asks for a run with tools. Default: denied at once with what would allow the call */
+  /** Returns the approver of a run with tools. Default: each call that needs an approval is denied at once, with the way to allow it. */
   readonly approverOf?: (run: ApprovableRun) => AgentApprover;
-  /** Questions that wait for a person. Default: none */
+  /** Returns the approvals that wait for a person. Default: none. */
   readonly pendingApprovals?: () => Promise<readonly PendingApproval[]>;
-  /** Withdraws a question to a person that nobody needs any more. Default: nothing to withdraw */
+  /** Withdraws an approval that no run needs any more. Default: nothing to withdraw. */
   readonly withdraw?: (approvalId: string) => Promise<void>;
-  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id */
+  /** Tells whether messages of a configured channel are recorded under a conversation's id. Default: under no id. */
   readonly isChannelConversation?: (id: string) => boolean;
-  /** Told what a person decides about an interrupted run. Default: nobody */
+  /** Records the decision of a person about an interrupted run. Default: not recorded. */
   readonly audit?: AuditAppend;
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
-/** Runs that were cancelled at the end of a drain get this long to write their last event. */
+/** Time for runs that a drain has cancelled to write their last event. */
 const SETTLE_MS = 2000;
 
+/** Returns the run supervisor: everything that executes is a run started here (docs/design/runs.md). */
+export function createSupervisor(options: SupervisorOptions): RunSupervisor {
+  return new Supervisor(options);
+}
+
 /**
- * The run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop").
- *
  * A run without conversation, effect and durability writes nothing. Metrics: postern_runs_total{status}, postern_runs_active.
  */
-export function createSupervisor(options: SupervisorOptions): RunSupervisor {
-  const { store, clock, random, log, metrics } = options;
-  const runs = createRunStore(store);
-  const conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
-  const time = createIsoTime(clock);
-  const active = createActiveRuns<ActiveRun>();
-  const day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
-  /** Of a run's events, and of its end */
-  const news = createKeyedNotifier();
-  const ends = createKeyedNotifier();
-  const ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
-  metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their turn", active.size);
-  let draining = false;
-  let pruning: Timer | undefined;
-  let onIdle = () => {};
+class Supervisor implements RunSupervisor {
+  readonly #options: SupervisorOptions;
+  readonly #runs: RunStore;
+  readonly #conversations: Conversations;
+  readonly #active = createActiveRuns<ActiveRun>();
+  readonly #day: DayBudget;
+  readonly #parkedRecords: ParkedRecords;
+  readonly #agentOf: AgentOf;
+  readonly #time: () => string;
+  readonly #launcher: RunLauncher;
+  readonly #recovery: RecoverOptions;
+  /** Woken with a run's id when the run has new events. */
+  readonly #news = createKeyedNotifier();
+  /** Woken with a run's id when the run ends. */
+  readonly #ends = createKeyedNotifier();
+  readonly #ended: Family<Counter>;
+  #draining = false;
+  #pruning: Timer | undefined = undefined;
+  /** Called when the last run at work has ended. */
+  #onIdle = () => {};
 
-  const prune = async () => {
-    const days = options.retentionDays?.() ?? 0;
+  constructor(options: SupervisorOptions) {
+    const { store, clock, random, log, metrics } = options;
+    this.#options = options;
+    this.#runs = createRunStore(store);
+    this.#conversations = createConversations({ store, random, isChannel: options.isChannelConversation });
+    this.#day = createDayBudget({ store, clock, tokensPerDay: options.tokensPerDay ?? (() => 0) });
+    this.#agentOf = options.agentOf ?? noAgents;
+    this.#time = createIsoTime(clock);
+    this.#ended = metrics.counter("postern_runs_total", "Runs that ended, by status", ["status"]);
+    metrics.gaugeOf("postern_runs_active", "Runs at work or waiting for their slot", this.#active.size);
+    const parked = createParkedClientCalls(clock);
+    this.#parkedRecords = createParkedRecords({ store, clock, parked });
+    this.#launcher = new RunLauncher({
+      ...options,
+      runs: this.#runs,
+      conversations: this.#conversations,
+      parked,
+      parkedRecords: this.#parkedRecords,
+      queue: createRunQueue(options.limits),
+      active: this.#active,
+      day: this.#day,
+      news: this.#news,
+      time: this.#time,
+      onEnd: (entry, status) => this.#onEnd(entry.id, status),
+    });
+    this.#recovery = {
+      runs: this.#runs,
+      log,
+      time: this.#time,
+      pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
+      withdraw: options.withdraw ?? (() => Promise.resolve()),
+      onEnd: (id, status) => this.#onEnd(id, status),
+      resume: (interrupted) => this.#resume(interrupted),
+    };
+  }
+
+  async start(asked: RunRequest): Promise<RunHandle> {
+    if (this.#draining) throw shuttingDown();
+    const request = asPlain(asked);
+    const { agent, conversationId, messages } = request;
+    if (conversationId !== undefined && conversationId !== "new") {
+      await this.#checkOwner(conversationId, request.caller);
+    }
+    const profile = agent === undefined ? undefined : await this.#agentOf(agent, request.model);
+    if (this.#day.isSet() && request.call === undefined) await this.#day.check(lastBytes(messages));
+    if (messages.at(-1)?.role === "tool") await this.#parkedRecords.recall(messages);
+    const launched = this.#launcher.launch(request, { profile });
+    const { entry, run, recorder } = launched;
+    if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
+    try {
+      await recorder.accept(request.claim?.(entry.id));
+    } catch (error) {
+      launched.leave();
+      throw error;
+    }
+    return this.#beginDurable(launched);
+  }
+
+  async get(id: string): Promise<Run | undefined> {
+    if (!RUN_ID.test(id)) return undefined;
+    return (await this.#runs.get(id)) ?? this.#active.find(id)?.view();
+  }
+
+  startedBy(id: string): ReturnType<RunSupervisor["startedBy"]> {
+    return this.#runs.startedBy(id);
+  }
+
+  list(options: ListRunsOptions): Promise<RunList> {
+    return this.#runs.list(options);
+  }
+
+  async follow(id: string, options: FollowOptions): ReturnType<RunSupervisor["follow"]> {
+    if (!RUN_ID.test(id) || await this.#runs.get(id) === undefined) return undefined;
+    return this.#follow(id, options);
+  }
+
+  async reach(id: string): Promise<RunReach | undefined> {
+    const run = RUN_ID.test(id) ? await this.#runs.get(id) : undefined;
+    if (run === undefined) return undefined;
+    const recorded = await this.#runs.lastSeq(id);
+    const eventsFollow = isAtWork(run.status);
+    const reached = this.#active.find(id)?.recorder?.reached() ?? (eventsFollow ? shownUpTo(recorded) : 0);
+    return { recorded, furthest: Math.max(recorded, reached), eventsFollow };
+  }
+
+  async ended(id: string, signal: AbortSignal): Promise<Run | undefined> {
+    for (;;) {
+      // Listen before the look, so that no end falls between
+      const listening = this.#ends.listen(id, signal);
+      try {
+        const run = await this.get(id);
+        if (run === undefined || !isAtWork(run.status)) return run;
+        if (this.#draining && this.#active.find(id) === undefined) throw new CancelError("shutdown");
+        await listening.heard;
+      } finally {
+        listening.stop();
+      }
+    }
+  }
+
+  async cancel(id: string, reason: CancelReason): Promise<boolean> {
+    const entry = this.#active.find(id);
+    if (entry?.signal.aborted || !RUN_ID.test(id)) return false;
+    // On disk before the answer: a cancelled run stays cancelled whatever happens next
+    const isNoted = entry?.durable === false || await this.#runs.cancel(id);
+    if (isNoted) entry?.abort(new CancelError(reason));
+    return isNoted;
+  }
+
+  active(): number {
+    return this.#active.size();
+  }
+
+  worksIn(conversationId: string): boolean {
+    return this.#active.all().some((entry) => entry.conversationId === conversationId);
+  }
+
+  async resolve(id: string, review: RunReview): Promise<Run> {
+    const { resolveRun } = await import("../recovery/review_run.ts");
+    return await resolveRun(id, review, {
+      runs: this.#runs,
+      time: this.#time,
+      audit: this.#options.audit,
+      resume: (interrupted) => continueRun(interrupted, this.#recovery),
+    });
+  }
+
+  async recover(): Promise<void> {
+    await recoverRuns(this.#recovery);
+    await this.#prune();
+    this.#pruning = this.#options.clock.every(DAY_MS, () => void this.#prune());
+  }
+
+  async drain(graceMs: number): Promise<void> {
+    this.#draining = true;
+    this.#pruning?.clear();
+    // Durable work goes on at the next start. It stops after its last finished step, and before the grace in the middle of no effect
+    for (const entry of this.#active.all().filter((entry) => entry.durable)) {
+      entry.stopsForShutdown = true;
+      if (entry.effectsAtWork === 0) entry.abort(new CancelError("shutdown"));
+    }
+    await this.#waitForIdle(graceMs);
+    for (const entry of this.#active.all()) entry.abort(new CancelError("shutdown"));
+    await this.#waitForIdle(SETTLE_MS);
+  }
+
+  async #waitForIdle(ms: number): Promise<void> {
+    if (this.#active.size() === 0) return;
+    await withTimeout(new Promise<void>((resolve) => (this.#onIdle = resolve)), { ms, clock: this.#options.clock });
+  }
+
+  /**
+   * Checks before a run has its place that the caller may use the conversation, so that the client gets a status. The run itself checks
+   * again when it begins.
+   */
+  async #checkOwner(conversationId: string, caller: Caller): Promise<void> {
+    if (hasScope(caller.scopes, "runs")) return;
+    await this.#conversations.check(conversationId, caller);
+    // Messages are recorded when a run ends: until then a conversation belongs to the caller whose run is at work in it
+    for (const run of this.#active.all()) {
+      if (run.conversationId !== conversationId) continue;
+      checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
+    }
+  }
+
+  #follow(id: string, options: FollowOptions): AsyncIterable<readonly AgentEvent[]> {
+    return followRun(id, { ...options, runs: this.#runs, news: this.#news, find: this.#active.find });
+  }
+
+  /** Starts durable work, which goes on by itself. A reader ends by leaving. */
+  #beginDurable({ entry, run }: LaunchedRun): RunHandle {
+    return durableHandle(entry, {
+      events: runAgent(run),
+      follow: () => this.#follow(entry.id, { afterSeq: 0, signal: new AbortController().signal }),
+    });
+  }
+
+  async #resume(interrupted: InterruptedRun): Promise<void> {
+    const request = resumedRequest(interrupted);
+    const profile = request.agent === undefined ? undefined : await this.#agentOf(request.agent, request.model);
+    this.#beginDurable(this.#launcher.launch(request, { profile, interrupted }));
+  }
+
+  /** @param status undefined: stopped for a shutdown */
+  #onEnd(id: string, status: RunStatus | undefined): void {
+    if (status !== undefined) this.#ended.with(status).add();
+    this.#news.wake(id);
+    this.#ends.wake(id);
+    if (this.#active.size() === 0) this.#onIdle();
+  }
+
+  async #prune(): Promise<void> {
+    const { store, clock, log } = this.#options;
+    const days = this.#options.retentionDays?.() ?? 0;
     if (days === 0) return;
     try {
       const pruned = await pruneRuns(store, new Date(clock.now() - days * DAY_MS).toISOString());
@@ -98,180 +315,17 @@ export function createSupervisor(options: SupervisorOptions): RunSupervisor {
     } catch (error) {
       log.error("Old runs could not be forgotten", { error });
     }
-  };
-
-  /** Looked at before a run has its place, so that the client is told by a status: the run itself looks once more at its turn. */
-  const checkOwner = async (conversationId: string, caller: Caller) => {
-    if (hasScope(caller.scopes, "runs")) return;
-    await conversations.check(conversationId, caller);
-    // Messages are recorded when a run ends: until then a conversation belongs to whoever has a run at work in it
-    for (const run of active.all()) {
-      if (run.conversationId !== conversationId) continue;
-      checkConversation(caller, { owner: ownerFor(run.caller), isChannel: false });
-    }
-  };
-
-  const get = async (id: string) => {
-    if (!RUN_ID.test(id)) return undefined;
-    return (await runs.get(id)) ?? active.find(id)?.view();
-  };
-
-  const follow = (id: string, options: { readonly afterSeq: number; readonly signal: AbortSignal }) =>
-    followRun(id, { ...options, runs, news, find: active.find });
-
-  /** @param status undefined: parked */
-  const onEnd = (id: string, status: RunStatus | undefined) => {
-    if (status !== undefined) ended.with(status).add();
-    news.wake(id);
-    ends.wake(id);
-  };
-  const parked = createParkedClientCalls(clock);
-  const parkedRecords = createParkedRecords({ store, clock, parked });
-  const agentOf = options.agentOf ?? noAgents;
-  const launch = createLaunch({
-    runs,
-    conversations,
-    parked,
-    parkedRecords,
-    queue: createRunQueue(options.limits),
-    active,
-    day,
-    news,
-    providers: options.providers,
-    tools: options.tools,
-    agent: options.agent,
-    approverOf: options.approverOf,
-    clock,
-    time,
-    random,
-    log,
-    onEnd({ id }, status) {
-      onEnd(id, status);
-      if (active.size() === 0) onIdle();
-    },
-  });
-  /** Durable work, which goes on by itself. Its reader ends by leaving */
-  const begin = ({ entry, run }: Launched) =>
-    durableHandle(entry, {
-      events: runAgent(run),
-      follow: () => follow(entry.id, { afterSeq: 0, signal: new AbortController().signal }),
-    });
-  const resume = async (interrupted: InterruptedRun) => {
-    const request = resumedRequest(interrupted);
-    const profile = request.agent === undefined ? undefined : await agentOf(request.agent, request.model);
-    begin(launch(request, { profile, interrupted }));
-  };
-  const recovery = {
-    runs,
-    log,
-    time,
-    pendingApprovals: options.pendingApprovals ?? (() => Promise.resolve([])),
-    withdraw: options.withdraw ?? (() => Promise.resolve()),
-    onEnd,
-    resume,
-  };
-
-  return {
-    async start(asked) {
-      if (draining) {
-        throw new HttpError("shutting_down", "Cannot start the run: the gateway is shutting down", {
-          status: 503,
-          type: "api_error",
-        });
-      }
-      const request = asPlain(asked);
-      const { agent } = request;
-      if (request.conversationId !== undefined && request.conversationId !== "new") {
-        await checkOwner(request.conversationId, request.caller);
-      }
-      const profile = agent === undefined ? undefined : await agentOf(agent, request.model);
-      if (day.isSet() && request.call === undefined) await day.check(lastBytes(request.messages));
-      if (request.messages.at(-1)?.role === "tool") await parkedRecords.recall(request.messages);
-      const launched = launch(request, { profile });
-      const { entry, run, recorder } = launched;
-      if (!request.durable || recorder === undefined) return new AttachedRun(entry, runAgent(run));
-      try {
-        await recorder.accept(request.claim?.(entry.id));
-      } catch (error) {
-        launched.leave();
-        throw error;
-      }
-      return begin(launched);
-    },
-
-    get,
-    startedBy: runs.startedBy,
-    list: runs.list,
-    async follow(id, options) {
-      if (!RUN_ID.test(id) || await runs.get(id) === undefined) return undefined;
-      return follow(id, options);
-    },
-    async reach(id) {
-      const run = RUN_ID.test(id) ? await runs.get(id) : undefined;
-      if (run === undefined) return undefined;
-      const recorded = await runs.lastSeq(id);
-      const eventsFollow = isAtWork(run.status);
-      const reached = active.find(id)?.recorder?.reached() ?? (eventsFollow ? shownUpTo(recorded) : 0);
-      return { recorded, furthest: Math.max(recorded, reached), eventsFollow };
-    },
-    async ended(id, signal) {
-      for (;;) {
-        // Heard before it is looked at, so that no end falls between
-        const listening = ends.listen(id, signal);
-        try {
-          const run = await get(id);
-          if (run === undefined || !isAtWork(run.status)) return run;
-          if (draining && active.find(id) === undefined) throw new CancelError("shutdown");
-          await listening.heard;
-        } finally {
-          listening.stop();
-        }
-      }
-    },
-    async cancel(id, reason) {
-      const entry = active.find(id);
-      if (entry?.signal.aborted || !RUN_ID.test(id)) return false;
-      // On disk before it is answered: a cancelled run stays cancelled whatever happens next
-      const isNoted = entry?.durable === false || await runs.cancel(id);
-      if (isNoted) entry?.abort(new CancelError(reason));
-      return isNoted;
-    },
-    active: active.size,
-    worksIn: (conversationId) => active.all().some((entry) => entry.conversationId === conversationId),
-    async resolve(id, review) {
-      const { resolveRun } = await import("../recovery/review_run.ts");
-      return await resolveRun(id, review, {
-        runs,
-        time,
-        audit: options.audit,
-        resume: (interrupted) => continueRun(interrupted, recovery),
-      });
-    },
-    async recover() {
-      await recoverRuns(recovery);
-      await prune();
-      pruning = clock.every(DAY_MS, () => void prune());
-    },
-    async drain(graceMs) {
-      draining = true;
-      pruning?.clear();
-      const wait = async (ms: number) => {
-        if (active.size() === 0) return;
-        await withTimeout(new Promise<void>((resolve) => (onIdle = resolve)), { ms, clock });
-      };
-      // Durable work goes on at the next start: it stops after its last finished step, and in the middle of no effect before the grace
-      for (const entry of active.all().filter((entry) => entry.durable)) {
-        entry.stopsForShutdown = true;
-        if (entry.effectsAtWork === 0) entry.abort(new CancelError("shutdown"));
-      }
-      await wait(graceMs);
-      for (const entry of active.all()) entry.abort(new CancelError("shutdown"));
-      await wait(SETTLE_MS);
-    },
-  };
+  }
 }
 
-/** The request as a plain one when its model is `plain/<id>`; else the same object. */
+function shuttingDown(): HttpError {
+  return new HttpError("shutting_down", "Cannot start the run: the gateway is shutting down", {
+    status: 503,
+    type: "api_error",
+  });
+}
+
+/** Returns the request as a plain one when its model is `plain/<id>`; else the same object. */
 function asPlain(request: RunRequest): RunRequest {
   const { model } = request;
   if (model === undefined || !isPlainModel(model)) return request;
