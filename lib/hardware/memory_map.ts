@@ -1,8 +1,5 @@
 import { ToolError } from "../base/errors.ts";
-import type { Config } from "../config/config.ts";
 import { attribute, readMarkup } from "../documents/parse_xml.ts";
-import { configuredBoard } from "./boards.ts";
-import type { GdbTarget } from "./gdb_target.ts";
 
 /** A part of a target's address space. */
 export interface MemoryRegion {
@@ -42,9 +39,17 @@ export function parseMemoryMap(xml: string): readonly MemoryRegion[] {
   return inOrder(regions);
 }
 
-/** A configured map, by address. */
+/** One entry of `hardware.boards.<name>.memory_map`. */
+export interface ConfiguredRegion {
+  readonly name: string;
+  readonly start: number;
+  /** Bytes. */
+  readonly length: number;
+}
+
+/** Returns a configured map, by address. */
 export function configuredMap(
-  regions: readonly { readonly name: string; readonly start: number; readonly length: number }[],
+  regions: readonly ConfiguredRegion[],
 ): readonly MemoryRegion[] {
   return inOrder(regions.map(({ name, start, length }) => ({ name, start: BigInt(start), length: BigInt(length) })));
 }
@@ -111,15 +116,16 @@ export interface UsableMap {
 }
 
 /**
- * The target's own map, or the configured one where it has none; where there are both, what is in both: a stub may offer the whole
- * address space, and the operator leave out what must not be touched, as registers that change when they are read.
+ * Returns the map that reads are checked against: the target's own map, or the configured one when the target has none. When there are
+ * both, the map is their intersection: a stub may offer the whole address space, and the operator leaves out addresses that must not be
+ * touched, such as registers that change when they are read.
  * @throws {ToolError} `no_memory_map`
  */
 export async function usableMap(
-  target: Pick<GdbTarget, "memoryMap">,
-  { board, config }: { readonly board: string; readonly config: Pick<Config, "hardware"> },
+  target: { readonly memoryMap: () => Promise<readonly MemoryRegion[] | undefined> },
+  { board, configured: regions }: { readonly board: string; readonly configured: readonly ConfiguredRegion[] },
 ): Promise<UsableMap> {
-  const configured = configuredMap(configuredBoard(config, board).memory_map);
+  const configured = configuredMap(regions);
   const own = await target.memoryMap() ?? [];
   if (own.length > 0 && configured.length > 0) {
     return { source: "target and configuration", regions: inBoth(own, configured) };

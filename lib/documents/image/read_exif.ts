@@ -1,5 +1,5 @@
 import { asciiOf, type ByteSource, memorySource } from "./byte_source.ts";
-import { openTiff, type Tiff, type TiffFields } from "./read_tiff.ts";
+import { openTiff, type Tiff, type TiffFields } from "./tiff_fields.ts";
 
 const EXIF_DIRECTORY = 0x8769;
 const GPS_DIRECTORY = 0x8825;

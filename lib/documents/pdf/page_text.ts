@@ -1,12 +1,11 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
-import { textString } from "./pdf_text.ts";
 import { createMarkedText, createTextLayout, type MarkedText } from "./text_layout.ts";
 import { createTextPen, IDENTITY, START_STATE, type TextPen, type TextState, toMatrix } from "./text_pen.ts";
 import type { PdfFile } from "./open_pdf.ts";
 import { createLexer, isKeyword, isSpace, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
 import { loadFont, type PdfFont } from "./pdf_font.ts";
-import { EMPTY_DICT, isKind, type PdfDict, type PdfObject } from "./pdf_object.ts";
+import { EMPTY_DICT, isKind, type PdfDict, type PdfObject, textString } from "./pdf_object.ts";
 
 const MAX_OPERANDS = 200;
 const MAX_OPERAND_PARTS = 500_000;

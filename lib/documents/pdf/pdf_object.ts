@@ -102,3 +102,18 @@ export function createReader(resolve: Resolve): PdfReader {
 export function toDict(object: PdfObject): PdfDict | undefined {
   return isKind(object, "dict") ? object : isKind(object, "stream") ? object.dict : undefined;
 }
+
+/** Characters of PDFDocEncoding from 0x80 to 0xa0, which differ from Latin 1. */
+const UPPER = "•†‡…—–ƒ⁄‹›−‰„“”‘’‚™ﬁﬂŁŒŠŸŽıłœšž\u009f€";
+
+/**
+ * Returns the text of a string outside of a page's contents: UTF-16 or UTF-8 with a mark, else PDFDocEncoding.
+ * Source: ISO 32000-2, section 7.9.2.2 and annex D.3
+ */
+export function textString(bytes: string): string {
+  const buffer = Buffer.from(bytes, "latin1");
+  if (bytes.startsWith("\xfe\xff")) return new TextDecoder("utf-16be").decode(buffer);
+  if (bytes.startsWith("\xff\xfe")) return new TextDecoder("utf-16le").decode(buffer);
+  if (bytes.startsWith("\xef\xbb\xbf")) return new TextDecoder().decode(buffer);
+  return bytes.replace(/[\u0080-\u009e\u00a0]/g, (byte) => UPPER[byte.charCodeAt(0) - 0x80] ?? "");
+}

@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import type { BoardContext } from "../../hardware/boards.ts";
+import { type BoardContext, configuredBoard } from "../../hardware/boards.ts";
 import { coreRegisters } from "../../hardware/target_description.ts";
 import type { GdbTarget } from "../../hardware/gdb_target.ts";
 import { describeMap, firstOutside, rangeOf, toHex, usableMap } from "../../hardware/memory_map.ts";
@@ -98,7 +98,7 @@ function listed(lines: Readonly<Record<string, string>>): string {
 
 /** Shows the memory map of a board. @throws {ToolError} those of usableMap and Boards */
 export async function showMemoryMap(board: string, { boards, config, signal }: BoardContext): Promise<ToolResult> {
-  const map = await boards.attach(board, signal, (target) => usableMap(target, { board, config }));
+  const map = await boards.attach(board, signal, (target) => mapOf(target, { board, config }));
   const lines = map.regions.map((region) => `${rangeOf(region)}  ${region.length} bytes  ${region.name}`);
   const regions = map.regions.map(({ name, start, length }) => ({ name, start: toHex(start), length: toHex(length) }));
   const nothing = "Nothing is in both the target's map and the configured one";
@@ -107,6 +107,10 @@ export async function showMemoryMap(board: string, { boards, config, signal }: B
     isError: false,
     data: { board, source: map.source, regions },
   };
+}
+
+function mapOf(target: GdbTarget, { board, config }: Pick<BoardContext, "config"> & { readonly board: string }) {
+  return usableMap(target, { board, configured: configuredBoard(config, board).memory_map });
 }
 
 /** Range of a board's memory. */
@@ -123,7 +127,7 @@ export async function readBoardMemory(
   { boards, config, signal }: BoardContext,
 ): Promise<ToolResult> {
   const bytes = await boards.attach(board, signal, async (target) => {
-    const { regions, source } = await usableMap(target, { board, config });
+    const { regions, source } = await mapOf(target, { board, config });
     const outside = firstOutside(regions, start, length);
     if (outside === undefined) return await target.readMemory(start, length);
     const range = rangeOf({ start, length: BigInt(length) });
