@@ -11,7 +11,7 @@ import {
   parseConversationEntry,
 } from "../../lib/runs/conversations/conversation_records.ts";
 import { journalOf, OPEN_RUNS, RUN_INPUTS, RUNS } from "../../lib/runs/journal/run_records.ts";
-import { SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
+import { SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { backUp, DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { findUnreadable, inspectDatabase, type UnreadableFound } from "../../lib/storage/inspect_database.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
@@ -125,7 +125,7 @@ async function removalOf(store: Store, { collection, key }: UnreadableRecord): P
     case SOP_PLANS:
       return [...remove([SOP_EXECUTIONS, key], [SOP_PLANS, key], [OPEN_SOPS, key]), ...await below(SOP_RESULTS)];
     case SUB_AGENTS:
-      return [...remove([collection, key]), ...await below(SUB_AGENT_TURNS)];
+      return [...remove([collection, key]), ...await below(SUB_AGENT_TASKS)];
     case CONVERSATIONS:
       return [...remove([collection, key]), { op: "drop", stream: conversationStream(key) }];
   }

@@ -46,7 +46,7 @@ import {
   RUN_INPUTS,
   RUNS,
 } from "../../lib/runs/journal/run_records.ts";
-import { parseSubAgent, parseTurn, SUB_AGENT_TURNS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
+import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib/runs/sub_agents/sub_agent_records.ts";
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
 import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
@@ -87,7 +87,7 @@ export const COLLECTIONS: Readonly<Record<string, ParseRecord<unknown>>> = {
   [SOP_PLANS]: parseExecutionPlan,
   [SOP_RESULTS]: parseResult,
   [SUB_AGENTS]: parseSubAgent,
-  [SUB_AGENT_TURNS]: parseTurn,
+  [SUB_AGENT_TASKS]: parseTask,
   [PARKED_CALLS]: parseParkedRecord,
   [TOKENS]: parseTokenBody,
   [WEBHOOK_MESSAGES]: parseAccepted,

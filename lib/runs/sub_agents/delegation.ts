@@ -8,6 +8,7 @@ import type { RunHandle, RunSupervisor } from "../run_request.ts";
 import { startSubAgent, subAgentRequest } from "./sub_agent_request.ts";
 import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_records.ts";
 
+/** Services that delegations need. */
 export interface DelegationOptions {
   readonly store: Store;
   readonly clock: Clock;
@@ -17,17 +18,18 @@ export interface DelegationOptions {
 
 /** Runs of agents whose callers wait for the answer. Both throw ToolError `agent_failed`, and CancelError when the caller's signal aborts. */
 export interface Delegation {
-  /** Whether a caller in this process waits for it */
+  /** Tells whether a caller in this process waits for the answer of a delegation. */
   isWaitedFor(id: string): boolean;
-  /** Starts one that ends with its caller, and asks where its caller asks */
+  /** Starts a delegation that ends with its caller and uses the caller's approver, and waits for the answer. */
   attached(
     planned: Omit<SubAgentRecord, "run_id">,
     order: { readonly prompt: string; readonly by: SubAgentCaller },
   ): Promise<string>;
-  /** Waits for one that goes on by itself; a shutdown leaves it to the next start */
+  /** Waits for the answer of a durable delegation. A shutdown leaves it to the next start. */
   durable(record: SubAgentRecord, by: SubAgentCaller): Promise<string>;
 }
 
+/** Returns the delegations over a supervisor. */
 export function createDelegation({ store, clock, supervisor }: DelegationOptions): Delegation {
   const waitedFor = new Set<string>();
   const keep = (record: SubAgentRecord) =>
@@ -71,7 +73,7 @@ export function createDelegation({ store, clock, supervisor }: DelegationOptions
   };
 }
 
-/** The text of an attached run, read to its end. */
+/** Returns the text of an attached run, read to its end. */
 async function readAnswer(
   handle: RunHandle,
   { record, by }: { readonly record: SubAgentRecord; readonly by: SubAgentCaller },

@@ -6,13 +6,13 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { toolsPassedOn } from "../../tools/runtime/tool.ts";
 import type { SubAgentRecord } from "./sub_agent_records.ts";
 
-/** Where a sub-agent stands, pinned when it is started. */
+/** Place of a sub-agent below its callers, pinned at its start. */
 export type Lineage = Pick<SubAgentRecord, "parent_id" | "ancestors" | "chain" | "depth" | "max_depth">;
 
 type AgentConfig = Config["agents"][string];
 
 /**
- * The place of a sub-agent below its caller. Of several configured agents in a chain the lowest `max_depth` counts.
+ * Returns the place of a sub-agent below its caller. The lowest `max_depth` of all configured agents in the chain counts.
  * @param parent the sub-agent that the caller is; undefined: none
  * @throws {ToolError} `max_depth`
  */
@@ -37,13 +37,14 @@ export function lineageOf(
   return { parent_id: by.direct ? null : by.runId, ancestors, chain, depth, max_depth: maxDepth };
 }
 
-/** Names of the tools the caller could pass on: what it has itself, without `delegate`. */
+/** Returns the names of the tools that the caller can pass on: its own tools without `delegate`. */
 export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: SubAgentCaller): readonly string[] {
   return executor.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
 }
 
 /**
- * The tools of a sub-agent: those asked for, which its caller and its agent must both have; else as many as both have.
+ * Returns the tools of a sub-agent. Its caller and its configured agent must both have each tool that was asked for. Default: all tools
+ * that both have.
  * @throws {ToolError} `tools_not_held`
  */
 export function grantTools(

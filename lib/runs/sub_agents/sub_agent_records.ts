@@ -11,78 +11,80 @@ const recordSchema = v.object({
   kind: v.picklist(["spawn", "delegate"]),
   agent: v.nullable(v.string()),
   task: v.string(),
-  /** Its first run */
+  /** Id of the first run. */
   run_id: v.string(),
   parent_id: v.nullable(v.string()),
-  /** Ids of the sub-agents above it, the topmost first */
+  /** Ids of the sub-agents above this one, the topmost first. */
   ancestors: v.array(v.string()),
   chain: v.array(v.string()),
   depth: v.number(),
   max_depth: v.number(),
-  /** Names of the tools it was given */
+  /** Names of the tools that the sub-agent was given. */
   tools: v.array(v.string()),
   limits: v.optional(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
-  /** The token with whose rights it was started; null without one. Absent from records of older versions */
+  /** Token with whose rights the sub-agent was started; null without one. Absent from records of older versions. */
   token_id: v.optional(v.nullable(v.string())),
   created_at: v.string(),
-  /** Of a delegation whose run is not kept */
+  /** End of a delegation whose run is not kept; null for every other record. */
   ended: v.nullable(v.object({ status: v.picklist(["completed", "failed", "cancelled"]), at: v.string() })),
 });
 
 /** A sub-agent or a delegation as it was started: parentage, depth, tools and limits are pinned. */
 export type SubAgentRecord = v.InferOutput<typeof recordSchema>;
 
-const turnSchema = v.object({ v: v.literal(1), run_id: v.string() });
+const taskSchema = v.object({ v: v.literal(1), run_id: v.string() });
 
-/** By id. */
+/** Collection of the sub-agents, by id. */
 export const SUB_AGENTS = "sub_agents";
-/** Further runs of a sub-agent, by `<id>/<call>` in their order. */
-export const SUB_AGENT_TURNS = "sub_agent_turns";
+/** Collection of further tasks of a sub-agent, each with a run of its own, by `<id>/<call>` in their order. */
+export const SUB_AGENT_TASKS = "sub_agent_turns";
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses the record of a sub-agent. @throws {v.ValiError} for a body that no version wrote */
 export function parseSubAgent(body: unknown): SubAgentRecord {
   return v.parse(recordSchema, body);
 }
 
-/** Id of the run of a further turn. @throws {v.ValiError} for a body that no version wrote */
-export function parseTurn(body: unknown): string {
-  return v.parse(turnSchema, body).run_id;
+/** Parses the record of a further task. @returns the id of its run. @throws {v.ValiError} for a body that no version wrote */
+export function parseTask(body: unknown): string {
+  return v.parse(taskSchema, body).run_id;
 }
 
-/** The records of sub-agents and what became of them. */
+/** The records of sub-agents, with the state of their runs. */
 export interface SubAgentRecords {
   find(id: string): Promise<SubAgentRecord | undefined>;
-  /** The delegation or sub-agent that a run is of */
+  /** Returns the delegation or sub-agent that a run belongs to. */
   ofRun(runId: string): Promise<SubAgentRecord | undefined>;
-  /** Newest first */
+  /** Yields all records, the newest first. */
   all(): AsyncIterable<SubAgentRecord>;
-  /** Ids of its runs, in order */
+  /** Returns the ids of a sub-agent's runs, in order. */
   runsOf(record: SubAgentRecord): Promise<readonly string[]>;
   view(record: SubAgentRecord): Promise<SubAgentView>;
-  /** Makes room for one more where there are as many as are kept. @returns false when all of them are at work */
+  /** Makes room for one more record when the bound is reached. @returns false when all recorded sub-agents are at work */
   makeRoom(): Promise<boolean>;
 }
 
+/** Store of the records, and the runs that they belong to. */
 export interface SubAgentRecordsOptions {
   readonly store: Store;
   readonly runOf: (id: string) => Promise<Run | undefined>;
-  /** Whether this process waits for the answer of a delegation */
+  /** Tells whether this process waits for the answer of a delegation. */
   readonly isWaitedFor: (id: string) => boolean;
 }
 
-const MAX_TURNS = 1000;
+const MAX_TASKS = 1000;
 
-/** An id that one call makes and no other: made again, it is found. */
+/** Returns the id that belongs to one call. The same call made again has the same id. */
 export function idOfCall(prefix: string, { runId, callId }: Pick<SubAgentCaller, "runId" | "callId">): string {
   return `${prefix}${canonicalDigest([runId, callId]).slice(0, 24)}`;
 }
 
-/** The write that claims a further turn. */
-export function turnWrite(id: string, by: SubAgentCaller): (runId: string) => Write {
+/** Returns the claim of a further task. */
+export function taskWrite(id: string, by: SubAgentCaller): (runId: string) => Write {
   const key = `${id}/${idOfCall("", by)}`;
-  return (runId) => ({ op: "insert", collection: SUB_AGENT_TURNS, key, body: { v: 1, run_id: runId } });
+  return (runId) => ({ op: "insert", collection: SUB_AGENT_TASKS, key, body: { v: 1, run_id: runId } });
 }
 
+/** Returns the records of a store. */
 export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRecordsOptions): SubAgentRecords {
   const find = async (id: string) => {
     return (await readRecord(store, SUB_AGENTS, id, parseSubAgent))?.value;
@@ -92,16 +94,16 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
       yield value;
     }
   }
-  const turnsOf = async (id: string, options: { readonly reverse: boolean; readonly limit: number }) => {
-    const page = await store.scan(SUB_AGENT_TURNS, { prefix: `${id}/`, order: "created", ...options });
-    return readable(store, SUB_AGENT_TURNS, page, parseTurn);
+  const tasksOf = async (id: string, options: { readonly reverse: boolean; readonly limit: number }) => {
+    const page = await store.scan(SUB_AGENT_TASKS, { prefix: `${id}/`, order: "created", ...options });
+    return readable(store, SUB_AGENT_TASKS, page, parseTask);
   };
   const view = async (record: SubAgentRecord): Promise<SubAgentView> => {
     const { v: _v, ancestors: _ancestors, limits: _limits, token_id: _token, ended, ...shown } = record;
-    const [newest] = await turnsOf(record.id, { reverse: true, limit: 1 });
+    const [newest] = await tasksOf(record.id, { reverse: true, limit: 1 });
     const runId = newest === undefined ? record.run_id : newest.value;
     const run = await runOf(runId);
-    // A run that is not there any more, and did not say how it ended, was stopped with the gateway
+    // A run that is gone, without a recorded end, was stopped with the gateway
     const status = run?.status ?? ended?.status ?? (isWaitedFor(record.id) ? "running" : "failed");
     return { ...shown, run_id: runId, status, ended_at: run?.ended_at ?? ended?.at ?? null };
   };
@@ -113,18 +115,18 @@ export function createSubAgentRecords({ store, runOf, isWaitedFor }: SubAgentRec
     },
     all: () => scan(true),
     async runsOf(record) {
-      const turns = await turnsOf(record.id, { reverse: false, limit: MAX_TURNS });
-      return [record.run_id, ...turns.map(({ value }) => value)];
+      const tasks = await tasksOf(record.id, { reverse: false, limit: MAX_TASKS });
+      return [record.run_id, ...tasks.map(({ value }) => value)];
     },
     view,
     async makeRoom() {
       if (await store.count(SUB_AGENTS) < SUB_AGENT_LIMITS.kept) return true;
       for await (const record of scan(false)) {
         if (!isEnded((await view(record)).status)) continue;
-        const turns = await turnsOf(record.id, { reverse: false, limit: MAX_TURNS });
+        const tasks = await tasksOf(record.id, { reverse: false, limit: MAX_TASKS });
         await store.batch([
           { op: "delete", collection: SUB_AGENTS, key: record.id },
-          ...turns.map(({ key }): Write => ({ op: "delete", collection: SUB_AGENT_TURNS, key })),
+          ...tasks.map(({ key }): Write => ({ op: "delete", collection: SUB_AGENT_TASKS, key })),
         ]);
         return true;
       }

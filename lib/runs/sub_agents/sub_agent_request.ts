@@ -7,7 +7,7 @@ import type { SubAgentRecord } from "./sub_agent_records.ts";
 
 type Limits = NonNullable<SubAgentRecord["limits"]>;
 
-/** What the run of a sub-agent is started with. */
+/** Returns the request that starts a run of a sub-agent. */
 export function subAgentRequest(
   record: Pick<SubAgentRecord, "id" | "kind" | "agent" | "parent_id" | "depth" | "tools" | "limits">,
   { text, by, durable }: { readonly text: string; readonly by: SubAgentCaller; readonly durable: boolean },
@@ -31,8 +31,8 @@ export function subAgentRequest(
   };
 }
 
-/** Another turn of a sub-agent, for this caller: with tools that both of them have, and the lower ones of their limits. */
-export function nextTurn(
+/** Returns the record for a further task from this caller: with the tools that both have, and the lower of both limits. */
+export function nextTask(
   record: SubAgentRecord,
   { held, by }: { readonly held: readonly string[]; readonly by: SubAgentCaller },
 ): SubAgentRecord {
@@ -46,7 +46,7 @@ export function nextTurn(
   };
 }
 
-/** The bounds of a run, as they are kept. */
+/** Returns the bounds of a run in the form of the record. */
 export function toLimits({ maxIterations, maxToolCalls, tokensPerRun }: Inherited["limits"]): Limits {
   return { maxIterations, maxToolCalls, tokensPerRun };
 }
@@ -57,7 +57,7 @@ function instructionsOf({ id, kind }: Pick<SubAgentRecord, "id" | "kind">): stri
     `assumed. Your last answer is all that the other agent reads: put the whole result into it.${name}`;
 }
 
-/** @throws {ToolError} what refuses the run, in the words for an HTTP client */
+/** Starts a run. @throws {ToolError} with the code and the message that an HTTP client would get */
 export async function startSubAgent(runs: RunSupervisor, request: RunRequest): Promise<RunHandle> {
   try {
     return await runs.start(request);
@@ -69,7 +69,7 @@ export async function startSubAgent(runs: RunSupervisor, request: RunRequest): P
   }
 }
 
-/** As `startSubAgent`, for a request with a claim: what the same call has claimed before counts as this start. */
+/** Starts a run with a claim. A claim that the same call made before counts as this start. */
 export async function startOnce(runs: RunSupervisor, request: RunRequest): Promise<void> {
   try {
     await startSubAgent(runs, request);
