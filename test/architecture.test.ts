@@ -192,7 +192,7 @@ test("no exported name has two meanings", () => {
 
 /** Wings whose docstrings are not rewritten yet. Take a wing off when it has none left; never add one */
 const UNREAD = [
-  ...["lib/system/", "lib/runs/", "lib/automation/", "handlers/", "lib/base/", "lib/guard/"],
+  ...["lib/system/", "lib/automation/", "handlers/", "lib/base/", "lib/guard/"],
   ...["lib/providers/", "lib/host/", "lib/extensions/", "lib/config/", "lib/storage/", "lib/memory/", "lib/access/"],
 ];
 

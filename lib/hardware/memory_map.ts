@@ -39,7 +39,7 @@ export function parseMemoryMap(xml: string): readonly MemoryRegion[] {
   return inOrder(regions);
 }
 
-/** One entry of `hardware.boards.<name>.memory_map`. */
+/** Entry of `hardware.boards.<name>.memory_map`. */
 export interface ConfiguredRegion {
   readonly name: string;
   readonly start: number;

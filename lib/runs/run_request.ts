@@ -51,7 +51,7 @@ export interface RunRequest {
   /** Text for the model after the system prompt. Default: none. */
   readonly instructions?: string | undefined;
   /**
-   * One tool call in place of a model, through the same executor, policy, approvals and journal. `messages` and `model` are not used.
+   * A single tool call in place of a model, through the same executor, policy, approvals and journal. `messages` and `model` are not used.
    * The run's result is the tool's output. An error of the tool ends the run with `tool_failed`.
    */
   readonly call?: SingleCall | undefined;
@@ -83,7 +83,7 @@ export interface RunHandle {
   readonly isAskedAgain?: (() => boolean) | undefined;
 }
 
-/** One page of runs. */
+/** A page of runs. */
 export interface RunList {
   readonly runs: readonly Run[];
   readonly hasMore: boolean;

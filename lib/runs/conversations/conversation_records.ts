@@ -9,12 +9,13 @@ export const CONVERSATION_ID = /^[A-Za-z0-9._:-]{1,128}$/;
 /** Collection `conversations`, by conversation id. */
 export const CONVERSATIONS = "conversations";
 
-/** Whoever began a conversation, as its record keeps it. A channel owns what it delivers, whichever token carries its messages. */
+/** Owner of a conversation in its record. A channel owns the messages that it delivers, whichever token carries them. */
 export const conversationOwnerSchema = v.object({
   via: v.picklist(["channel", "token"]),
-  /** null where pairing was off */
+  /** Token of the owner; null when pairing was off. */
   token_id: v.nullable(v.string()),
 });
+/** Owner of a conversation: the channel or the token that began it. */
 export type ConversationOwner = v.InferOutput<typeof conversationOwnerSchema>;
 
 const conversationRecordSchema = v.object({
@@ -23,27 +24,28 @@ const conversationRecordSchema = v.object({
   updated_at: v.string(),
   /** Number of its messages, which is the length of its stream */
   messages: v.pipe(v.number(), v.integer(), v.minValue(0)),
-  /** Whoever began it. Absent from records of older versions */
+  /** Owner of the conversation. Absent from records of older versions. */
   owner: v.optional(conversationOwnerSchema),
   /** Name that a person gave the conversation, else the beginning of its first question. Absent from records of older versions */
   title: v.optional(v.string()),
-  /** What its first `covers` messages were condensed into for the model; they stay in the stream */
+  /** Summary of the first `covers` messages for the model. The messages stay in the stream. */
   summary: v.optional(v.object({ text: v.string(), covers: v.number(), made_at: v.string() })),
 });
 
 /** Stream `conversation/<id>`: one record for each message, in the order they were said. */
 const conversationEntrySchema = v.object({ v: v.literal(1), run_id: v.string(), message: messageSchema });
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses the record of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseConversation(body: unknown): v.InferOutput<typeof conversationRecordSchema> {
   return v.parse(conversationRecordSchema, body);
 }
 
-/** @throws {v.ValiError} for a body that no version wrote */
+/** Parses one message of a conversation. @throws {v.ValiError} for a body that no version wrote */
 export function parseConversationEntry(body: unknown): v.InferOutput<typeof conversationEntrySchema> {
   return v.parse(conversationEntrySchema, body);
 }
 
+/** Returns the name of the stream with the messages of a conversation. */
 export function conversationStream(id: string): string {
   return `conversation/${id}`;
 }

@@ -14,33 +14,33 @@ import {
   parseConversationEntry,
 } from "./conversation_records.ts";
 
-/** The newest part of a conversation that is read for the model; what is older stays stored. */
+/** Newest messages of a conversation that are read for the model. Older messages stay stored. */
 const MAX_MESSAGES = 1000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const PAGE = 100;
 const NO_HISTORY: History = { summary: undefined, messages: [], firstSeq: 1 };
 
-/** What was condensed, in place of the messages up to a place. */
+/** Text that stands for the first messages of a conversation. */
 export interface HistorySummary {
   readonly text: string;
-  /** The place: messages from the first on */
+  /** Number of messages that the text stands for, from the first on. */
   readonly covers: number;
 }
 
-/** What the model may be told of a conversation. */
+/** The part of a conversation that the model may be sent. */
 export interface History {
-  /** undefined: nothing was condensed yet */
+  /** Summary of the first messages; undefined when nothing was condensed yet. */
   readonly summary: HistorySummary | undefined;
-  /** Those after the summary */
+  /** Messages after the summary. */
   readonly messages: readonly Message[];
-  /** Place of the first of them, from 1; beyond the summary's where some were too many */
+  /** Place of the first of `messages`, from 1. More than one place after the summary when messages in between were too many. */
   readonly firstSeq: number;
 }
 
-/** What was said under one conversation id, in order, once (docs/design/runs.md "Conversations"). */
+/** Messages that were said under one conversation id, in order and once (docs/design/runs.md "Conversations"). */
 export interface Conversations {
   /**
-   * The id to record under: `new` makes one up, a client may name its own.
+   * Returns the id to record under. `new` gives a new id; a client may name its own.
    * @throws {HttpError} 400 for an id outside [A-Za-z0-9._:-]{1,128}
    */
   open(id: string): string;
@@ -51,13 +51,14 @@ export interface Conversations {
    */
   check(id: string, caller: ConversationCaller): Promise<void>;
   /**
-   * Returns its newest messages, oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for a new one.
+   * Returns the newest messages of a conversation, the oldest first, from a user message on: 1,000 messages and 16 MiB at most. Empty for
+   * a new conversation.
    * @throws {HttpError} 403 insufficient_scope for a caller who may not go on with it
    */
   history(id: string, caller: ConversationCaller): Promise<History>;
-  /** Keeps a summary, so that it is made once; the messages stay stored. Does nothing when the conversation changed meanwhile */
+  /** Keeps a summary, so that it is made once. The messages stay stored. Does nothing when the conversation changed meanwhile. */
   summarized(id: string, summary: HistorySummary, time: string): Promise<void>;
-  /** The writes that add these messages, to go into one batch with the run's end. Holds as long as no other run of it works */
+  /** Returns the writes that add these messages, for one batch with the run's end. Valid while no other run of the conversation works. */
   writes(
     id: string,
     added: {
@@ -71,13 +72,15 @@ export interface Conversations {
 
 type ConversationCaller = Pick<Caller, "via" | "tokenId" | "scopes">;
 
+/** Store of the conversations, and the ids that belong to channels. */
 export interface ConversationsOptions {
   readonly store: Store;
   readonly random: Random;
-  /** Tells whether messages of a configured channel are recorded under an id. Default: under no id */
+  /** Tells whether messages of a configured channel are recorded under an id. Default: under no id. */
   readonly isChannel?: ((id: string) => boolean) | undefined;
 }
 
+/** Returns the conversations of a store, for runs that read and continue them. */
 export function createConversations(options: ConversationsOptions): Conversations {
   const { store, random, isChannel = () => false } = options;
   const load = async (id: string) => {
@@ -103,40 +106,7 @@ export function createConversations(options: ConversationsOptions): Conversation
     async history(id, caller) {
       const conversation = await enter(id, caller);
       if (conversation === undefined) return NO_HISTORY;
-      const { summary } = conversation;
-      const kept: { readonly message: Message; readonly bytes: number }[] = [];
-      let bytes = 0;
-      const covered = summary?.covers ?? 0;
-      let afterSeq = Math.max(covered, conversation.messages - MAX_MESSAGES);
-      let cut = afterSeq > covered;
-      for (;;) {
-        const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
-        for (const stored of page) {
-          afterSeq = stored.seq;
-          const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
-          if (found === undefined) {
-            // Results of calls that are not there cannot be sent: the history goes on with the next turn
-            kept.length = 0;
-            bytes = 0;
-            cut = true;
-            continue;
-          }
-          const { message } = found;
-          const entry = { message, bytes: JSON.stringify(message).length };
-          kept.push(entry);
-          bytes += entry.bytes;
-        }
-        while (bytes > MAX_BYTES && kept.length > 1) {
-          bytes -= kept.shift()?.bytes ?? 0;
-          cut = true;
-        }
-        if (page.length < PAGE) break;
-      }
-      const messages = kept.map((entry) => entry.message);
-      // A history that starts inside a turn could hold results of calls that are not there
-      const start = cut ? messages.findIndex((message) => message.role === "user") : 0;
-      const taken = start < 0 ? [] : messages.slice(start);
-      return { summary, messages: taken, firstSeq: conversation.messages - taken.length + 1 };
+      return await readHistory(id, conversation, store);
     },
     async summarized(id, { text, covers }, time) {
       const stored = await readRecord(store, CONVERSATIONS, id, parseConversation);
@@ -146,7 +116,7 @@ export function createConversations(options: ConversationsOptions): Conversation
     },
     async writes(id, { runId, caller, messages, time }) {
       const conversation = await load(id);
-      // A channel's message makes the conversation the channel's: whoever began it under that id reads it no longer
+      // A message of a channel makes the channel the owner: the caller that began the conversation reads it no longer
       const owner = conversation === undefined || caller.via === "channel" ? ownerFor(caller) : conversation.owner;
       const length = conversation?.messages ?? 0;
       const title = conversation === undefined ? firstWords(messages) : conversation.title;
@@ -170,6 +140,47 @@ export function createConversations(options: ConversationsOptions): Conversation
       ];
     },
   };
+}
+
+/** Reads the newest messages that are not in the summary, up to the bounds. */
+async function readHistory(
+  id: string,
+  { summary, messages: count }: ReturnType<typeof parseConversation>,
+  store: Store,
+): Promise<History> {
+  const kept: { readonly message: Message; readonly bytes: number }[] = [];
+  let bytes = 0;
+  const covered = summary?.covers ?? 0;
+  let afterSeq = Math.max(covered, count - MAX_MESSAGES);
+  let cut = afterSeq > covered;
+  for (;;) {
+    const page = await store.read(conversationStream(id), { afterSeq, limit: PAGE });
+    for (const stored of page) {
+      afterSeq = stored.seq;
+      const found = tryEntry(store, conversationStream(id), stored, parseConversationEntry);
+      if (found === undefined) {
+        // Results of calls that are not there cannot be sent: the history goes on with the next turn
+        kept.length = 0;
+        bytes = 0;
+        cut = true;
+        continue;
+      }
+      const { message } = found;
+      const entry = { message, bytes: JSON.stringify(message).length };
+      kept.push(entry);
+      bytes += entry.bytes;
+    }
+    while (bytes > MAX_BYTES && kept.length > 1) {
+      bytes -= kept.shift()?.bytes ?? 0;
+      cut = true;
+    }
+    if (page.length < PAGE) break;
+  }
+  const messages = kept.map((entry) => entry.message);
+  // A history that starts inside a turn could hold results of calls that are not there
+  const start = cut ? messages.findIndex((message) => message.role === "user") : 0;
+  const taken = start < 0 ? [] : messages.slice(start);
+  return { summary, messages: taken, firstSeq: count - taken.length + 1 };
 }
 
 const MAX_TITLE_CHARACTERS = 80;

@@ -5,33 +5,34 @@ import { messageTokens, shortenedTokens } from "../../agent/estimate_tokens.ts";
 import { MIN_SUMMARY_WINDOW, type Summary, SummaryError } from "../../agent/summarize.ts";
 import type { History, HistorySummary } from "./conversations.ts";
 
+/** Window of the model, and the way to condense messages. */
 export interface FitHistoryOptions {
-  /** Tokens of messages and output together; 0: unknown, and nothing is condensed */
+  /** Tokens of messages and output together; 0: unknown, and nothing is condensed. */
   readonly windowTokens: number;
-  /** Of them, what everything but the history takes: prompt, tools, the new messages, the reply */
+  /** Tokens of the window for everything but the history: prompt, tools, the new messages, the reply. */
   readonly reservedTokens: number;
-  /** undefined where no real model answers: whole turns are then left out later on */
+  /** Condenses messages; undefined when no real model answers. Whole turns are then left out later. */
   readonly summarize:
     | ((messages: readonly Message[], earlier: string | undefined) => Promise<Summary>)
     | undefined;
 }
 
-/** A history as the model is sent it. */
+/** The history that the model is sent. */
 export interface FittedHistory {
   readonly messages: readonly Message[];
-  /** One that was made now, to be kept */
+  /** Summary that was made now and is to be kept. */
   readonly summary: HistorySummary | undefined;
-  /** What the reader is told */
+  /** Notices for the reader. */
   readonly notices: readonly AgentEventBody[];
-  /** Of the calls it took */
+  /** Usage of the calls that condensed the history. */
   readonly usage: Usage;
 }
 
 /**
- * Condenses the older turns of a history that outgrew the window, shortened tool results counted in: the newest turns that fit into
- * half of the room stay word for word, so that the next turns need no further summary; all before them become one text.
+ * Condenses the older turns of a history that outgrew the window, even with shortened tool results. The newest turns that fit into half
+ * of the room stay word for word, so that the next turns need no further summary. All turns before them become one text.
  *
- * A summary that fails changes nothing but what the reader is told: the turns are then left out when the request is made.
+ * When the summary fails, the reader gets a notice and the history stays whole: turns are then left out when the request is made.
  * Source: docs/design/runs.md "Conversations"
  * @throws {CancelError} when the run was stopped
  */
@@ -69,7 +70,7 @@ export async function fitHistory(history: History, options: FitHistoryOptions): 
   }
 }
 
-/** Says how many messages are too old to be read for the model, and stand in no summary. */
+/** Returns a notice about the messages that are too old to be read for the model and stand in no summary. */
 function cutNotices({ summary, firstSeq }: History): readonly AgentEventBody[] {
   const count = firstSeq - 1 - (summary?.covers ?? 0);
   if (count <= 0) return [];
@@ -77,7 +78,7 @@ function cutNotices({ summary, firstSeq }: History): readonly AgentEventBody[] {
   return [{ type: "notice", code: "history_trimmed", message, count }];
 }
 
-/** A pair, since templates of local models want user and assistant in turn. */
+/** Returns a summary as two messages, since templates of local models want user and assistant to alternate. */
 function said(summary: HistorySummary | undefined): readonly Message[] {
   if (summary === undefined) return [];
   return [
@@ -89,7 +90,7 @@ function said(summary: HistorySummary | undefined): readonly Message[] {
   ];
 }
 
-/** The newest whole turns that fit; a turn begins with a user message. */
+/** Returns the newest whole turns that fit. A turn begins with a user message. */
 function newestTurns(messages: readonly Message[], maxTokens: number): readonly Message[] {
   let start = messages.length;
   let tokens = 0;

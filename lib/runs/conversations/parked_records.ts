@@ -13,9 +13,9 @@ import type { Store, Write } from "../../storage/store.ts";
 /** Collection of parked calls. The key is the id of the first call of a turn that waits for its client. */
 export const PARKED_CALLS = "suspended_turns";
 const KEEP_MS = 24 * 60 * 60 * 1000;
-/** Ids that this gateway gives to calls */
+/** Form of the call ids that this gateway makes. */
 const OWN_ID = /^call_[0-9a-z_]{1,64}$/;
-/** Old records forgotten with each new one */
+/** Old records that are forgotten with each new record. */
 const SWEEP = 20;
 
 const recordSchema = v.object({
@@ -24,7 +24,7 @@ const recordSchema = v.object({
   at: v.number(),
   /** The client's calls that wait for their results; the record's key is the first */
   call_ids: v.array(v.string()),
-  /** Empty: they were in the memory of an attached run alone, so a restart loses them */
+  /** Parked messages. Empty: they were in the memory of an attached run alone, so a restart loses them. */
   messages: v.array(messageSchema),
 });
 
@@ -36,16 +36,17 @@ export function parseParkedRecord(body: unknown): v.InferOutput<typeof recordSch
 /** Parked work of durable runs that ended with a call to the client's tools: kept over a restart, for 24 hours. */
 export interface ParkedRecords {
   /**
-   * The writes that keep what a run added to the history; none when the client has all of it. For an attached run they only say
-   * that something was there, and only when its call ids do not say so themselves.
+   * Returns the writes that keep the messages that a run added to the history; none when the client has all of them. For an attached run
+   * the writes only say that something was there, and only when the call ids do not say so themselves.
    */
   writes(added: readonly Message[], options: { readonly durable: boolean }): Promise<readonly Write[]>;
-  /** Writes the same for an attached run of which nothing else is written */
+  /** Writes the same for an attached run that writes nothing else. */
   note(added: readonly Message[]): Promise<void>;
-  /** Puts what the results at the end of these messages belong to back into the memory, where a restart has lost it */
+  /** Reads the calls that belong to the results at the end of these messages back into memory, after a restart. */
   recall(messages: readonly Message[]): Promise<void>;
 }
 
+/** Returns the records of parked calls over a store. */
 export function createParkedRecords(options: {
   readonly store: Store;
   readonly clock: Pick<Clock, "now">;
@@ -98,7 +99,7 @@ function isUntold(callIds: readonly string[], added: readonly Message[]): boolea
   return hasOwnWork(added) && callIds.some((id) => !id.startsWith(SHARED_CALL_PREFIX));
 }
 
-/** Calls of the last turn without a result. */
+/** Returns the calls of the last turn that have no result. */
 function openCalls(added: readonly Message[]): readonly string[] {
   const from = added.findLastIndex((message) => message.role === "assistant");
   const last = added[from];

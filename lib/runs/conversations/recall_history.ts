@@ -14,43 +14,44 @@ import type { Tool } from "../../tools/runtime/tool.ts";
 import type { Conversations } from "./conversations.ts";
 import { fitHistory } from "./fit_history.ts";
 
+/** The run that reads a history, and the model that condenses it. */
 export interface RecallOptions {
   readonly conversations: Conversations;
   /** Caller of the run, who must be allowed to go on with the conversation */
   readonly caller: Caller;
   readonly provider: Provider;
-  /** As the provider knows it */
+  /** Name of the model at the provider. */
   readonly model: string;
-  /** Tokens the model takes; 0 where nobody says. Asked only when the history may be long. Default: nobody says */
+  /** Returns the tokens that the model takes; 0 when unknown. Called only when the history may be long. Undefined: unknown. */
   readonly findWindow: (() => Promise<number>) | undefined;
-  /** null: none */
+  /** System prompt; null: none. */
   readonly prompt: string | null;
-  /** What the request adds to the history */
+  /** Messages that the request adds to the history. */
   readonly messages: readonly Message[];
   readonly tools: readonly (Tool | ToolDeclaration)[];
   readonly parameters: ModelParameters;
   readonly budget: TokenBudget | undefined;
   readonly requestId: string | undefined;
   readonly signal: AbortSignal;
-  /** ISO 8601 of now */
+  /** Returns the time of now in ISO 8601. */
   readonly time: () => string;
 }
 
-/** What a conversation's run begins with. */
+/** The history that a run of a conversation begins with. */
 export interface RecalledHistory {
   readonly messages: readonly Message[];
-  /** What the reader is told */
+  /** Notices for the reader. */
   readonly notices: readonly AgentEventBody[];
-  /** Of the calls that condensed it */
+  /** Usage of the calls that condensed the history. */
   readonly usage: Usage;
 }
 
-/** A history below this fits into the smallest window there is, with all that stands around it. */
+/** Tokens of a history that fits into the smallest window, together with everything around it. */
 const SHORT_TOKENS = 1500;
 
 /**
- * The history as the model is sent it: whole, or its older turns condensed by the run's own model where it outgrew the window. The
- * summary is kept with the conversation. It is made under the run's budget; the offline provider makes none.
+ * Returns the history that the model is sent. When the history outgrew the window, the run's own model condenses the older turns under the
+ * run's budget, and the summary is kept with the conversation. The offline provider condenses nothing.
  * @throws {CancelError} when the run was stopped; {HttpError} 403 insufficient_scope for a caller who may not go on with it
  */
 export async function recallHistory(id: string, options: RecallOptions): Promise<RecalledHistory> {
@@ -75,7 +76,7 @@ export async function recallHistory(id: string, options: RecallOptions): Promise
   return fitted;
 }
 
-/** How a run learns its model's window: from `[agent] context_window_tokens`, else from the provider. undefined: nobody says */
+/** Returns the function that finds the window of a run's model: from `[agent] context_window_tokens`, else from the provider. Undefined: unknown. */
 export function windowFinder(options: {
   readonly limits: Pick<AgentLimits, "contextWindowTokens">;
   readonly windows: ContextWindows;
@@ -88,9 +89,9 @@ export function windowFinder(options: {
   return provider.name === "offline" ? undefined : () => windows.of(provider, model);
 }
 
-/** What the model is sent, in order: system prompt, the client's instructions, the conversation so far, the client's messages. */
+/** Returns the messages for the model in order: system prompt, the client's instructions, the conversation so far, the client's messages. */
 export function assembleMessages(parts: {
-  /** null: nothing is injected */
+  /** System prompt; null: none. */
   readonly prompt: string | null;
   readonly history: readonly Message[];
   readonly messages: readonly Message[];
@@ -103,7 +104,7 @@ export function assembleMessages(parts: {
   return first.length === 0 ? messages : [...first, ...messages];
 }
 
-/** The messages a conversation keeps: instructions hold for the request they came with. */
+/** Returns the messages that a conversation keeps. Instructions count for the request that they came with. */
 export function withoutInstructions(messages: readonly Message[]): readonly Message[] {
   return messages.filter((message) => !isInstruction(message));
 }

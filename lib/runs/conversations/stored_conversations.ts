@@ -14,47 +14,50 @@ import {
 export interface Conversation {
   readonly id: string;
   readonly object: "conversation";
-  /** null for one of an older version that nobody has named */
+  /** Title; null for a conversation of an older version that nobody has named. */
   readonly title: string | null;
   readonly created_at: string;
   readonly updated_at: string;
   readonly message_count: number;
 }
 
-/** One message of a conversation; `seq` counts from 1 in the order they were said. */
+/** A message of a conversation; `seq` counts from 1 in the order in which messages were said. */
 export interface SaidMessage {
   readonly seq: number;
   readonly runId: string;
   readonly message: Message;
 }
 
-/** The conversations that are kept, for people to read and to forget. */
+/** The stored conversations, for people to read and to forget. */
 export interface StoredConversations {
-  /** The last one made comes first. @param options.after id of the last one seen. @param options.limit 1-1000 */
+  /** Returns conversations, the newest first. @param options.after id of the last one seen. @param options.limit 1-1000 */
   list(
     options: { readonly after?: string | undefined; readonly limit: number },
   ): Promise<{ readonly conversations: readonly Conversation[]; readonly hasMore: boolean }>;
   get(id: string): Promise<Conversation | undefined>;
-  /** Its messages after `afterSeq`, in the order they were said. @param options.limit 1-1000 */
+  /** Returns messages of a conversation after `afterSeq`, in their order. @param options.limit 1-1000 */
   messages(
     id: string,
     options: { readonly afterSeq: number; readonly limit: number },
   ): Promise<readonly SaidMessage[]>;
-  /** Gives it a name. `at_work`: a run of it is, which writes the record at its end, and nothing was done */
+  /** Names a conversation. `at_work`: nothing was done, since a run at work writes the record at its end. */
   rename(id: string, title: string): Promise<Conversation | "unknown" | "at_work">;
-  /** Forgets it with its messages; its runs stay. `at_work`: a run of it is, and nothing was done */
+  /** Forgets a conversation with its messages; its runs stay. `at_work`: nothing was done, since a run of it is at work. */
   delete(id: string): Promise<"deleted" | "unknown" | "at_work">;
-  /** Forgets all but those at work. @returns how many of each */
+  /** Forgets all conversations but those with a run at work. @returns how many of each */
   deleteAll(): Promise<{ readonly deleted: number; readonly atWork: number }>;
-  /** Forgets those that nothing was added to since, save those at work. @param updatedBefore ISO 8601. @returns how many */
+  /** Forgets conversations that were last changed before a time, but none with a run at work. @param updatedBefore ISO 8601. @returns how many */
   forgetBefore(updatedBefore: string): Promise<number>;
 }
 
 const NEWEST_FIRST = { order: "created", reverse: true } as const;
 
-/** @param options.isAtWork whether a run of this conversation is at work or waits for its turn */
+/**
+ * Returns the stored conversations of a store.
+ * @param options.isAtWork whether a run of this conversation is at work or waits for its slot
+ */
 export function createStoredConversations(
-  { store, isAtWork }: { readonly store: Store; readonly isAtWork: (id: string) => boolean },
+  { store, isAtWork }: StoredConversationsOptions,
 ): StoredConversations {
   const remove = async (id: string) => {
     if (isAtWork(id)) return false;
@@ -88,7 +91,7 @@ export function createStoredConversations(
         if (stored === undefined) return "unknown";
         if (isAtWork(id)) return "at_work";
         const body = { ...stored.value, title };
-        // Another version: it was changed meanwhile, and is read again
+        // A record of another version was changed meanwhile, and is read again
         if (await store.putIfVersion(CONVERSATIONS, id, stored.version, body)) {
           return toConversation({ key: id, value: body });
         }
@@ -108,20 +111,27 @@ export function createStoredConversations(
       }
       return { deleted, atWork };
     },
-    async forgetBefore(updatedBefore) {
-      let forgotten = 0;
-      for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
-        if (value.updated_at >= updatedBefore || isAtWork(key)) continue;
-        // Whatever was said since it was read keeps it
-        const isGone = await store.batch([
-          { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
-          ...removal(key),
-        ]);
-        if (isGone) forgotten++;
-      }
-      return forgotten;
-    },
+    forgetBefore: (updatedBefore) => forgetBefore(updatedBefore, { store, isAtWork }),
   };
+}
+
+interface StoredConversationsOptions {
+  readonly store: Store;
+  readonly isAtWork: (id: string) => boolean;
+}
+
+async function forgetBefore(updatedBefore: string, { store, isAtWork }: StoredConversationsOptions): Promise<number> {
+  let forgotten = 0;
+  for await (const { key, version, value } of readRecords(store, CONVERSATIONS, parseConversation)) {
+    if (value.updated_at >= updatedBefore || isAtWork(key)) continue;
+    // A message that was added since the read keeps the conversation
+    const isGone = await store.batch([
+      { op: "putIf", collection: CONVERSATIONS, key, version, body: value },
+      ...removal(key),
+    ]);
+    if (isGone) forgotten++;
+  }
+  return forgotten;
 }
 
 function removal(id: string): readonly Write[] {
@@ -141,9 +151,9 @@ function toConversation(
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Forgets, now and once a day, the conversations that nothing was added to for `[conversations] retention_days`; a failure is logged.
+ * Forgets old conversations now and once a day, by `[conversations] retention_days`. A failure is logged.
  * @param options.days 0: none is forgotten
- * @returns what ends it
+ * @returns a function that ends this
  */
 export function keepConversations(
   stored: StoredConversations,

@@ -3,23 +3,23 @@ import { isEnded, type Run, type RunKind, runKindSchema, type RunStatus } from "
 import { addUsage, NO_USAGE } from "../../base/records/usage.ts";
 import { is } from "valibot";
 
-/** A run in the making: the record and the text said so far, which becomes its result. */
+/** State of a run between two events: the record and the text so far, which becomes the result. */
 export interface RunState {
   readonly run: Run;
   readonly text: string;
-  /** The text of finished turns: its length in `text` */
+  /** Length of the text of finished turns in `text`. */
   readonly kept: number;
   /** Model that the run asks at each turn. `run.model` is the one that answers, which may be a fallback. */
   readonly asked: string;
 }
 
-/** What is known of a run when it is accepted. */
+/** Facts about a run that are known when it is accepted. */
 export type AcceptedRun = Pick<
   Run,
   "id" | "kind" | "created_at" | "model" | "message" | "conversation_id" | "parent_id"
 >;
 
-/** A run that was accepted and has no events yet. */
+/** Returns the state of a run that was accepted and has no events yet. */
 export function createRunState(run: AcceptedRun): RunState {
   return {
     run: {
@@ -45,9 +45,10 @@ export function createRunState(run: AcceptedRun): RunState {
 }
 
 /**
- * The pure fold: a run is its accepted state with every event of its journal applied in order (docs/design/runs.md "Journal").
+ * Applies one event, as a pure function. A run is its accepted state with every event of its journal applied in order
+ * (docs/design/runs.md "Journal").
  *
- * A delta's place in its text does not matter to it, so deltas may be applied joined. Events after the terminal one change nothing.
+ * Deltas may be applied joined, since only their text counts. Events after the terminal one change nothing.
  */
 export function applyEvent(state: RunState, event: AgentEvent): RunState {
   const { run, text, kept, asked } = state;
@@ -116,7 +117,7 @@ function answeredBy(run: Run, model: string): Run {
   return { ...run, model };
 }
 
-/** The status a run ends with by its terminal event. */
+/** Returns the status of a run that ended with this terminal event. */
 export function endStatus(
   event: { readonly type: "done" } | { readonly type: "error"; readonly code: string },
 ): RunStatus {

@@ -2,16 +2,15 @@ import * as v from "valibot";
 import { type AgentEvent, agentEventSchema } from "../../base/records/agent_event.ts";
 
 /**
- * Events as the journal keeps them: neighbouring deltas of one kind joined, with the cuts between them, and without seq, which
- * follows from the place. Unpacking gives the very events back, so any suffix by seq can be replayed.
+ * Schemas of events in the journal. Neighbouring deltas of one kind are joined, with the cuts between them. The seq is left out, since it
+ * follows from the place. Unpacking gives the same events back, so that any suffix by seq can be replayed.
  */
 const count = v.pipe(v.number(), v.integer(), v.minValue(0));
 const joined = {
   time: v.string(),
   delta: v.string(),
-  /** Of each delta its length and the milliseconds since the one before */ cuts: v.array(
-    v.pipe(v.number(), v.integer()),
-  ),
+  /** Two numbers for each delta: its length, and the milliseconds since the delta before. */
+  cuts: v.array(v.pipe(v.number(), v.integer())),
 };
 
 const packedEventSchema = v.variant("type", [
@@ -23,38 +22,41 @@ const packedEventSchema = v.variant("type", [
     name: v.optional(v.string()),
     ...joined,
   }),
-  /** Any other event, as it is */
+  /** Any other event, unchanged. */
   v.looseObject({ type: v.literal("event"), event: v.looseObject({ type: v.string() }) }),
 ]);
 type PackedEvent = v.InferOutput<typeof packedEventSchema>;
 type PackedDelta = Exclude<PackedEvent, { type: "event" }>;
 type DeltaEvent = Extract<AgentEvent, { type: PackedDelta["type"] }>;
 
+/** Schema of packed events. */
 export const packedEventsSchema = v.object({
-  /** seq of the first event */
+  /** Seq of the first event. */
   seq: v.pipe(v.number(), v.integer(), v.minValue(1)),
-  /** Number of events */
+  /** Number of events. */
   count,
   events: v.array(packedEventSchema),
 });
+/** Consecutive events of one run in packed form. */
 export type PackedEvents = v.InferOutput<typeof packedEventsSchema>;
 
-/** seq of the last event. */
+/** Returns the seq of the last event. */
 export function lastSeqOf({ seq, count }: PackedEvents): number {
   return seq + count - 1;
 }
 
 /** Collects events of one run in packed form. */
 export interface EventPacker {
-  /** @param events the ones that follow those already there */
+  /** Adds events, which follow those already there. */
   add(events: readonly AgentEvent[]): void;
   count(): number;
-  /** What was collected, without taking it */
+  /** Returns the collected events and keeps them. */
   peek(): PackedEvents;
-  /** Hands over what was collected and starts anew */
+  /** Returns the collected events and begins anew. */
   take(): PackedEvents;
 }
 
+/** Returns an empty packer. */
 export function createEventPacker(): EventPacker {
   let blocks: OpenBlock[] = [];
   let seq = 0;
@@ -94,7 +96,7 @@ export function createEventPacker(): EventPacker {
   };
 }
 
-/** The events again, each with its own seq and time: those after `afterSeq`, as many as `limit`. Default: all */
+/** Returns the events after `afterSeq`, each with its own seq and time, `limit` at most. Default: all. */
 export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinity): AgentEvent[] {
   const events: AgentEvent[] = [];
   let seq = packed.seq;
@@ -122,7 +124,7 @@ export function unpackEvents(packed: PackedEvents, afterSeq = 0, limit = Infinit
   return events;
 }
 
-/** One event for each block, its deltas joined: enough for the fold, and as cheap as there are blocks. */
+/** Returns one event for each block, with joined deltas: enough for the fold, and cheap when there are few blocks. */
 export function joinedEvents(packed: PackedEvents): AgentEvent[] {
   const stamp = { seq: packed.seq };
   return packed.events.map((block) =>
@@ -134,7 +136,7 @@ export function joinedEvents(packed: PackedEvents): AgentEvent[] {
 
 interface OpenBlock {
   readonly packed: PackedEvent;
-  /** Time of the block's last event */
+  /** Time of the block's last event. */
   last: string;
 }
 

@@ -4,44 +4,42 @@ import { messageSchema } from "../../base/records/message.ts";
 import { runSchema } from "../../base/records/run.ts";
 import { packedEventsSchema } from "./pack_events.ts";
 
-/**
- * What the runs room persists. Every body carries its version `v`; this is the one place where they are parsed, and where an
- * older version is brought up to the newest.
- */
+// Records of runs. Every body carries its version `v`. They are parsed here alone, and an older version is brought up to the newest here.
 
-/** Collection `runs`, by run id: the fold so far, and how much of the journal it covers. */
+/** Record in the collection `runs`, by run id: the fold so far, and the part of the journal that the fold covers. */
 const runRecordSchema = v.object({
   v: v.literal(1),
   run: runSchema,
-  /** Last seq in the journal */
+  /** Last seq in the journal. */
   seq: v.number(),
-  /** Records in the journal's stream */
+  /** Number of records in the journal's stream. */
   records: v.number(),
 });
+/** A run with the fold of its journal. */
 export type RunRecord = v.InferOutput<typeof runRecordSchema>;
 
-/** Collection `run_inputs`, by run id: what the run was started with, pinned. Version 2 has what a resumed run needs */
+/** Record in the collection `run_inputs`, by run id: the pinned input of a run. Version 2 has all that a resumed run needs. */
 const runInputSchema = v.object({
   v: v.picklist([1, 2]),
   messages: v.array(messageSchema),
-  /** `messages` with the parts of earlier turns in their places that only the memory had; absent where there were none */
+  /** `messages` with parked parts of earlier turns in their places; absent when there were none. */
   spliced: v.optional(v.array(messageSchema)),
-  /** As asked for; absent: none was named */
+  /** Model that the request named; absent: none. */
   model: v.optional(v.string()),
   system_prompt: v.nullable(v.string()),
   parameters: v.record(v.string(), v.unknown()),
   tool_choice: v.optional(v.unknown()),
   parallel_tool_calls: v.optional(v.boolean()),
-  /** The agent's tools the model was told of, with the digest of each input schema */
+  /** Tools of the agent that the model was offered, with the digest of each input schema. */
   tools: v.array(v.object({ name: v.string(), digest: v.string() })),
   client_tools: v.array(v.looseObject({ name: v.string() })),
   agent_tools: v.picklist(["configured", "none"]),
   durable: v.boolean(),
   caller: v.object({ via: v.string(), token_id: v.nullable(v.string()), scopes: v.array(v.string()) }),
   depth: v.number(),
-  /** The configured agent it is of */
+  /** Name of the configured agent. */
   agent: v.optional(v.string()),
-  /** Bounds of its own */
+  /** Bounds that the run has of its own. */
   limits: v.optional(
     v.object({
       max_iterations: v.optional(v.number()),
@@ -49,15 +47,16 @@ const runInputSchema = v.object({
       tokens_per_run: v.optional(v.number()),
     }),
   ),
-  /** One tool call in place of a model */
+  /** A single tool call in place of a model. */
   call: v.optional(v.object({ tool: v.string(), input: v.string() })),
-  /** What that call passes on to what it starts; absent: what is configured */
+  /** Tools that runs started by that call inherit; absent: the configured tools. */
   passed_tools: v.optional(v.array(v.string())),
   request_id: v.nullable(v.string()),
 });
+/** The pinned input of a run. */
 export type RunInput = v.InferOutput<typeof runInputSchema>;
 
-/** What a turn that ended in a record leaves to know beside its events. */
+/** Facts about a turn that ended in a record, beside its events. */
 const endedTurnSchema = v.object({
   turn: v.number(),
   finish_reason: finishReasonSchema,
@@ -66,54 +65,63 @@ const endedTurnSchema = v.object({
       v.object({ id: v.string(), name: v.string(), arguments: v.string(), owner: v.picklist(["agent", "client"]) }),
     ),
   ),
-  /** The vendor's parts of the reply, as they came */
+  /** Parts of the reply in the vendor's own form, unchanged. */
   opaque: v.optional(v.unknown()),
-  /** Provider it belongs to; absent: the run's own */
+  /** Provider of those parts; absent: the run's own. */
   provider: v.optional(v.string()),
   last: v.optional(v.literal(true)),
 });
 
-/** Stream `run/<id>`: one record for each finished turn, started or ended call. Version 2 has `turns` and `outside` */
+/** Record in the stream `run/<id>`: one for each finished turn, started call and ended call. Version 2 has `turns` and `outside`. */
 const journalRecordSchema = v.object({
   v: v.picklist([1, 2]),
   ...packedEventsSchema.entries,
-  /** Ids of the calls started in this record that may change something: one without a tool_end makes the run needs_review */
+  /** Ids of calls started in this record that may change something. A call without a tool_end makes the run needs_review. */
   effects: v.optional(v.array(v.string())),
   turns: v.optional(v.array(endedTurnSchema)),
-  /** Ids of the calls ended in this record whose output came from outside */
+  /** Ids of calls ended in this record whose output came from outside. */
   outside: v.optional(v.array(v.string())),
 });
+/** Record of a run's journal. */
 export type JournalRecord = v.InferOutput<typeof journalRecordSchema>;
 
+/** Collection of the runs. */
 export const RUNS = "runs";
+/** Collection of the pinned inputs. */
 export const RUN_INPUTS = "run_inputs";
-/** Runs that have not ended by id, so that recovery need not read all */
+/** Collection of the runs that have not ended, so that recovery need not read all runs. */
 export const OPEN_RUNS = "open_runs";
 
-/** Collection `open_runs` */
+/** Record in the collection `open_runs`, by run id. */
 const openRunSchema = v.object({
   v: v.literal(1),
-  /** A person cancelled it: it must not go on */
+  /** Set when a person cancelled the run, so that it does not go on. */
   cancelled: v.optional(v.literal(true)),
 });
+/** A run that has not ended. */
 export type OpenRun = v.InferOutput<typeof openRunSchema>;
 
+/** Parses the record of an open run. @throws {v.ValiError} for a body that no version wrote */
 export function parseOpenRun(body: unknown): OpenRun {
   return v.parse(openRunSchema, body);
 }
 
+/** Returns the name of the stream with a run's journal. */
 export function journalOf(runId: string): string {
   return `run/${runId}`;
 }
 
+/** Parses the record of a run. @throws {v.ValiError} for a body that no version wrote */
 export function parseRunRecord(body: unknown): RunRecord {
   return v.parse(runRecordSchema, body);
 }
 
+/** Parses a pinned input. @throws {v.ValiError} for a body that no version wrote */
 export function parseRunInput(body: unknown): RunInput {
   return v.parse(runInputSchema, body);
 }
 
+/** Parses a record of a journal. @throws {v.ValiError} for a body that no version wrote */
 export function parseJournalRecord(body: unknown): JournalRecord {
   return v.parse(journalRecordSchema, body);
 }

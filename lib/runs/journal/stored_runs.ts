@@ -8,10 +8,10 @@ import type { RunSupervisor } from "../run_request.ts";
 import { createRunStore } from "./run_store.ts";
 import { shownUpTo } from "./run_recorder.ts";
 
-/** Runs that were recorded, for reading. */
+/** Recorded runs, for reading. */
 export type StoredRuns = Pick<RunSupervisor, "get" | "startedBy" | "list" | "follow" | "reach">;
 
-/** The recorded runs of a store where nothing is at work: a gateway without an agent, a command that only looks. */
+/** Returns the recorded runs of a store where no run is at work, as in a gateway without an agent. */
 export function createStoredRuns({ store }: { readonly store: Store }): StoredRuns {
   const runs = createRunStore(store);
   const news = createKeyedNotifier();
@@ -36,13 +36,13 @@ export function createStoredRuns({ store }: { readonly store: Store }): StoredRu
 const PAGE = 100;
 
 /**
- * Forgets runs that ended before a time, with their input and journal. Runs that wait for a person or are at work stay.
+ * Forgets runs that ended before a time, with input and journal. Runs that wait for a person or are at work stay.
  * @param endedBefore ISO 8601
  * @returns how many were forgotten
  */
 export async function pruneRuns(store: Store, endedBefore: string): Promise<number> {
   let pruned = 0;
-  // Going on after a run that was just deleted would lose the place, so the place is the last one that stays
+  // The place is the last run that stays, since a place after a deleted run would be lost
   for (let after: string | undefined;;) {
     const page = await store.scan(RUNS, { order: "created", limit: PAGE, ...(after === undefined ? {} : { after }) });
     for (const stored of page) {
@@ -69,15 +69,16 @@ export async function pruneRuns(store: Store, endedBefore: string): Promise<numb
   }
 }
 
+/** Store of the runs, and the supervisor of those at work. */
 export interface CancelRunsOptions {
   readonly store: Store;
-  /** undefined where nothing is at work: the runs then do not go on at the next start */
+  /** Returns the supervisor; undefined when no run is at work. The runs then do not go on at the next start. */
   readonly supervisor: () => Pick<RunSupervisor, "cancel"> | undefined;
 }
 
 /**
- * Cancels every recorded run that works with the rights of a token, those it started through schedules, procedures and sub-agents
- * among them: whoever lost a token stops what another does with it.
+ * Cancels every recorded run that works with the rights of a token, with the runs that it started through schedules, procedures and
+ * sub-agents. A person who lost a token thereby stops the work of somebody else who has the token.
  * @returns how many there were
  */
 export async function cancelRunsOf(tokenId: string, { store, supervisor }: CancelRunsOptions): Promise<number> {
@@ -86,7 +87,7 @@ export async function cancelRunsOf(tokenId: string, { store, supervisor }: Cance
   for (const { id, cancelled } of await runs.open()) {
     if (cancelled) continue;
     const input = await unlessUnreadable(runs.input(id));
-    // Whoever began a run without a readable input is unknown: it does not go on either
+    // The token of a run without a readable input is unknown: the run does not go on either
     if (input !== undefined && input.caller.token_id !== tokenId) continue;
     const there = supervisor();
     if (await (there === undefined ? runs.cancel(id) : there.cancel(id, "cancelled"))) count++;

@@ -11,37 +11,38 @@ import type { RunStore } from "../journal/run_store.ts";
 export interface InterruptedRun {
   readonly run: Run;
   readonly input: RunInput;
-  /** Last seq in its journal, 0 when it never began */
+  /** Last seq in the journal, 0 when the run never began. */
   readonly seq: number;
-  /** Questions to a person that were asked for calls which have not ended, by call id */
+  /** Approvals of calls that have not ended, by call id. */
   readonly approvals: ReadonlyMap<string, RecordedApproval>;
 }
 
-/** A question about one call. */
+/** An approval that waits for a person. */
 export type PendingApproval = Pick<Approval, "id" | "run_id" | "call_id">;
 
+/** Journal of the runs, their approvals, and the ways to end or continue a run. */
 export interface RecoverOptions {
   readonly runs: RunStore;
   readonly log: Logger;
   readonly time: () => string;
-  /** Questions that wait for a person */
+  /** Returns the approvals that wait for a person. */
   readonly pendingApprovals: () => Promise<readonly PendingApproval[]>;
-  /** Nobody needs the answer to this question any more */
+  /** Withdraws an approval that no run needs any more. */
   readonly withdraw: (approvalId: string) => Promise<void>;
-  /** Told of each run that was ended */
+  /** Called for each run that was ended. */
   readonly onEnd: (id: string, status: RunStatus) => void;
-  /** Lets a run go on. @throws when it cannot: it is then ended with that error */
+  /** Lets a run go on. @throws when the run cannot go on; the run then ends with that error */
   readonly resume: (interrupted: InterruptedRun) => Promise<void>;
 }
 
 type End = { readonly code: string; readonly message: string };
 
 /**
- * Looks through what a crash or a shutdown left open, in the order in which it was accepted.
+ * Takes up the runs that a crash or a shutdown left open, in the order in which they were accepted.
  *
- * Durable runs go on. A run whose call with an effect had begun and not ended becomes `needs_review`; an attached one ends with
- * `interrupted`; one that was cancelled before, or whose parent was, ends with `cancelled`. One that cannot be read is logged and
- * left for a person to see. Questions that no run takes up again are withdrawn.
+ * Durable runs go on. A run with a call that had an effect, had begun and had not ended becomes `needs_review`. An attached run ends with
+ * `interrupted`. A run that was cancelled before, or whose parent was, ends with `cancelled`. A run that cannot be read is logged and left
+ * for a person. Approvals that no run takes up again are withdrawn.
  */
 export async function recoverRuns(options: RecoverOptions): Promise<void> {
   const { runs, log } = options;
@@ -61,7 +62,8 @@ export async function recoverRuns(options: RecoverOptions): Promise<void> {
 }
 
 /**
- * A question is filed before the journal says so. Where a crash came between, the turn may be asked again, and then makes other calls.
+ * Withdraws approvals that no run takes up again. An approval is filed before the journal says so. After a crash between the two, the turn
+ * is asked again and may make other calls.
  * @param awaited calls that are made again, by run
  */
 async function withdrawUnneeded(
@@ -74,11 +76,11 @@ async function withdrawUnneeded(
       if (awaited.get(run_id)?.has(call_id) === false) await withdraw(id);
     }
   } catch (error) {
-    log.error("Questions of interrupted runs could not be withdrawn, and wait until they expire", { error });
+    log.error("Approvals of interrupted runs could not be withdrawn, and wait until they expire", { error });
   }
 }
 
-/** Lets a run go on; one that cannot ends with the reason. Never throws. */
+/** Lets a run go on. A run that cannot go on ends with the reason. Never throws. */
 export async function continueRun(interrupted: InterruptedRun, options: RecoverOptions): Promise<void> {
   const { log } = options;
   const { run: { id }, seq } = interrupted;
@@ -94,7 +96,7 @@ export async function continueRun(interrupted: InterruptedRun, options: RecoverO
   }
 }
 
-/** Ends a run that does not go on. @returns one that does, with the ids of the calls it makes again */
+/** Ends a run that does not go on. @returns a run that goes on, with the ids of the calls that it makes again */
 async function settle(
   id: string,
   cancelled: boolean | "unknown",

@@ -10,6 +10,7 @@ import { OPEN_RUNS, RUN_INPUTS, type RunInput } from "../journal/run_records.ts"
 import type { RunReview } from "../run_request.ts";
 import { JournalError, type RunStore } from "../journal/run_store.ts";
 
+/** Journal, audit, and the way to continue a run. */
 export interface ResolveOptions {
   readonly runs: RunStore;
   readonly time: () => string;
@@ -20,8 +21,8 @@ export interface ResolveOptions {
 const MAX_NOTE = 1000;
 
 /**
- * Ends a run that is `needs_review`, or lets it go on; on disk and in the audit when it resolves. A run that goes on is durable from
- * then on.
+ * Ends a run that is `needs_review`, or lets it go on. The decision is on disk and in the audit when the promise resolves. A run that goes
+ * on is durable from then on.
  * @throws {HttpError} 404 `not_found`; 409 `conflict` for a run in another state, or one that cannot go on; 400 for a note too long
  */
 export async function resolveRun(id: string, review: RunReview, options: ResolveOptions): Promise<Run> {

@@ -8,14 +8,14 @@ import type { InterruptedRun } from "./recover_runs.ts";
 import type { RunInput } from "../journal/run_records.ts";
 import type { NarrowerLimits, RunRequest } from "../run_request.ts";
 
-/** What a run was started with, pinned for its journal (docs/design/runs.md "Journal"). */
+/** Returns the input that a run was started with, pinned for its journal (docs/design/runs.md "Journal"). */
 export function toRunInput(
   request: RunRequest,
   pinned: {
     readonly prompt: string | null;
     readonly agentTools: readonly Tool[];
     readonly depth: number;
-    /** The messages with the parts of earlier turns in their places; the same array where there are none */
+    /** Messages with parked parts of earlier turns in their places; the same array when there are none. */
     readonly spliced: readonly Message[];
   },
 ): RunInput {
@@ -47,14 +47,14 @@ function toRecordedLimits({ maxIterations, maxToolCalls, tokensPerRun }: Narrowe
   return { max_iterations: maxIterations, max_tool_calls: maxToolCalls, tokens_per_run: tokensPerRun };
 }
 
-/** What an interrupted run was asked for, from its pinned input: it asks for the same again. */
+/** Returns the request that an interrupted run goes on with, from its pinned input. */
 export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
   const { tool_choice, parallel_tool_calls, caller, limits } = input;
   return {
     kind: run.kind,
     messages: input.messages,
     model: input.model,
-    // The agent it is of has a model of its own; else it stays with the model it had
+    // A configured agent has a model of its own; any other run stays with the model it had
     lastModel: input.agent === undefined ? run.model : undefined,
     conversationId: run.conversation_id ?? undefined,
     parentId: run.parent_id ?? undefined,
@@ -65,7 +65,7 @@ export function resumedRequest({ run, input }: InterruptedRun): RunRequest {
     durable: true,
     canApprove: false,
     agent: input.agent,
-    // A call has the one tool whatever they say: they are what it passes on
+    // A single call has its one tool in any case: these are the tools that it passes on
     tools: input.call === undefined ? input.tools.map(({ name }) => name) : input.passed_tools,
     limits: limits === undefined ? undefined : toLimits(limits),
     call: input.call,
@@ -89,13 +89,13 @@ function toLimits(limits: NonNullable<RunInput["limits"]>): NarrowerLimits {
 
 /** The tools of a run that goes on. */
 export interface ResumedTools {
-  /** Those that are still what the run was started with */
+  /** Tools that are the same as when the run was started. */
   readonly agentTools: readonly Tool[];
-  /** Why each of the others cannot be called any more, by name */
+  /** Reason why each other tool cannot be called any more, by name. */
   readonly gone: ReadonlyMap<string, string>;
 }
 
-/** @param enabled the tools the run would get now */
+/** Compares the pinned tools with the present ones. @param enabled tools that the run would get now */
 export function resumedTools(
   enabled: readonly Tool[],
   { tools: pinned }: Pick<RunInput, "tools">,
@@ -113,7 +113,7 @@ export function resumedTools(
 
 const CHANGED = "it takes another input than when this run was started, before the gateway was restarted";
 
-/** What a run is pinned to: SHA-256 of the input schema. */
+/** Returns the digest that a run is pinned to: SHA-256 of the tool's input schema. */
 export function digestOf(tool: Pick<Tool, "inputSchema">): string {
   return canonicalDigest(tool.inputSchema ?? null);
 }

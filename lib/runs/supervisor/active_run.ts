@@ -8,20 +8,21 @@ import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
 import type { RunHandle } from "../run_request.ts";
 
+/** Facts about a run that has its place. */
 export interface ActiveRunOptions {
   readonly accepted: AcceptedRun;
-  /** 0 for the run a person started, 1 for its children, and so on */
+  /** 0 for a run that a person started, 1 for its children, and so on. */
   readonly depth: number;
   readonly caller: Caller;
   readonly durable: boolean;
-  /** undefined for a run that can have nothing to record */
+  /** Recorder; undefined for a run that can have nothing to record. */
   readonly recorder: RunRecorder | undefined;
-  /** What its model calls count in; undefined where no budget is set */
+  /** Budget that the model calls count in; undefined when none is set. */
   readonly budget: TokenBudget | undefined;
   readonly controller: AbortController;
 }
 
-/** A run at work, or waiting for its turn. */
+/** A run at work, or one that waits for its slot. */
 export class ActiveRun {
   readonly id: string;
   readonly model: string;
@@ -31,16 +32,16 @@ export class ActiveRun {
   readonly durable: boolean;
   readonly recorder: RunRecorder | undefined;
   readonly budget: TokenBudget | undefined;
-  /** ISO 8601; null while it waits */
+  /** Start of the work in ISO 8601; null while the run waits. */
   startedAt: string | null = null;
   hadEffect = false;
-  /** Tells whether the provider refused and is asked again: its next answer may still be a refusal */
+  /** True while a provider that refused is asked again. The next answer may still be a refusal. */
   isAskedAgain = false;
-  /** Calls with an effect that run now */
+  /** Number of calls with an effect that run now. */
   effectsAtWork = 0;
-  /** A shutdown stops it as soon as none does */
+  /** Set by a shutdown: the run stops as soon as no tool call with an effect is running. */
   stopsForShutdown = false;
-  /** Set at its end: what the provider said before the first delta, thrown to the reader in place of the terminal event */
+  /** Set at the end: a refusal of the provider before the first delta. The reader gets it thrown in place of the terminal event. */
   refused: ProviderError | undefined = undefined;
   readonly #accepted: AcceptedRun;
   readonly #controller: AbortController;
@@ -66,7 +67,7 @@ export class ActiveRun {
     this.#controller.abort(error);
   }
 
-  /** As it is now, for one that is not recorded */
+  /** Returns the present state, for a run that is not recorded. */
   view(): Run {
     const { run } = createRunState(this.#accepted);
     return this.startedAt === null ? run : { ...run, status: "running", started_at: this.startedAt };
@@ -76,7 +77,7 @@ export class ActiveRun {
 type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;
 
 /**
- * Handle of attached work: the reader itself drives the agent, with no step between, and leaving ends the run.
+ * Handle of attached work. The reader drives the agent directly, and leaving ends the run.
  *
  * The abort comes before the generator's own return, which would wait for a read of the provider that is under way.
  */
@@ -137,20 +138,21 @@ export class AttachedRun implements RunHandle, AsyncIterableIterator<readonly Ag
   #stop(error: CancelError): void {
     this.#entry.abort(error);
     if (this.#started) return;
-    // A generator that never ran has no end of its own: its first step writes the end, and is kept for a late reader
+    // A generator that never ran has no end of its own. Its first step writes the end, and is kept for a late reader
     this.#started = true;
     this.#first = this.#events.next();
     this.#first.catch(() => {});
   }
 }
 
+/** Events of durable work, as the agent makes them and as a reader follows them. */
 export interface DurableOptions {
   readonly events: AsyncGenerator<readonly AgentEvent[], void, undefined>;
-  /** The run's events from the first on */
+  /** Returns the run's events from the first on. */
   readonly follow: () => AsyncIterable<readonly AgentEvent[]>;
 }
 
-/** Handle of durable work, which is started at once: it goes on by itself to its end, and readers follow it. */
+/** Starts durable work, which goes on by itself to its end. @returns the handle that readers follow the work by */
 export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptions): RunHandle {
   const work = async () => {
     let last: readonly AgentEvent[] = [];
@@ -188,19 +190,19 @@ export function durableHandle(entry: ActiveRun, { events, follow }: DurableOptio
   };
 }
 
-/** Runs at work, in no order. */
+/** The runs at work, in no order. */
 export interface ActiveRuns<T extends { readonly id: string }> {
   readonly size: () => number;
   add(run: T): void;
-  /** Twice does nothing */
+  /** Removes a run. Repeating it does nothing. */
   remove(run: T): void;
   find(id: string): T | undefined;
   all(): readonly T[];
 }
 
 /**
- * A bag over one array. Not a Map or Set: with runs coming and going, each of their tables that V8 replaces keeps all runs of its
- * time alive until the next major collection. Finding by id is rare and looks through at most the runs that may be at work.
+ * Returns an empty list of runs over one array. A Map or Set would keep ended runs alive: each table that V8 replaces holds all runs of its
+ * time until the next major collection. Finding by id is rare and looks through the runs at work alone.
  */
 export function createActiveRuns<T extends { readonly id: string }>(): ActiveRuns<T> {
   const runs: T[] = [];

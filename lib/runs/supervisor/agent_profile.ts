@@ -7,35 +7,36 @@ import type { Provider } from "../../providers/provider.ts";
 /** The provider and the model that answer a run's turns. */
 export interface RunModel {
   readonly provider: Provider;
-  /** As the provider knows it */
+  /** Name of the model at the provider. */
   readonly providerModel: string;
-  /** As the reply names it */
+  /** Name of the model in replies. */
   readonly model: string;
 }
 
-/** What a run takes over from the configured agent it is of. */
+/** Settings that a run takes from a configured agent. */
 export interface AgentProfile extends RunModel {
-  /** In place of `[agent] system_prompt`; empty: none */
+  /** Text in place of `[agent] system_prompt`; empty: none. */
   readonly systemPrompt: string;
-  /** Patterns of tool names; empty: none. `delegate` is never among them, whatever they say */
+  /** Patterns of tool names; empty: none. `delegate` never matches. */
   readonly tools: readonly string[];
   readonly maxIterations: number;
 }
 
 /**
- * The profile of a configured agent.
- * @param model in place of the agent's own, as its provider knows it or as an earlier run of the agent shows it; empty: its own
+ * Returns the profile of a configured agent.
+ * @param model name at the provider, or as an earlier run of the agent shows it; empty: the agent's own model
  * @throws {HttpError} 400 `invalid_request` for an unknown name; {ProviderError} when its provider cannot be used
  */
 export type AgentOf = (name: string, model?: string) => Promise<AgentProfile>;
 
+/** Configured agents and their providers. */
 export interface AgentOfOptions {
-  /** `[agents.<name>]`, the newest ones */
+  /** Returns the newest `[agents.<name>]`. */
   readonly agents: () => Config["agents"];
   readonly providers: Pick<AgentProviders, "of">;
 }
 
-/** An agent that is not `agentic` calls no tools, whatever its list says. */
+/** Returns the function that finds profiles. An agent that is not `agentic` calls no tools. */
 export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
   return async (name, asked = "") => {
     const configured = agents();
@@ -60,10 +61,10 @@ export function createAgentOf({ agents, providers }: AgentOfOptions): AgentOf {
   };
 }
 
-/** For a gateway without agents. */
+/** Finds no profile, for a gateway without agents. */
 export const noAgents: AgentOf = (name) => Promise.reject(unknownAgent(name, []));
 
-/** Why an agent cannot be used, with the names of those that can. */
+/** Returns the reason why an agent is unknown, with the names of the known agents. */
 export function reasonUnknown(known: readonly string[]): string {
   const names = known.length === 0 ? "none is configured; add [agents.<name>]" : `the agents are ${known.join(", ")}`;
   return `there is no such agent; ${names}`;

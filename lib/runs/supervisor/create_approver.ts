@@ -13,32 +13,32 @@ import { approve, createEarlierApprovals, toAnswered } from "./earlier_approvals
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import type { QueuePlace } from "./run_queue.ts";
 
-/** What decides whether a run asks, and for how long. */
+/** Properties of a run that decide whether it asks for approvals, and for how long. */
 export interface ApprovableRun {
   readonly durable: boolean;
-  /** Someone with scope `approve` follows its events */
+  /** True when somebody with the scope `approve` follows the run's events. */
   readonly canApprove: boolean;
   readonly place: Pick<QueuePlace, "pause">;
-  /** Of a run that goes on: what was asked before, by call id */
+  /** Approvals from before the interruption, by call id, for a run that goes on. */
   readonly earlier?: ReadonlyMap<string, RecordedApproval> | undefined;
-  /** Resolves once all it did is on disk, so that after a crash its question finds its call again; undefined: it does not go on then */
+  /** Resolves once all events are on disk, so that after a crash an approval finds its call again. Undefined: the run does not go on after a crash. */
   readonly recorded?: (() => Promise<void>) | undefined;
 }
 
+/** The approvals, and how long they wait. */
 export interface ApproverOptions {
   readonly approvals: Approvals;
-  /** Milliseconds a question waits; read at each question */
+  /** Returns how long an approval waits, in milliseconds; read for each approval. */
   readonly timeoutMs: () => { readonly attached: number; readonly durable: number };
 }
 
 /**
- * Who answers the policy's asks for a run (docs/design/policy.md "Approvals").
+ * Returns the approver of each run (docs/design/policy.md "Approvals").
  *
- * Attached work asks only where someone who may approve follows its events, else the answer is a denial at once that says how to
- * allow the call. Durable work always asks. Nothing waits beyond the question's expiry, which is a denial.
+ * Durable work always files an approval. Attached work files one when somebody who may approve follows its events; otherwise the answer is
+ * an immediate denial that says how to allow the call. An approval that expires is a denial.
  *
- * A run that goes on after a restart asks no second time about the call it had asked about: that question still stands, or its answer
- * counts, as long as it is about the same call.
+ * A run that goes on after a restart files no second approval for the same call: the earlier approval still waits, or its answer counts.
  */
 export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run: ApprovableRun) => AgentApprover {
   return (run) => {
@@ -52,7 +52,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
       const asked = known?.approval ??
         await approvals.ask(toNewApproval(request, run.durable ? timeouts.durable : timeouts.attached));
       if (asked === undefined) {
-        return denyUnasked(`as many questions wait for a person as may, so nobody was asked: ${request.reason}`, emit);
+        return denyUnasked(`as many approvals wait for a person as may, so nobody was asked: ${request.reason}`, emit);
       }
       if (known?.isShown !== true) emit(toNeeded(asked));
       const settled = await wait(asked.id, { approvals, run, signal });
@@ -63,7 +63,7 @@ export function createApprover({ approvals, timeoutMs }: ApproverOptions): (run:
   };
 }
 
-/** @param timeoutMs how long it waits */
+/** Returns the approval to file for a call. @param timeoutMs how long the approval waits */
 export function toNewApproval(request: ApprovalRequest, timeoutMs: number): Parameters<Approvals["ask"]>[0] {
   const { prepared, input, binding, subject, reason, rule, caller, runId, callId } = request;
   return {
@@ -116,7 +116,7 @@ async function toAnswer(settled: Approval, approvals: Approvals): Promise<Approv
     case "cancelled":
       return deny(
         "approval_failed",
-        `Cannot call "${tool}": the question was taken back, so nobody answered. ${reason}`,
+        `Cannot call "${tool}": the approval was taken back, so nobody answered. ${reason}`,
       );
   }
 }
@@ -142,7 +142,7 @@ function toNeeded(asked: Approval): AgentEventBody {
 }
 
 /**
- * Answers every ask at once with a denial that says what would allow the call: for runs that nobody follows who may approve.
+ * Denies every call at once and says what would allow it, for runs that nobody follows who may approve.
  * Source: docs/design/policy.md "Approvals"
  */
 export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =>
@@ -152,7 +152,7 @@ export const denyUnattended: AgentApprover = ({ tool, reason }, _signal, emit) =
     emit,
   ));
 
-/** Denies a call that nobody was asked about, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */
+/** Denies a call without an approval, and tells the run's reader the same as the model. @param why see nobodyCouldAnswer */
 export function denyUnasked(why: string, emit: (body: AgentEventBody) => void): ApprovalAnswer {
   const denied = nobodyCouldAnswer(why);
   emit({ type: "notice", code: denied.rule, message: denied.reason });

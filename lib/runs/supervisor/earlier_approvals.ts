@@ -4,35 +4,36 @@ import type { Approvals } from "../../guard/approvals.ts";
 import type { ApprovalAnswer, ApprovalRequest } from "../../tools/runtime/tool_executor.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 
-/** A question that stands, or whose answer counts. */
+/** An earlier approval that still waits, or whose answer counts. */
 export interface EarlierApproval {
   readonly approval: Approval;
-  /** Its approval_needed is in the journal, and its approval_answered */
+  /** True when the journal has its approval_needed. */
   readonly isShown: boolean;
+  /** True when the journal has its approval_answered. */
   readonly isAnswerShown: boolean;
-  /** The call was let through and did not run: it may run now */
+  /** Answer for a call that was let through and did not run, so that it may run now; undefined for every other call. */
   readonly answer: ApprovalAnswer | undefined;
 }
 
-/** What a run asked before it was interrupted. */
+/** Approvals that a run filed before it was interrupted. */
 export interface EarlierApprovals {
-  /** The question about exactly this call. One that has become another, as by a changed file, is withdrawn */
+  /** Finds the approval of exactly this call. Withdraws it when the call has become another, for example by a changed file. */
   find(request: ApprovalRequest, emit: (body: AgentEventBody) => void): Promise<EarlierApproval | undefined>;
-  /** The call needs no answer any more, because a rule or the policy decided */
+  /** Withdraws the approval of a call that a rule or the policy decided meanwhile. */
   withdraw(callId: string, emit: (body: AgentEventBody) => void): Promise<void>;
 }
 
-/** Approvals looked through for one that was filed just before the crash. */
+/** Newest approvals that are searched for one that was filed just before the crash. */
 const MAX_LOOKED_AT = 1000;
 
-/** @param asked as the journal has them, by call id */
+/** Returns the earlier approvals of a run. @param asked approvals in the journal, by call id */
 export function createEarlierApprovals(
   approvals: Approvals,
   asked: ReadonlyMap<string, RecordedApproval>,
 ): EarlierApprovals {
   const open = new Map(asked);
 
-  /** A question is filed before the journal says so: a crash between the two leaves one that only the approvals know. */
+  /** Finds an approval that the journal does not have. An approval is filed before the journal says so, and a crash can come between. */
   const unrecorded = async ({ runId, callId }: ApprovalRequest): Promise<Approval | undefined> => {
     const { approvals: newest } = await approvals.list({ limit: MAX_LOOKED_AT });
     return newest.find((approval) =>
@@ -65,7 +66,7 @@ export function createEarlierApprovals(
         approval,
         isShown: earlier !== undefined,
         isAnswerShown: earlier?.answered === true,
-        // Its use is in the approvals and its start is not in the journal, which comes before the effect
+        // The approval is used and the call's start is not in the journal. The journal comes before the effect, so there was none
         answer: isFree ? approve(approval.id) : undefined,
       };
     },
@@ -73,12 +74,12 @@ export function createEarlierApprovals(
   };
 }
 
-/** The answer of a person who said yes to the question of this id. */
+/** Returns the answer of a person who approved the approval with this id. */
 export function approve(approvalId: string): ApprovalAnswer {
   return { decision: "approve", reason: "Approved by a person", approvalId };
 }
 
-/** How a settled question is shown. */
+/** Returns the event for the answer of an approval. */
 export function toAnswered({ id, status, answered_by }: Approval): AgentEventBody {
   const decision = status === "approved"
     ? "approve"

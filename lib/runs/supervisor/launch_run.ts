@@ -10,7 +10,7 @@ import type { RunStatus } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { KeyedNotifier } from "../../base/keyed_queues.ts";
 import { type ContextWindows, createContextWindows } from "../../providers/models/context_windows.ts";
-import type { Providers } from "../../providers/provider.ts";
+import type { Provider, Providers } from "../../providers/provider.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { ActiveRun, type ActiveRuns } from "./active_run.ts";
 import type { AgentProfile } from "./agent_profile.ts";
@@ -217,12 +217,7 @@ export class RunLauncher {
       id,
       kind: request.kind,
       model: settings.model,
-      provider: findWindow === undefined || limits.contextWindowTokens > 0
-        ? provider
-        : createFittingProvider(provider, {
-          learn: (error, tokens) => windows.learn(provider, providerModel, { error, tokens }),
-          fixed: () => opening.fixedMessages,
-        }),
+      provider: findWindow === undefined ? provider : this.#fittingProvider(settings, opening),
       providerModel,
       conversationId,
       parentId: request.parentId ?? null,
@@ -259,6 +254,15 @@ export class RunLauncher {
       log,
     };
     return run;
+  }
+
+  /** Returns the provider of a run, which learns the model's window from refusals when the configuration does not say it. */
+  #fittingProvider({ provider, providerModel, limits }: RunSettings, opening: RunOpening): Provider {
+    if (limits.contextWindowTokens > 0) return provider;
+    return createFittingProvider(provider, {
+      learn: (error, tokens) => this.#windows.learn(provider, providerModel, { error, tokens }),
+      fixed: () => opening.fixedMessages,
+    });
   }
 
   #resumeOf({ id, interrupted, gone }: Plan): RunResume | undefined {

@@ -12,30 +12,31 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { AgentProfile, RunModel } from "./agent_profile.ts";
 import type { NarrowerLimits, RunRequest } from "../run_request.ts";
 
-/** What `[agent]` and `[budget]` say; read when a run starts and kept by it to its end. */
+/** Settings of `[agent]` and `[budget]`. A run reads them at its start and keeps them to its end. */
 export interface AgentSettings extends AgentLimits {
-  /** Empty: none */
+  /** System prompt; empty: none. */
   readonly systemPrompt: string;
-  /** Patterns of tool names: `*`, names, `prefix*`; empty: none */
+  /** Patterns of tool names: `*`, names, `prefix*`; empty: none. */
   readonly tools: readonly string[];
 }
 
-/** What one run works with. */
+/** Settings of one run. */
 export interface RunSettings extends RunModel {
   readonly limits: AgentLimits;
   readonly agentTools: readonly Tool[];
-  /** To what its tools start; undefined without tools */
+  /** Rights and limits that runs started by this run's tools inherit; undefined without tools. */
   readonly passesOn: AgentRun["passesOn"];
-  /** null: none */
+  /** System prompt; null: none. */
   readonly prompt: string | null;
 }
 
-/** A turn that calls and one that answers: a limit reached by the call itself would put advice under its output. */
+/** Limits of a single call: one turn that calls and one that answers. At a lower limit the call's output would end with advice. */
 const CALL_LIMITS = { maxIterations: 2, maxToolCalls: 2 };
 
 /**
- * @param settings those of now: a run keeps them to its end
- * @param profile of the configured agent the run is of; undefined for the gateway's own
+ * Returns the settings of a run.
+ * @param settings present settings, which the run keeps to its end
+ * @param profile profile of the configured agent; undefined for the gateway's own agent
  */
 export function runSettings(
   request: RunRequest,
@@ -94,7 +95,7 @@ function modelOf(providers: Providers, request: RunRequest): RunModel {
   return { provider, providerModel: model, model: shown };
 }
 
-/** The model that answered an interrupted run before; undefined for a new run, and where that model is gone. */
+/** Returns the model that answered an interrupted run before; undefined for a new run, and when that model is gone. */
 function lastModel(providers: Providers, { lastModel: last }: RunRequest): ResolvedModel | undefined {
   if (last === undefined || isDefaultModel(last)) return undefined;
   try {
@@ -106,7 +107,7 @@ function lastModel(providers: Providers, { lastModel: last }: RunRequest): Resol
   }
 }
 
-/** What the user said last. */
+/** Returns the text of the user's last message. */
 function lastQuery(messages: readonly Message[]): string {
   const last = messages.findLast((message) => message.role === "user");
   return last === undefined ? "" : textOf(last.content);
@@ -121,7 +122,7 @@ function callModel(
   return { provider: createCallProvider(call, refusal), providerModel: call.tool, model: CALL_MODEL };
 }
 
-/** The same with each bound the lower of two. 0 tokens are no bound. */
+/** Returns the limits with each bound the lower of the two. 0 tokens are no bound. */
 export function narrowLimits<T extends Required<NarrowerLimits>>(limits: T, by: NarrowerLimits): T {
   const { maxIterations = Infinity, maxToolCalls = Infinity, tokensPerRun = 0 } = by;
   const tokens = [limits.tokensPerRun, tokensPerRun].filter((bound) => bound > 0);

@@ -85,7 +85,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 /** Time for runs that a drain has cancelled to write their last event. */
 const SETTLE_MS = 2000;
 
-/** Returns the run supervisor: everything that executes is a run started here (docs/design/runs.md). */
+/** Returns the run supervisor: everything that executes is a run started here (docs/design/runs.md "The loop"). */
 export function createSupervisor(options: SupervisorOptions): RunSupervisor {
   return new Supervisor(options);
 }

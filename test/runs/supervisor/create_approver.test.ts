@@ -134,7 +134,7 @@ describe("an attached run", () => {
     const events = await reading;
     assert.equal(only(events, "approval_answered").decision, "cancelled");
     const { output } = only(events, "tool_end");
-    assert.match(output, /the question was taken back, so nobody answered/);
+    assert.match(output, /the approval was taken back, so nobody answered/);
     assert.deepEqual(ran, []);
   });
 
@@ -148,7 +148,7 @@ describe("an attached run", () => {
     assert.equal((await waiting).at(-1)?.type, "done");
   });
 
-  test("is denied when as many questions wait as may", async () => {
+  test("is denied when as many approvals wait as may", async () => {
     const { runs, approvals, clock } = setUp();
     const reading = readAll(await runs.start(ask("write", FOLLOWED)));
     await clock.advance(1);
@@ -160,7 +160,7 @@ describe("an attached run", () => {
     const events = await readAll(await runs.start(ask("write", FOLLOWED)));
     assert.match(
       only(events, "tool_end").output,
-      /^Denied \(nobody_could_answer\): as many questions wait for a person/,
+      /^Denied \(nobody_could_answer\): as many approvals wait for a person/,
     );
     assert.equal(only(events, "notice").code, "nobody_could_answer");
     await approvals.cancel(first.id);
