@@ -38,6 +38,7 @@ const POST_ROUTES: readonly PostRoute[] = [
   { path: "/v1/runs/none/cancel" },
   { path: "/v1/runs/none/resolve", body: { action: "close" }, missing: true },
   { path: "/v1/schedules/none/run" },
+  { path: "/v1/deliveries/none/resolve", body: { action: "drop" }, missing: true },
   { path: "/v1/nodes/none/describe" },
   { path: "/v1/nodes/none/invoke" },
   { path: "/v1/ws-ticket" },
