@@ -9,7 +9,7 @@ import { createSeededRandom } from "./seeded_random.ts";
 import { until } from "./until.ts";
 
 /** Files of a data directory while no daemon runs: records, the log, and locks that nobody has. */
-const LEFT = /^(daemon\.lock|daemon\.log(\.[1-5])?|gateway\.lock|postern\.db)$/;
+const LEFT = /^(daemon\.lock|daemon\.log(\.[1-5])?|gateway\.lock|postern\.db|commands)$/;
 const START = ["daemon", "start", "--port", "0", "--json"];
 /** Longer than any test: it must be killed */
 const SLEEP = "sleep 600";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { ServerResponse } from "node:http";
 import { type SeenRequest, startFakeServer } from "../../fixtures/upstream/fake_server.ts";
@@ -184,8 +184,10 @@ async function untilRefused(gateway: KillableGateway): Promise<void> {
 }
 
 function checkRecords(dataDir: string): void {
-  const left = readdirSync(dataDir).filter((name) => !["gateway.lock", "postern.db"].includes(name));
+  const left = readdirSync(dataDir).filter((name) => !["gateway.lock", "postern.db", "commands"].includes(name));
   assert.deepEqual(left, [], "no control file, no log of the database and no temporary file is left");
+  const notes = join(dataDir, "commands");
+  assert.deepEqual(existsSync(notes) ? readdirSync(notes) : [], [], "no note of a running command is left");
   assert.equal(inspectDatabase(join(dataDir, "postern.db"))?.damage, null);
 }
 
