@@ -137,8 +137,8 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const { config, guard, access, system, work } = found;
   const { approvals, audit } = guard;
   const { files, guardedFetch } = system;
-  const { isLive } = access.tokens;
-  const automation = createAutomationServices({ ...found, ...work, approvals, files, guardedFetch, isLive });
+  const { scopesOf } = access.tokens;
+  const automation = createAutomationServices({ ...found, ...work, approvals, files, guardedFetch, scopesOf });
   const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
   const memory = createMemoryServices({ ...found, isKept: config().storage.driver !== "memory" });
   const calls = createGatewayTools(found, { automation, nodes, memory });

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import * as v from "valibot";
 import { bodyHmac } from "../../lib/base/body_hmac.ts";
 import { CancelError } from "../../lib/base/cancel.ts";
-import { hasScope, isSameToken } from "../../lib/base/records/caller.ts";
+import { hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { Run } from "../../lib/base/records/run.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { RunHandle, RunRequest } from "../../lib/runs/run_request.ts";
@@ -196,8 +196,7 @@ async function repeat(context: RequestContext, channel: string, runId: string): 
 async function checkDelivered(context: RequestContext, runId: string): Promise<void> {
   const caller = callerOf(context, "channel");
   if (hasScope(caller.scopes, "runs")) return;
-  const starter = await context.services.agent?.runs.startedBy(runId);
-  if (starter !== undefined && isSameToken(starter, caller)) return;
+  if (mayReach(caller, await context.services.agent?.runs.startedBy(runId))) return;
   throw httpError(
     "insufficient_scope",
     'Cannot show the reply: another token delivered the message of this message_id, and yours lacks the scope "runs"',

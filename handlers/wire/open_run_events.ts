@@ -1,5 +1,5 @@
 import type { AgentEvent } from "../../lib/base/records/agent_event.ts";
-import { type Caller, hasScope, isSameToken } from "../../lib/base/records/caller.ts";
+import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
 import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import type { RunReach } from "../../lib/runs/run_request.ts";
 import { httpError } from "./http_errors.ts";
@@ -28,7 +28,7 @@ export async function openRunEvents(runs: StoredRuns, id: string, options: OpenR
   if (!hasScope(caller.scopes, "runs")) {
     const starter = await runs.startedBy(id);
     if (starter === undefined) throw unknownRun();
-    if (!isSameToken(starter, caller)) {
+    if (!mayReach(caller, starter)) {
       throw httpError(
         "insufficient_scope",
         'Cannot follow this run: another token began it, and yours lacks the scope "runs"',

@@ -80,6 +80,8 @@ export interface Tokens {
    * Null (pairing is off) counts. `control` counts too while no such token exists: it stands for the person at this machine
    */
   isLive(tokenId: string | null): boolean;
+  /** Returns the scopes that a checked identity has now, for work that goes on without it. undefined where it does not count, as `isLive` */
+  scopesOf(tokenId: string | null): readonly Scope[] | undefined;
   /** Notes a use of a token that came in before, as each frame of a socket is one. @returns whether it still counts, as `isLive` */
   use(tokenId: string | null): boolean;
   /** Told the id of each token that is revoked, or forgotten after it expired, and waited for. For as long as the tokens live */

@@ -225,6 +225,12 @@ export async function createTokens(options: CreateTokensOptions): Promise<Tokens
 
     isLive,
 
+    scopesOf(tokenId) {
+      if (!isLive(tokenId)) return undefined;
+      if (tokenId === null) return SCOPES;
+      return byId.get(tokenId)?.body.scopes ?? ["admin"];
+    },
+
     use(tokenId) {
       if (!isLive(tokenId)) return false;
       const kept = tokenId === null ? undefined : byId.get(tokenId);

@@ -1,3 +1,4 @@
+import type { Scope } from "../base/records/caller.ts";
 import type { Clock } from "../base/clock.ts";
 import { lazyStartedService } from "../base/lazily.ts";
 import type { OpenedList } from "../base/opened_list.ts";
@@ -34,8 +35,8 @@ export interface AutomationServicesOptions {
   readonly files: Files;
   /** Returns the guarded fetch, which is loaded at the first call. */
   readonly guardedFetch: () => Promise<GuardedFetch>;
-  /** Tells whether a token is still valid. */
-  readonly isLive: (tokenId: string | null) => boolean;
+  /** Scopes that a token has now. undefined: the token does not count any more */
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
   /** Returns the tools of the gateway, which are made later. */
   readonly tools: () => ToolExecutor;
   /** Returns the run supervisor, which is made later. Undefined: there is no agent, or not yet */

@@ -1,5 +1,6 @@
-import { createCron, type Cron, type CronSettings } from "../../lib/automation/cron/cron_service.ts";
+import { createCron, type Cron, type CronOptions, type CronSettings } from "../../lib/automation/cron/cron_service.ts";
 import { SCHEDULES } from "../../lib/automation/cron/schedule_record.ts";
+import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Clock } from "../../lib/base/clock.ts";
 import { lazyStartedService } from "../../lib/base/lazily.ts";
 import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
@@ -20,7 +21,8 @@ export interface CronFixtureOptions {
   /** The steps of each run. Default: it hangs */
   readonly script?: (request: RunRequest) => readonly ScriptStep[];
   readonly refuse?: () => Error | undefined;
-  readonly isLive?: (tokenId: string | null) => boolean;
+  /** Default: every token has all scopes */
+  readonly scopesOf?: CronOptions["scopesOf"];
   readonly seed?: number;
 }
 
@@ -66,7 +68,7 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
       }),
       settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100, ...options.settings }),
       runs: () => ({ ...runs, start: async (request) => played(await runs.start(request)) }),
-      isLive: options.isLive ?? (() => true),
+      scopesOf: options.scopesOf ?? (() => SCOPES),
       tools: () => door,
     });
   // Loaded at its first use, as in a gateway

@@ -105,7 +105,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
       log,
       settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100 }),
       runs: () => options.agent?.runs,
-      isLive: () => true,
+      scopesOf: () => SCOPES,
       tools: () => tools,
     }),
     deliveries: createDeliveries({
@@ -174,6 +174,7 @@ function createFakeTokens(nextId: () => string): Services["tokens"] {
       return Promise.resolve(made);
     },
     isLive: () => true,
+    scopesOf: () => SCOPES,
     use: () => true,
     onRevoke: () => {},
     list: () => Promise.resolve([...records.values()]),

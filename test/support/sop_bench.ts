@@ -1,7 +1,7 @@
 import type { Script } from "../../fixtures/scripted_provider.ts";
 import { createSops } from "../../lib/automation/sops/sop_service.ts";
-import type { SopService } from "../../lib/automation/sops/sop_service.ts";
-import type { Caller } from "../../lib/base/records/caller.ts";
+import type { SopService, SopsOptions } from "../../lib/automation/sops/sop_service.ts";
+import { type Caller, SCOPES } from "../../lib/base/records/caller.ts";
 import { type Logger, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { Approvals } from "../../lib/guard/approvals.ts";
@@ -31,8 +31,8 @@ export interface SopBenchOptions {
   readonly log?: Logger;
   /** Default true */
   readonly hasAgent?: boolean;
-  /** Default: every token counts */
-  readonly isLive?: (tokenId: string | null) => boolean;
+  /** Default: every token has all scopes */
+  readonly scopesOf?: SopsOptions["scopesOf"];
 }
 
 /** Procedures over a supervisor, a scripted model, fake tools and a clock that stands still. */
@@ -49,7 +49,7 @@ export interface SopBench {
 }
 
 const AGENT: Caller = { via: "http", tokenId: "tok_agent", scopes: ["admin"] };
-const PERSON: Caller = { via: "http", tokenId: "tok_person", scopes: ["approve"] };
+const PERSON: Caller = { via: "http", tokenId: "tok_person", scopes: ["approve", "runs"] };
 
 /** A model's call, in a run that an administrator started. */
 export const BY_AGENT = { caller: AGENT, runId: "run_agent", mayGrant: false } as const;
@@ -78,7 +78,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     log,
     approvals,
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
-    isLive: options.isLive ?? (() => true),
+    scopesOf: options.scopesOf ?? (() => SCOPES),
     runs: () => (options.hasAgent === false ? undefined : runs),
     tools: () => door,
     workspaceRoot: workspace.root,
@@ -99,9 +99,9 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     execute: async (sop, inputs = {}) => (await sops.execute({ ...BY_AGENT, sop, inputs })).id,
     async until(id, status) {
       const isThere = typeof status === "function" ? status : (view: SopExecutionView) => view.status === status;
-      let view = await sops.status(id);
+      let view = await sops.status(id, BY_AGENT);
       await until(
-        async () => isThere(view = await sops.status(id)),
+        async () => isThere(view = await sops.status(id, BY_AGENT)),
         () => `It never came to that: ${JSON.stringify(view, null, 1)}`,
       );
       return view;

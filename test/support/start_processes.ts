@@ -21,6 +21,7 @@ const { id } = await processes.start({
   words: ["sh", "-c", "echo $$ > leader; sleep 60 & echo $! > child; echo ready; wait"],
   scope: { workspaceRoot, workspaceOnly: false, forbiddenPaths: [], allowSensitive: false },
   sandbox: "off",
+  owner: null,
   maxProcesses: 1,
   maxOutputBytes: 100,
   signal: new AbortController().signal,

@@ -1,6 +1,7 @@
 import { dirname, join } from "node:path";
 import { type Clock, systemClock } from "../../lib/base/clock.ts";
 import type { ApprovalRule } from "../../lib/base/records/approval.ts";
+import { SCOPES } from "../../lib/base/records/caller.ts";
 import { createRedactor, type Redactor } from "../../lib/base/redact.ts";
 import { createLogger, type LogRecord, SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../lib/base/telemetry/metrics.ts";
@@ -139,7 +140,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         log: SILENT,
         settings: () => ({ ...config.cron, maxTasks: config.cron.max_tasks }),
         runs: () => undefined,
-        isLive: () => true,
+        scopesOf: () => SCOPES,
         tools: () => door,
       }),
       sops: createSops({
@@ -156,7 +157,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
           audit: audit.append,
         }),
         files,
-        isLive: () => true,
+        scopesOf: () => SCOPES,
         runs: () => undefined,
         tools: () => door,
         workspaceRoot: options.root,
@@ -196,7 +197,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         input: typeof input === "string" ? input : JSON.stringify(input),
         runId: "run_1",
         callId: `call_${++calls}`,
-        caller: { via: "agent", tokenId: null, scopes: [] },
+        caller: { via: "agent", tokenId: null, scopes: SCOPES },
         depth: 0,
         signal: new AbortController().signal,
         approver: async ({ reason }) => ({ decision: "deny", rule: "approval", reason }),

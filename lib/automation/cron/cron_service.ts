@@ -8,6 +8,7 @@ import { isTimezone } from "../../base/zoned_time.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
+import { checkOwner, type ScopedCaller } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { ScheduleMaker, Schedules } from "../../tools/schedule/schedules.ts";
 import { type FireOptions, fireSchedule, firingDeletes, forgetOldDone, forgetOldFirings } from "./fire_schedule.ts";
@@ -26,7 +27,7 @@ import {
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES, type Timing } from "./schedule_record.ts";
 import { checkWork } from "./scheduled_work.ts";
 import { createScheduler } from "./scheduler.ts";
-import { startRun } from "./start_run.ts";
+import { startRun, type StartRunOptions } from "./start_run.ts";
 
 /** The schedules, their history, and what fires them (docs/design/automation.md "Schedules"). */
 export interface Cron extends Schedules, Pick<ScheduleReader, "get" | "page" | "history"> {
@@ -59,8 +60,8 @@ export interface CronOptions {
   readonly settings: () => CronSettings;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => RunSupervisor | undefined;
-  /** Tells whether a token still counts */
-  readonly isLive: (tokenId: string | null) => boolean;
+  /** Scopes that a token has now. undefined: the token does not count any more */
+  readonly scopesOf: StartRunOptions["scopesOf"];
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
 }
 
@@ -74,7 +75,7 @@ export function createCron(options: CronOptions): Cron {
   const view: ViewOptions = { runs: options.runs, shown: (value: unknown) => options.tools().shown(value) };
   const reader = createScheduleReader(store, view);
   const { find } = reader;
-  const firing: FireOptions = { store, clock, log, runs: options.runs, isLive: options.isLive };
+  const firing: FireOptions = { store, clock, log, runs: options.runs, scopesOf: options.scopesOf };
   const scheduler = createScheduler({
     clock,
     log,
@@ -104,11 +105,16 @@ export function createCron(options: CronOptions): Cron {
     if (next !== undefined && next < (record.next_at ?? next)) await write(found, { next_at: next });
   };
 
-  /** Changes a schedule, one change after the other. @throws {ToolError} `not_found` */
-  const change = (id: string, what: string, to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined) =>
+  /** Changes a schedule, one change after the other. @throws {ToolError} `not_found`; `insufficient_scope` for another token's */
+  const change = (
+    id: string,
+    { action, caller }: { readonly action: string; readonly caller: ScopedCaller },
+    to: (record: ScheduleRecord) => Partial<ScheduleRecord> | undefined,
+  ) =>
     mutex(id, async () => {
       const found = await find(id);
-      if (found === undefined) throw await unknown(id, what);
+      if (found === undefined) throw await unknown(id, action);
+      checkOwner("schedule", { action, id }, { owner: found.record.caller.token_id, caller });
       const changes = to(found.record);
       return await toSchedule(changes === undefined ? found.record : await write(found, changes), view);
     });
@@ -147,6 +153,10 @@ export function createCron(options: CronOptions): Cron {
             );
           }
           const { maxTasks } = options.settings();
+          // A new schedule takes the place of a task that fired
+          if (await reader.isThere(id) || await reader.isDone(id)) {
+            checkOwner("schedule", { action: "replace", id }, { owner: await reader.ownerOf(id), caller: by.caller });
+          }
           if (await find(id) !== undefined) {
             throw new ToolError("conflict", `Cannot add "${id}": there is one with this id; cron_update changes it`);
           }
@@ -183,7 +193,7 @@ export function createCron(options: CronOptions): Cron {
         })),
 
     update: (id, { schedule, timezone, ...work }, by) =>
-      change(id, "update", (record) => {
+      change(id, { action: "update", caller: by.caller }, (record) => {
         const works = Object.values(work).some((value) => value !== undefined);
         if (schedule === undefined && timezone === undefined && !works) {
           throw new ToolError("invalid_input", `Cannot update "${id}": give what is to change`);
@@ -208,9 +218,10 @@ export function createCron(options: CronOptions): Cron {
         };
       }),
 
-    remove: (id) =>
+    remove: (id, caller) =>
       mutex(id, async () => {
         if (!await reader.isThere(id) && !await reader.isDone(id)) throw await unknown(id, "remove");
+        checkOwner("schedule", { action: "remove", id }, { owner: await reader.ownerOf(id), caller });
         await store.batch([
           { op: "delete", collection: SCHEDULES, key: id },
           { op: "delete", collection: DONE_SCHEDULES, key: id },
@@ -219,15 +230,15 @@ export function createCron(options: CronOptions): Cron {
         scheduler.set(id, undefined);
       }),
 
-    pause: (id) =>
+    pause: (id, caller) =>
       change(
         id,
-        "pause",
+        { action: "pause", caller },
         ({ state }) => (state === "paused" ? undefined : { state: "paused", next_at: null, updated_at: clock.now() }),
       ),
 
-    resume: (id) =>
-      change(id, "resume", ({ state, timing, timezone }) => {
+    resume: (id, caller) =>
+      change(id, { action: "resume", caller }, ({ state, timing, timezone }) => {
         if (state === "active") return undefined;
         const next = nextOf(timing, timezone);
         if (next === null) {

@@ -2,6 +2,7 @@ import type { Firing, Schedule } from "../../base/records/schedule.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
 import { readable, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
+import { onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { Schedules } from "../../tools/schedule/schedules.ts";
 import {
   DONE_SCHEDULES,
@@ -51,6 +52,8 @@ export interface ScheduleReader extends Pick<Schedules, "list"> {
   isDone(id: string): Promise<boolean>;
   /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   isThere(id: string): Promise<boolean>;
+  /** Returns the id of the token whose rights a schedule or a task that fired has; undefined where no record says it */
+  ownerOf(id: string): Promise<string | null | undefined>;
   /** All that are active or paused, by id */
   records(): AsyncGenerator<ScheduleRecord>;
 }
@@ -86,11 +89,21 @@ export function createScheduleReader(store: Store, view: ViewOptions): ScheduleR
     isDone: async (id) => isScheduleId(id) && await store.get(DONE_SCHEDULES, id) !== undefined,
     isThere: async (id) => isScheduleId(id) && await store.get(SCHEDULES, id) !== undefined,
 
-    async list() {
-      const done = await store.scan(DONE_SCHEDULES, { order: "created", reverse: true, limit: DONE_SHOWN });
-      const fired = readable(store, DONE_SCHEDULES, done, parseScheduleRecord).map(({ value }) => value);
-      const all = [...await Array.fromAsync(records()), ...fired];
-      return await Promise.all(all.map((record) => toSchedule(record, view)));
+    async ownerOf(id) {
+      const found = await unlessUnreadable(getFrom(SCHEDULES, id)) ??
+        await unlessUnreadable(getFrom(DONE_SCHEDULES, id));
+      return found?.value.caller.token_id;
+    },
+
+    async list({ state }, caller) {
+      const all = await Array.fromAsync(records());
+      const newest = { order: "created", reverse: true } as const;
+      for await (const { value } of readRecords(store, DONE_SCHEDULES, parseScheduleRecord, newest)) all.push(value);
+      const asked = state === undefined ? all : all.filter((record) => record.state === state);
+      const { reached, hidden } = onlyReached(asked, caller, (record) => record.caller.token_id);
+      const open = reached.filter((record) => record.state !== "done");
+      const done = reached.filter((record) => record.state === "done").slice(0, DONE_SHOWN);
+      return { schedules: await Promise.all([...open, ...done].map((record) => toSchedule(record, view))), hidden };
     },
 
     async page({ state, limit, after }) {

@@ -1,5 +1,5 @@
 import { HttpError, ProviderError } from "../../base/errors.ts";
-import { type Caller, hasScope, SCOPES } from "../../base/records/caller.ts";
+import { type Caller, commonScopes, type Scope } from "../../base/records/caller.ts";
 import { isAtWork } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
@@ -12,8 +12,8 @@ export interface StartRunOptions {
   readonly store: Store;
   readonly runs: () => RunSupervisor | undefined;
   readonly log: Logger;
-  /** Tells whether a token still counts */
-  readonly isLive: (tokenId: string | null) => boolean;
+  /** Scopes that a token has now. undefined: the token does not count any more */
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
 }
 
 /** When a schedule fires, and by whose word. */
@@ -46,7 +46,7 @@ export interface Started {
 export async function startRun(
   record: ScheduleRecord,
   occasion: Occasion,
-  { store, runs, log, isLive }: StartRunOptions,
+  { store, runs, log, scopesOf }: StartRunOptions,
 ): Promise<Started | undefined> {
   const supervisor = runs();
   const { caller, id } = record;
@@ -56,7 +56,8 @@ export async function startRun(
     recorded: false,
   });
   if (supervisor === undefined) return without("failed", "There is no agent: [provider] kind is none");
-  if (!isLive(caller.token_id)) {
+  const scopesNow = scopesOf(caller.token_id);
+  if (scopesNow === undefined) {
     const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
     return without("failed", reason);
   }
@@ -70,7 +71,7 @@ export async function startRun(
     return [{ op: "insert", collection: FIRINGS, key: firingKey(body), body }, ...occasion.writes(body)];
   };
   try {
-    const run = await supervisor.start({ ...toRequest(record, occasion), claim });
+    const run = await supervisor.start({ ...toRequest(record, occasion, scopesNow), claim });
     return { firing: started(run.id), recorded: true };
   } catch (error) {
     // A firing of this very time exists: from before the clock was turned back, or from this start, whose answer was lost
@@ -109,17 +110,19 @@ function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecor
 function toRequest(
   { id, schedule, prompt, call, caller, tools, limits }: ScheduleRecord,
   occasion: Occasion,
+  scopesNow: readonly Scope[],
 ): RunRequest {
   const { by, time } = occasion;
   const via = caller.via ?? "cron";
+  const scopes = commonScopes(caller.scopes, scopesNow);
   const when = new Date(time).toISOString();
   return {
     kind: "cron",
     messages: [{ role: "user", content: prompt ?? "" }],
     caller: by === undefined
-      ? { via, tokenId: caller.token_id, scopes: caller.scopes }
+      ? { via, tokenId: caller.token_id, scopes }
       // Whoever sets off the work of another has no more rights for it than either of them
-      : { via, tokenId: by.tokenId, scopes: common(by, caller) },
+      : { via, tokenId: by.tokenId, scopes: commonScopes(by.scopes, scopes) },
     durable: true,
     canApprove: false,
     agentTools: "configured",
@@ -136,10 +139,6 @@ function toRequest(
 function toldBy(id: string, schedule: string, when: string): string {
   return `You were started by the schedule "${id}" (${schedule}), due at ${when}. Nobody reads along: do what the message says and ` +
     "report what came of it, without asking back.";
-}
-
-function common(by: Caller, maker: ScheduleRecord["caller"]): Caller["scopes"] {
-  return SCOPES.filter((scope) => hasScope(by.scopes, scope) && hasScope(maker.scopes, scope));
 }
 
 /** The next start goes on with it. */

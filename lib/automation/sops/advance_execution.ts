@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
+import type { Scope } from "../../base/records/caller.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Approvals } from "../../guard/approvals.ts";
@@ -19,7 +20,7 @@ import {
   withStep,
 } from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
-import { dataOf, fillStep, startStepRun, type StepRuns, whyNotHeld } from "./step_run.ts";
+import { dataOf, fillStep, startStepRun, type StepRuns, stepScopes, whyNotHeld } from "./step_run.ts";
 import { createStepApprovals, type FilledWork, gateApproval, stepApproval, type StepCall } from "./step_approvals.ts";
 import { TemplateError } from "./template.ts";
 
@@ -35,8 +36,8 @@ export interface AdvanceOptions {
   readonly random: Random;
   readonly log: Logger;
   readonly workspaceRoot: string;
-  /** Tells whether a token still counts: no step begins for a token that was revoked */
-  readonly isLive: (tokenId: string | null) => boolean;
+  /** Scopes that a token has now. undefined: the token was revoked or has expired, and no step begins for it */
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
   /** Milliseconds that an approval or a step by hand waits. Read for each of them */
   readonly approvalTimeoutMs: () => number;
 }
@@ -131,7 +132,8 @@ export function createAdvanceExecution(options: AdvanceOptions): AdvanceExecutio
 
   const begin = async (input: CurrentStep): Promise<void> => {
     const { found: { execution }, plan, step, state, signal } = input;
-    if (!options.isLive(plan.requested_by.token_id)) return await fail(input, REVOKED);
+    const scopesNow = options.scopesOf(plan.requested_by.token_id);
+    if (scopesNow === undefined) return await fail(input, REVOKED);
     const results = await store.results(execution);
     const work = fillStep(step, { execution, plan, results, random: options.random });
     const notHeld = whyNotHeld(work, plan);
@@ -143,7 +145,7 @@ export function createAdvanceExecution(options: AdvanceOptions): AdvanceExecutio
     if (call?.ok === false) return await failStep(input, call.reason);
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
     if (step.requires_approval && !isGranted) return await askAbout(input, work, call);
-    await (work.kind === "manual" ? waitForHands(input) : startRun(input, work));
+    await (work.kind === "manual" ? waitForHands(input) : startRun(input, work, stepScopes(plan, scopesNow)));
   };
 
   const askAbout = async (input: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> => {
@@ -174,11 +176,16 @@ export function createAdvanceExecution(options: AdvanceOptions): AdvanceExecutio
     await change(input, atWork(input, { status: "waiting", deadline }));
   };
 
-  const startRun = async (input: CurrentStep, work: Exclude<FilledWork, { kind: "manual" }>): Promise<void> => {
+  const startRun = async (
+    input: CurrentStep,
+    work: Exclude<FilledWork, { kind: "manual" }>,
+    scopes: readonly Scope[],
+  ): Promise<void> => {
     const { found, plan, step } = input;
     const started = await startStepRun(runs(), work, {
       execution: found.execution,
       plan,
+      scopes,
       title: step.title,
       tools: options.tools(),
       claim: (run_id) => store.write(found, atWork(input, { status: "running", run_id })),

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { SCOPES } from "../../base/records/caller.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema } from "./definition.ts";
 
@@ -72,7 +73,13 @@ const planSchema = v.object({
   tools: v.nullable(v.array(v.string())),
   /** Bounds of its steps' runs below the configured ones; null: none of its own */
   limits: v.nullable(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
-  requested_by: v.object({ via: v.string(), token_id: text, run_id: v.string() }),
+  /** Who started it. Older versions recorded no scopes */
+  requested_by: v.object({
+    via: v.string(),
+    token_id: text,
+    run_id: v.string(),
+    scopes: v.optional(v.array(v.picklist(SCOPES))),
+  }),
 });
 /** The definition, inputs and requester that an execution follows. Never changed. */
 export type ExecutionPlan = v.InferOutput<typeof planSchema>;

@@ -1,4 +1,4 @@
-import { parseMark, readable, readRecord, readRecords } from "../../storage/read_records.ts";
+import { parseMark, readable, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import {
   type Execution,
@@ -26,6 +26,8 @@ export interface ExecutionStore {
   find(id: string): Promise<KeptExecution | undefined>;
   /** @throws {TypeError} for an execution without one */
   plan(id: string): Promise<ExecutionPlan>;
+  /** Returns the id of the token whose call started an execution; null: no token's; undefined where no record says it */
+  ownerOf(id: string): Promise<string | null | undefined>;
   /** Returns the results of the steps that have ended, by step id */
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
   /** The write that puts `next` in the place of what was found: none other came between when it holds */
@@ -83,6 +85,10 @@ export function createExecutionStore(store: Store): ExecutionStore {
       const found = await readRecord(store, SOP_PLANS, id, parseExecutionPlan);
       if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
       return found.value;
+    },
+    async ownerOf(id) {
+      const plan = await unlessUnreadable(readRecord(store, SOP_PLANS, id, parseExecutionPlan));
+      return plan?.value.requested_by.token_id;
     },
     async results({ id, steps }) {
       const ended = steps.filter(({ ended_at }) => ended_at !== null);

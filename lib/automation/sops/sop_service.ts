@@ -4,13 +4,14 @@ import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
-import type { Caller } from "../../base/records/caller.ts";
+import type { Caller, Scope } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
+import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import type { SopExecutionView, Sops } from "../../tools/sops/sops.ts";
+import type { SopCaller, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
 import { checkInputs } from "./check_inputs.ts";
 import { createExecutor } from "./create_executor.ts";
 import { currentStep, type Execution, hasEnded, stepEnded } from "./execution_record.ts";
@@ -38,8 +39,8 @@ export interface SopsOptions {
   readonly log: Logger;
   readonly approvals: Approvals;
   readonly files: Files;
-  /** Tells whether a token still counts */
-  readonly isLive: (tokenId: string | null) => boolean;
+  /** Scopes that a token has now. undefined: the token does not count any more */
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
   /** undefined: there is no agent, or not yet */
   readonly runs: () => StepRuns | undefined;
   readonly tools: () => Pick<ToolExecutor, "get" | "shown" | "bind" | "enabled">;
@@ -103,6 +104,13 @@ export function createSops(options: SopsOptions): SopService {
       "not_found",
       `Cannot find the execution ${JSON.stringify(id.slice(0, 64))}: sop_list shows those that are open`,
     );
+  };
+
+  /** Finds an execution that the caller may reach. @throws {ToolError} `not_found`; `insufficient_scope` for another token's */
+  const reach = async (id: string, action: string, { caller }: Pick<SopCaller, "caller">): Promise<KeptExecution> => {
+    const found = await find(id);
+    checkOwner("execution", { action, id }, { owner: await store.ownerOf(id), caller });
+    return found;
   };
 
   /** Returns the approval that an execution waits for now. */
@@ -183,16 +191,20 @@ export function createSops(options: SopsOptions): SopService {
     start: executor.start,
     stop: executor.close,
 
-    async list() {
+    async list({ caller }) {
       const { sops, invalid } = await load();
-      const ids = (await store.open()).toReversed().slice(0, OPEN_SHOWN);
-      const open = await Promise.all(ids.map((id) => store.find(id)));
+      const ids = await Promise.all(
+        (await store.open()).toReversed().map(async (id) => ({ id, owner: await store.ownerOf(id) })),
+      );
+      const { reached, hidden } = onlyReached(ids, caller, ({ owner }) => owner);
+      const open = await Promise.all(reached.slice(0, OPEN_SHOWN).map(({ id }) => store.find(id)));
       return {
         sops: sops.map((found) => sopSummary(found, whyOff)),
         invalid,
         open: open.flatMap((kept) =>
           kept === undefined ? [] : [{ id: kept.execution.id, sop: kept.execution.sop, status: kept.execution.status }]
         ),
+        hidden,
       };
     },
 
@@ -241,7 +253,7 @@ export function createSops(options: SopsOptions): SopService {
         file,
         digest,
         inputs: checked,
-        requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId },
+        requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
         tools: tools === undefined ? null : [...tools],
         limits: limits === undefined ? null : { ...limits },
       });
@@ -249,16 +261,16 @@ export function createSops(options: SopsOptions): SopService {
       return await view(execution);
     },
 
-    async status(id) {
-      const { execution } = await find(id);
+    async status(id, by) {
+      const { execution } = await reach(id, "show", by);
       // A person may have said meanwhile what became of it
       if (execution.steps[currentStep(execution)]?.status === "needs_review") executor.goOn(id);
       return await view(execution);
     },
 
-    async advance(id) {
+    async advance(id, by) {
       for (;;) {
-        const found = await find(id);
+        const found = await reach(id, "advance", by);
         const { execution } = found;
         if (execution.status === "failed" || execution.status === "cancelled") throw ended("advance", execution);
         const approval = await questionOf(execution);
@@ -278,9 +290,9 @@ export function createSops(options: SopsOptions): SopService {
       }
     },
 
-    async cancel(id) {
+    async cancel(id, by) {
       for (;;) {
-        const found = await find(id);
+        const found = await reach(id, "cancel", by);
         const { execution } = found;
         if (hasEnded(execution)) throw ended("cancel", execution);
         if (!execution.cancelling && !await store.change(found, { ...execution, cancelling: true })) continue;
@@ -292,7 +304,7 @@ export function createSops(options: SopsOptions): SopService {
     },
 
     async approve(id, { caller, mayGrant }) {
-      await find(id);
+      await reach(id, "approve", { caller });
       const { execution } = await asked(id);
       const approval = await questionOf(execution);
       if (approval === undefined) {

@@ -1,5 +1,6 @@
 import { wrapUntrusted } from "../../agent/tool_calls.ts";
 import { HttpError, ProviderError } from "../../base/errors.ts";
+import { commonScopes, type Scope } from "../../base/records/caller.ts";
 import type { Random } from "../../base/random.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
@@ -26,6 +27,8 @@ export interface StepRunOptions {
   readonly tools: Pick<ToolExecutor, "enabled">;
   readonly execution: Execution;
   readonly plan: ExecutionPlan;
+  /** Scopes of whoever started the procedure, as of now */
+  readonly scopes: readonly Scope[];
   readonly title: string;
   /** Written in the transaction that accepts the run */
   readonly claim: (runId: string) => Write;
@@ -35,7 +38,7 @@ export interface StepRunOptions {
 export async function startStepRun(
   runs: StepRuns,
   work: Exclude<FilledWork, { kind: "manual" }>,
-  { execution, plan, title, claim, tools }: StepRunOptions,
+  { execution, plan, scopes, title, claim, tools }: StepRunOptions,
 ): Promise<StartedStep> {
   const allowed = plan.tools ?? ["*"];
   const { requested_by, definition } = plan;
@@ -43,7 +46,7 @@ export async function startStepRun(
     kind: "sop",
     parentId: execution.id,
     // What a sub-agent started passes for nobody else
-    caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes: [] },
+    caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes },
     durable: true,
     claim,
     canApprove: false,
@@ -73,6 +76,25 @@ export async function startStepRun(
     if (error.status === 503) return { kind: "busy" };
     return { kind: "refused", message: error.message };
   }
+}
+
+/** Doors by which a client itself asks, in no run that has fewer rights than its token. */
+const DIRECT_DOORS: readonly string[] = ["cli", "http", "websocket"];
+
+/**
+ * Returns the scopes that the steps of an execution have: those of whoever started the procedure, and no more than the token has now.
+ *
+ * Older versions recorded no scopes. Their steps get `runs` where the operator or an admin token started the procedure itself, and
+ * otherwise no scope: they reach their own token's things alone.
+ * @param now scopes that the token has now
+ */
+export function stepScopes(
+  { requested_by: { via, token_id, scopes } }: ExecutionPlan,
+  now: readonly Scope[],
+): readonly Scope[] {
+  if (scopes !== undefined) return commonScopes(scopes, now);
+  const isDirect = DIRECT_DOORS.includes(via);
+  return isDirect && (token_id === null || now.includes("admin")) ? ["runs"] : [];
 }
 
 /** Why a step's tool is not for whoever started the procedure; undefined when it is. */

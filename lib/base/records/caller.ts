@@ -20,3 +20,20 @@ export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId
 export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
   return scopes.includes(scope) || scopes.includes("admin");
 }
+
+/** The scopes that both sets grant. `admin` grants every scope. */
+export function commonScopes(a: readonly Scope[], b: readonly Scope[]): readonly Scope[] {
+  return SCOPES.filter((scope) => hasScope(a, scope) && hasScope(b, scope));
+}
+
+/**
+ * Tells whether a caller may act on a thing that somebody began: its own token began the thing, or it has the scope `runs`.
+ * @param owner who began it; undefined where nobody knows
+ * Source: docs/design/access.md "Scopes"
+ */
+export function mayReach(
+  caller: Pick<Caller, "tokenId" | "scopes">,
+  owner: Pick<Caller, "tokenId"> | undefined,
+): boolean {
+  return hasScope(caller.scopes, "runs") || (owner !== undefined && isSameToken(owner, caller));
+}

@@ -31,7 +31,8 @@ export function createNodeWork({ executor, random, patterns }: OfferOptions): No
         callId: random.id("call_"),
         // Both audits can be laid side by side by it
         requestId: gatewayCallId,
-        caller: { via: "node", tokenId: null, scopes: ["tools"] },
+        // The gateway alone calls here, so all that goes on on a node is the gateway's
+        caller: { via: "node", tokenId: null, scopes: ["tools", "runs"] },
         depth: 0,
         signal,
         allowed: offered().map(({ name }) => name),

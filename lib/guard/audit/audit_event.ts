@@ -33,7 +33,8 @@ export interface DecisionEvent extends AuditedCall {
   readonly decision: Decision["kind"];
   /**
    * The policy's rule; `approval` for a person's word; `nobody_could_answer` where nobody was asked; `approval_expired`,
-   * `approval_waits`, `approval_failed`; `remembered:<id>`, `binding`, `unknown_tool`, `bad_input`, `audit`
+   * `approval_waits`, `approval_failed`; `remembered:<id>`, `binding`, `unknown_tool`, `bad_input`, `audit`;
+   * `owner` where the call found a thing of another token, after it was let through
    */
   readonly rule: string;
   /** Why not; empty for an allow */

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { HttpError } from "../../base/errors.ts";
-import { type Caller, hasScope, isSameToken } from "../../base/records/caller.ts";
+import { type Caller, hasScope, mayReach } from "../../base/records/caller.ts";
 import { messageSchema } from "../../base/records/message.ts";
 
 /** Form of a conversation's id. */
@@ -78,7 +78,7 @@ export function checkConversation(
   if (isChannel || owner?.via === "channel") throw refused("it belongs to a channel");
   if (owner === null) return;
   if (owner === undefined) throw refused("nobody knows who began it");
-  if (!isSameToken({ tokenId: owner.token_id }, caller)) throw refused("another token began it");
+  if (!mayReach(caller, { tokenId: owner.token_id })) throw refused("another token began it");
 }
 
 function refused(reason: string): HttpError {

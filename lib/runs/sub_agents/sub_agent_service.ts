@@ -3,7 +3,6 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { lazily } from "../../base/lazily.ts";
-import { hasScope, isSameToken } from "../../base/records/caller.ts";
 import { isAtWork, type Run } from "../../base/records/run.ts";
 import type { Config } from "../../config/config.ts";
 import { unlessUnreadable } from "../../storage/read_records.ts";
@@ -12,9 +11,11 @@ import {
   type NewSubAgent,
   SUB_AGENT_LIMITS,
   type SubAgentCaller,
+  type SubAgentList,
   type SubAgents,
   type SubAgentView,
 } from "../../tools/agents/sub_agents.ts";
+import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { reasonUnknown } from "../supervisor/agent_profile.ts";
 import { createDelegation, type Delegation } from "./delegation.ts";
@@ -85,11 +86,11 @@ class SubAgentService implements SubAgents {
         conversationId: id,
         claim: claimOf(planned),
       });
-      return await this.#records.view(await this.#visible(id, by));
+      return await this.#records.view(await this.#visible(id, "show", by));
     });
   }
 
-  list({ status }: Parameters<SubAgents["list"]>[0], by: SubAgentCaller): Promise<readonly SubAgentView[]> {
+  list({ status }: Parameters<SubAgents["list"]>[0], by: SubAgentCaller): Promise<SubAgentList> {
     return this.#collect(
       by,
       (record, view) => record.kind === "spawn" && (status === undefined || view.status === status),
@@ -97,12 +98,12 @@ class SubAgentService implements SubAgents {
   }
 
   async status(id: string, by: SubAgentCaller): Promise<SubAgentView> {
-    return await this.#records.view(await this.#visible(id, by));
+    return await this.#records.view(await this.#visible(id, "show", by));
   }
 
   async result(id: string, by: SubAgentCaller): ReturnType<SubAgents["result"]> {
     const { clock } = this.#options;
-    const record = await this.#visible(id, by);
+    const record = await this.#visible(id, "wait for", by);
     const limit = clock.timeoutSignal(SUB_AGENT_LIMITS.waitMs);
     let run: Run | undefined;
     try {
@@ -125,7 +126,7 @@ class SubAgentService implements SubAgents {
 
   async message(id: string, text: string, by: SubAgentCaller): Promise<SubAgentView> {
     checkText("text", text);
-    const record = await this.#visible(id, by);
+    const record = await this.#visible(id, "tell", by);
     if (record.kind === "delegate") {
       throw new ToolError("not_found", `Cannot send to "${id}": a delegation ends with its answer; delegate again`);
     }
@@ -142,7 +143,7 @@ class SubAgentService implements SubAgents {
 
   /** Cancels the runs of a sub-agent, the newest first. @returns false when none of them was at work */
   async cancel(id: string, by: SubAgentCaller): Promise<boolean> {
-    const record = await this.#visible(id, by);
+    const record = await this.#visible(id, "cancel", by);
     let stopped = false;
     for (const runId of (await this.#records.runsOf(record)).toReversed()) {
       stopped = await this.#supervisor().cancel(runId, "cancelled") || stopped;
@@ -158,10 +159,10 @@ class SubAgentService implements SubAgents {
     if (by.inherited?.durable !== true) return await this.#delegation.attached(planned, { prompt, by });
     const claim = claimOf(planned);
     await startOnce(this.#supervisor(), { ...subAgentRequest(planned, { text: prompt, by, durable: true }), claim });
-    return await this.#delegation.durable(await this.#visible(id, by), by);
+    return await this.#delegation.durable(await this.#visible(id, "wait for", by), by);
   }
 
-  delegations(by: SubAgentCaller): Promise<readonly SubAgentView[]> {
+  delegations(by: SubAgentCaller): Promise<SubAgentList> {
     return this.#collect(by, () => true);
   }
 
@@ -184,14 +185,17 @@ class SubAgentService implements SubAgents {
     );
   }
 
-  /** @throws {ToolError} `not_found` for a sub-agent that the caller may not see */
-  async #visible(id: string, by: SubAgentCaller): Promise<SubAgentRecord> {
+  /** @throws {ToolError} `not_found` for a sub-agent that the caller may not see; `insufficient_scope` for another token's */
+  async #visible(id: string, action: string, by: SubAgentCaller): Promise<SubAgentRecord> {
     const [record, self] = await Promise.all([this.#records.find(id), this.#selfOf(by)]);
-    if (record !== undefined && isBelow(record, self) && mayReach(by, record)) return record;
-    throw new ToolError(
-      "not_found",
-      `Cannot find the sub-agent ${JSON.stringify(id)}: subagent_list shows those there are`,
-    );
+    if (record === undefined || !isBelow(record, self)) {
+      throw new ToolError(
+        "not_found",
+        `Cannot find the sub-agent ${JSON.stringify(id)}: subagent_list shows those there are`,
+      );
+    }
+    checkOwner("sub_agent", { action, id }, { owner: record.token_id, caller: by.caller });
+    return record;
   }
 
   async #isWorking(id: string): Promise<boolean> {
@@ -271,27 +275,24 @@ class SubAgentService implements SubAgents {
   async #collect(
     by: SubAgentCaller,
     keep: (record: SubAgentRecord, view: SubAgentView) => boolean,
-  ): Promise<readonly SubAgentView[]> {
+  ): Promise<SubAgentList> {
     const self = await this.#selfOf(by);
+    const below: SubAgentRecord[] = [];
+    for await (const record of this.#records.all()) if (isBelow(record, self)) below.push(record);
+    const { reached, hidden } = onlyReached(below, by.caller, ({ token_id }) => token_id);
     const views: SubAgentView[] = [];
-    for await (const record of this.#records.all()) {
-      if (!isBelow(record, self) || !mayReach(by, record)) continue;
+    for (const record of reached) {
       const view = await this.#records.view(record);
       if (keep(record, view)) views.push(view);
       if (views.length === SUB_AGENT_LIMITS.listed) break;
     }
-    return views;
+    return { views, hidden };
   }
 }
 
 /** Tells whether `self` may see a sub-agent. Undefined: a caller that is no sub-agent sees all. */
 function isBelow(record: SubAgentRecord, self: SubAgentRecord | undefined): boolean {
   return self === undefined || record.ancestors.includes(self.id);
-}
-
-/** Tells whether a caller may reach a sub-agent: the caller's token started it, or the caller has the scope `runs`. */
-function mayReach({ caller }: SubAgentCaller, { token_id: tokenId }: SubAgentRecord): boolean {
-  return hasScope(caller.scopes, "runs") || isSameToken({ tokenId: tokenId ?? null }, caller);
 }
 
 /** Returns the claim that writes the record in the transaction of its first run: of two starts of one call, one is made. */

@@ -103,12 +103,12 @@ export function createProcesses(options: ProcessesOptions): Processes {
   const start: Processes["start"] = async (request) => {
     const prepared = await (await preparing()).prepare(request);
     const { line, contained } = prepared;
-    const { words, maxProcesses, maxOutputBytes } = request;
+    const { words, owner, maxProcesses, maxOutputBytes } = request;
     const signal = AbortSignal.any([request.signal, closing.signal]);
     const onEnd = () => afterOf(prepared);
     try {
       if (signal.aborted) throw cancelError(signal);
-      return await table.start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd });
+      return await table.start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd });
     } catch (error) {
       await prepared.drop();
       throw error;
@@ -135,7 +135,8 @@ export function createProcesses(options: ProcessesOptions): Processes {
     run: (request) => track(run(request)),
     start: (request) => track(start(request)),
     list: table.list,
-    output: (id, read) => ({ ...table.output(id, read), process: table.get(id) }),
+    get: table.get,
+    output: table.output,
     kill: table.kill,
     killLeftovers: () => killLeftovers(marker),
     lookAfterKill: () => track(lookAfterKill()),

@@ -15,6 +15,8 @@ export interface ProcessInfo {
   /** Milliseconds since the epoch */
   readonly startedAt: number;
   readonly contained: boolean;
+  /** Id of the token whose call started it; null: no token's */
+  readonly owner: string | null;
   /** Findings after the process had ended; undefined while it runs */
   readonly after: Aftermath | undefined;
 }
@@ -35,6 +37,7 @@ export interface ProcessTable {
 export interface StartOptions {
   readonly words: readonly string[];
   readonly contained: boolean;
+  readonly owner: string | null;
   /** Called once nothing of it runs; its end counts as such afterwards. Must not throw */
   readonly onEnd: () => Promise<Aftermath>;
   /** Running at the same time; as many ended ones are kept to be read */
@@ -96,12 +99,12 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
   };
 
   return {
-    async start(line, { words, contained, maxProcesses, maxOutputBytes, onEnd }) {
+    async start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd }) {
       makeRoom(maxProcesses);
       const group = startGroup(line);
       const ring = createOutputRing(maxOutputBytes, redact);
       const entry: Entry = {
-        info: { id: `p${++count}`, words, startedAt: clock.now(), contained },
+        info: { id: `p${++count}`, words, startedAt: clock.now(), contained, owner },
         group,
         ring,
         ended: group.exited.then(async (exit) => {

@@ -31,9 +31,13 @@ export interface Processes {
    * @throws {ToolError} as `run`, and `too_many_processes`
    * @throws {CancelError} as `run`, before anything is started
    */
-  start(request: ProcessRequest & { readonly maxProcesses: number }): Promise<ProcessInfo>;
+  start(
+    request: ProcessRequest & { readonly maxProcesses: number; readonly owner: ProcessInfo["owner"] },
+  ): Promise<ProcessInfo>;
   /** Those that run, and the last that ended, by their start */
   list(): readonly ProcessInfo[];
+  /** @throws {ToolError} `process_not_found` */
+  get(id: string): ProcessInfo;
   /**
    * What a process wrote, both streams as they came.
    * @param options.offset bytes from the first one ever written
@@ -42,7 +46,7 @@ export interface Processes {
   output(
     id: string,
     options: { readonly offset: number; readonly maxBytes: number },
-  ): OutputPart & { readonly process: ProcessInfo };
+  ): OutputPart;
   /** Kills a process with all it started, and waits for its end. @throws {ToolError} `process_not_found` */
   kill(id: string): Promise<ProcessInfo>;
   /** Kills what an earlier gateway on this data directory left; only with its lock. @returns how many */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
+import { hiddenLines } from "../runtime/owned_things.ts";
 import type { SubAgentView } from "./sub_agents.ts";
 
 /** `delegate_coordination_status`: shows which agents work for which (docs/design/runs.md "Sub-agents"). */
@@ -11,11 +12,12 @@ export const delegateCoordinationStatus = defineTool({
   needs: ["subAgents"],
   input: v.strictObject({}),
   async run(_input, context) {
-    const delegations = await context.services.subAgents.delegations(context);
+    const { views: delegations, hidden } = await context.services.subAgents.delegations(context);
     return {
-      output: delegations.map(describe).join("\n") || "Nothing was delegated",
+      output: [delegations.map(describe).join("\n") || "Nothing was delegated", ...hiddenLines("sub_agent", hidden)]
+        .join("\n"),
       isError: false,
-      data: { delegations },
+      data: { delegations, hidden },
     };
   },
 });

@@ -66,6 +66,13 @@ export interface SubAgentView {
   readonly ended_at: string | null;
 }
 
+/** Sub-agents that a caller may reach, newest first. */
+export interface SubAgentList {
+  readonly views: readonly SubAgentView[];
+  /** Number of those that other tokens began, in any state */
+  readonly hidden: number;
+}
+
 /** State of a sub-agent with its answer. */
 export interface SubAgentAnswer {
   readonly view: SubAgentView;
@@ -81,14 +88,15 @@ export interface SubAgentAnswer {
  * Agents that work for other agents (docs/design/runs.md "Sub-agents"), always with tools and limits of their caller's or fewer,
  * never with `delegate`. A call that is made again, by the same run under the same call id, starts nothing twice.
  *
- * A sub-agent sees and steers those below it alone. Every method throws ToolError: `not_found`, also for one that is not the
- * caller's to see; `unknown_agent`; `tools_not_held`; `max_depth`; `too_many_sub_agents`; `agent_unavailable`.
+ * A sub-agent sees and steers those below it alone. Every method throws ToolError: `not_found`, also for one that is not below the
+ * sub-agent that calls; `insufficient_scope` for one of another token, where the caller lacks `runs`; `unknown_agent`;
+ * `tools_not_held`; `max_depth`; `too_many_sub_agents`; `agent_unavailable`.
  */
 export interface SubAgents {
   /** Starts a sub-agent in the background: a durable run in a conversation of its own */
   spawn(task: NewSubAgent, by: SubAgentCaller): Promise<SubAgentView>;
   /** Newest first, those in the background */
-  list(filter: { readonly status?: RunStatus | undefined }, by: SubAgentCaller): Promise<readonly SubAgentView[]>;
+  list(filter: { readonly status?: RunStatus | undefined }, by: SubAgentCaller): Promise<SubAgentList>;
   status(id: string, by: SubAgentCaller): Promise<SubAgentView>;
   /** Waits for the answer of the newest run, up to `waitMs` of SUB_AGENT_LIMITS */
   result(id: string, by: SubAgentCaller): Promise<SubAgentAnswer>;
@@ -99,7 +107,7 @@ export interface SubAgents {
   /** Runs a configured agent to its answer. @throws {ToolError} `agent_failed`; {CancelError} when the caller's signal aborts */
   delegate(order: { readonly agent: string; readonly prompt: string }, by: SubAgentCaller): Promise<string>;
   /** Both kinds, newest first */
-  delegations(by: SubAgentCaller): Promise<readonly SubAgentView[]>;
+  delegations(by: SubAgentCaller): Promise<SubAgentList>;
 }
 
 /** Returns a sub-agent as one line of text for the model. */

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { runStatusSchema } from "../../base/records/run.ts";
 import { defineTool } from "../runtime/define_tool.ts";
+import { hiddenLines } from "../runtime/owned_things.ts";
 import { describeSubAgent } from "./sub_agents.ts";
 
 /** `subagent_list`: the sub-agents in the background (docs/design/runs.md "Sub-agents"). */
@@ -15,11 +16,11 @@ export const subagentList = defineTool({
   }),
   async run(input, context) {
     const none = input.status === undefined ? "There are no sub-agents" : "There is no such sub-agent";
-    const views = await context.services.subAgents.list(input, context);
+    const { views, hidden } = await context.services.subAgents.list(input, context);
     return {
-      output: views.map(describeSubAgent).join("\n") || none,
+      output: [views.map(describeSubAgent).join("\n") || none, ...hiddenLines("sub_agent", hidden)].join("\n"),
       isError: false,
-      data: { subagents: views },
+      data: { subagents: views, hidden },
     };
   },
 });

@@ -3,6 +3,7 @@ import type { Config } from "../../config/config.ts";
 import type { ProcessInfo } from "../../system/process/process_table.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
+import { checkOwner, hiddenLines, onlyReached } from "../runtime/owned_things.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
@@ -61,22 +62,25 @@ export const processTool = defineTool({
       case "start":
         return await start(command, context);
       case "list": {
-        const all = processes.list();
-        return { output: all.map(describe).join("\n") || "no processes", isError: false, data: all.map(toData) };
+        const { reached, hidden } = onlyReached(processes.list(), context.caller, ({ owner }) => owner);
+        const lines = [reached.map(describe).join("\n") || "no processes", ...hiddenLines("process", hidden)];
+        return { output: lines.join("\n"), isError: false, data: reached.map(toData) };
       }
       case "output": {
+        const info = ownProcess(id, "read", context);
         const part = processes.output(id, { offset, maxBytes: MAX_ANSWER_BYTES });
         const dropped = part.offset > offset ? [`[The first ${part.offset} bytes are no longer kept]`] : [];
         const { nextOffset, total } = part;
-        const head = `${describe(part.process)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
+        const head = `${describe(info)} offset=${part.offset} next_offset=${nextOffset} total=${total}`;
         const text = part.text === "" ? [] : [part.text];
         return {
           output: [head, ...dropped, ...text].join("\n"),
           isError: false,
-          data: { ...toData(part.process), offset: part.offset, next_offset: nextOffset, total },
+          data: { ...toData(info), offset: part.offset, next_offset: nextOffset, total },
         };
       }
       case "kill": {
+        ownProcess(id, "kill", context);
         const info = await processes.kill(id);
         return { output: describe(info), isError: false, data: toData(info) };
       }
@@ -91,11 +95,19 @@ async function start(command: string, context: ContextWith<"processes">): Promis
     words,
     scope: commandScope(context),
     sandbox: shell.sandbox,
+    owner: context.caller.tokenId,
     maxProcesses: limits.max_processes,
     maxOutputBytes: limits.max_output_bytes,
     signal: context.signal,
   });
   return { output: describe(info), isError: false, data: toData(info) };
+}
+
+/** @throws {ToolError} `process_not_found`; `insufficient_scope` for a process of another token */
+function ownProcess(id: string, action: string, { services, caller }: ContextWith<"processes">): ProcessInfo {
+  const info = services.processes.get(id);
+  checkOwner("process", { action, id }, { owner: info.owner, caller });
+  return info;
 }
 
 function wordsOf(command: string, config: Config): readonly string[] {

@@ -182,6 +182,10 @@ async function runPermitted(
   observeDuration(durationMs);
   count(label, ended.outcome);
   const result = "error" in ended ? undefined : boundResult(ended.result, options.redact);
+  if (ended.outcome === "denied") {
+    const { approvalId } = permitted;
+    await audit.decided({ prepared, kind: "deny", rule: "owner", reason: result?.output ?? "", approvalId });
+  }
   await audit.ended({ prepared, outcome: ended.outcome, durationMs, output: result?.output });
   if (result === undefined) throw cancelError(request.signal);
   const foreign = tool.source === "builtin" ? {} : { outside: true };

@@ -5,6 +5,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import { isUnreadable } from "../../storage/read_records.ts";
 import type { CallBinding } from "./bind_call.ts";
+import { INSUFFICIENT_SCOPE } from "./owned_things.ts";
 import { runBounded } from "./run_bounded.ts";
 import type { PreparedCall, ScreenContext, ServiceName, Tool, ToolContext, ToolResult, ToolServices } from "./tool.ts";
 import type { ToolCallRequest } from "./tool_executor.ts";
@@ -73,6 +74,9 @@ export async function runCall(
         result: failedResult(`Cannot finish "${tool.name}": it was stopped after ${timeoutMs / 1000} s`),
       };
     case "failed":
+      if (ending.error instanceof ToolError && ending.error.code === INSUFFICIENT_SCOPE) {
+        return { outcome: "denied", result: failedResult(ending.error.message) };
+      }
       if (ending.error instanceof ToolError || isUnreadable(ending.error)) {
         return { outcome: "error", result: failedResult(ending.error.message) };
       }

@@ -12,7 +12,7 @@ export const cronPause = defineTool({
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),
   textField: "id",
-  async run({ id }, { services }) {
-    return scheduleResult("Paused", await services.schedules.pause(id));
+  async run({ id }, { services, caller }) {
+    return scheduleResult("Paused", await services.schedules.pause(id, caller));
   },
 });

@@ -12,8 +12,8 @@ export const cronRemove = defineTool({
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),
   textField: "id",
-  async run({ id }, { services }) {
-    await services.schedules.remove(id);
+  async run({ id }, { services, caller }) {
+    await services.schedules.remove(id, caller);
     return { output: `Removed "${id}"`, isError: false, data: { id } };
   },
 });

@@ -12,7 +12,7 @@ export const cronResume = defineTool({
   needs: ["schedules"],
   input: v.strictObject({ id: idField }),
   textField: "id",
-  async run({ id }, { services }) {
-    return scheduleResult("Resumed", await services.schedules.resume(id));
+  async run({ id }, { services, caller }) {
+    return scheduleResult("Resumed", await services.schedules.resume(id, caller));
   },
 });

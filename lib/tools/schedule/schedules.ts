@@ -3,6 +3,7 @@ import type { Caller } from "../../base/records/caller.ts";
 import type { Schedule } from "../../base/records/schedule.ts";
 import { zonedTime } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
+import type { ScopedCaller } from "../runtime/owned_things.ts";
 import { type Inherited, type ToolContext, type ToolResult, toolsPassedOn } from "../runtime/tool.ts";
 
 /** Bounds of schedules. */
@@ -55,20 +56,27 @@ export interface ScheduleMaker {
  * The schedules, for the tools (docs/design/automation.md "Schedules"). The policy decides about a schedule's work when it fires.
  *
  * Every method throws ToolError: `invalid_schedule` and `invalid_input` for values that cannot be used, with values that can;
- * `not_found` for an unknown id; `conflict` for an id that exists, or a change that does not fit the state; `too_many_schedules` over
- * `[cron] max_tasks`.
+ * `not_found` for an unknown id; `insufficient_scope` for a schedule of another token, where the caller lacks `runs`; `conflict` for an
+ * id that exists, or a change that does not fit the state; `too_many_schedules` over `[cron] max_tasks`.
  */
 export interface Schedules {
   add(task: NewSchedule, by: ScheduleMaker): Promise<Schedule>;
   /** Changes a schedule. The caller becomes its maker: its runs have the rights of the caller from then on */
   update(id: string, changes: ScheduleChanges, by: ScheduleMaker): Promise<Schedule>;
   /** Removes a schedule with its history. Runs that it started go on */
-  remove(id: string): Promise<void>;
-  pause(id: string): Promise<Schedule>;
+  remove(id: string, caller: ScopedCaller): Promise<void>;
+  pause(id: string, caller: ScopedCaller): Promise<Schedule>;
   /** Resumes a paused schedule. Firings that it missed while it was paused are not made up for */
-  resume(id: string): Promise<Schedule>;
-  /** Returns the active and paused schedules, by id, then the newest schedules with one time that have fired */
-  list(): Promise<readonly Schedule[]>;
+  resume(id: string, caller: ScopedCaller): Promise<Schedule>;
+  /**
+   * Returns the schedules that the caller may reach: the active and paused ones, by id, then the newest ones with one time that have
+   * fired. `hidden` counts those of others.
+   * @param filter.state default: every state
+   */
+  list(
+    filter: { readonly state?: Schedule["state"] | undefined },
+    caller: ScopedCaller,
+  ): Promise<{ readonly schedules: readonly Schedule[]; readonly hidden: number }>;
 }
 
 /** Field for the id of a schedule. */

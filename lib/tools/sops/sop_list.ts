@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { defineTool } from "../runtime/define_tool.ts";
+import { hiddenLines } from "../runtime/owned_things.ts";
 import type { SopCatalogue, SopSummary } from "./sops.ts";
 
 /** `sop_list`: lists the procedures, and files that are not valid procedures (docs/design/automation.md "Procedures"). */
@@ -11,19 +12,20 @@ export const sopList = defineTool({
   enabled: "always",
   needs: ["sops"],
   input: v.strictObject({}),
-  async run(_, { services: { sops } }) {
-    const found = await sops.list();
+  async run(_, context) {
+    const found = await context.services.sops.list(context);
     return { output: toText(found), isError: false, data: found };
   },
 });
 
-function toText({ sops, invalid, open }: SopCatalogue): string {
+function toText({ sops, invalid, open, hidden }: SopCatalogue): string {
   return [
     ...(sops.length === 0 ? ["There are no procedures; a file in {data_dir}/sops makes one"] : sops.map(sopText)),
     ...invalid.flatMap(({ problems }) => problems.map(({ message }) => message)),
     ...(open.length === 0
       ? []
       : ["Open executions:", ...open.map(({ id, sop, status }) => `${id} of "${sop}": ${status}`)]),
+    ...hiddenLines("execution", hidden),
   ].join("\n");
 }
 

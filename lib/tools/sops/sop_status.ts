@@ -12,5 +12,5 @@ export const sopStatus = defineTool({
   needs: ["sops"],
   input: v.strictObject({ execution_id: executionIdField }),
   textField: "execution_id",
-  run: async ({ execution_id }, { services: { sops } }) => showExecution(await sops.status(execution_id)),
+  run: async ({ execution_id }, context) => showExecution(await context.services.sops.status(execution_id, context)),
 });

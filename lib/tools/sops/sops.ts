@@ -64,8 +64,10 @@ export interface SopCatalogue {
   readonly sops: readonly SopSummary[];
   /** Files that are not valid procedures, with the reasons */
   readonly invalid: readonly { readonly file: string; readonly problems: readonly ConfigProblem[] }[];
-  /** Executions that have not ended, the newest first */
+  /** Executions that have not ended and that the caller may reach, the newest first */
   readonly open: readonly { readonly id: string; readonly sop: string; readonly status: SopStatus }[];
+  /** Number of open executions that other tokens began */
+  readonly hidden: number;
 }
 
 /** Step of an execution. Times are ISO 8601. */
@@ -117,10 +119,11 @@ export interface SopCaller {
 /**
  * Standard operating procedures and their executions (docs/design/automation.md "Procedures").
  *
- * Every method throws ToolError: `not_found` naming what there is, `invalid_input`, `agent_unavailable` where no run can be started.
+ * Every method throws ToolError: `not_found` naming what there is, `insufficient_scope` for an execution of another token where the
+ * caller lacks `runs`, `invalid_input`, `agent_unavailable` where no run can be started.
  */
 export interface Sops {
-  list(): Promise<SopCatalogue>;
+  list(by: Pick<SopCaller, "caller">): Promise<SopCatalogue>;
   /**
    * Starts an execution, which goes on by itself. Resolves when the execution is on disk.
    * @throws {ToolError} `sop_invalid` with the definition's problems; `sop_nested` from within a procedure; `overloaded`
@@ -128,7 +131,7 @@ export interface Sops {
   execute(
     request: SopCaller & { readonly sop: string; readonly inputs: Readonly<Record<string, unknown>> },
   ): Promise<SopExecutionView>;
-  status(executionId: string): Promise<SopExecutionView>;
+  status(executionId: string, by: Pick<SopCaller, "caller">): Promise<SopExecutionView>;
   /**
    * Marks the step that waits as done by hand, and lets the execution go on.
    * @throws {ToolError} `approval_required` before a step that was not granted; `conflict` where there is nothing to go on with

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createCron } from "../../../lib/automation/cron/cron_service.ts";
+import { SCOPES } from "../../../lib/base/records/caller.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { Run } from "../../../lib/base/records/run.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
@@ -28,7 +29,7 @@ function live(store: Store, { now, seed, onChange }: { now: number; seed: number
     log: SILENT,
     settings: () => ({ enabled: true, timezone: "UTC", maxTasks: 10 }),
     runs: () => runs,
-    isLive: () => true,
+    scopesOf: () => SCOPES,
     // The fake door explains nothing
     tools: () => ({
       shown: door.shown,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { HttpError, ToolError } from "../../../lib/base/errors.ts";
+import { type Caller, type Scope, SCOPES } from "../../../lib/base/records/caller.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import type { NewSchedule } from "../../../lib/tools/schedule/schedules.ts";
@@ -84,13 +85,13 @@ test("a one-time task fires once, is done, and stays in the history", async () =
   assert.deepEqual(await fired("call"), ["2026-01-01T02:30:00 started run_1"]);
   assert.deepEqual((await cron.page({ limit: 10 })).schedules, []);
   assert.deepEqual((await cron.page({ limit: 10, state: "done" })).schedules.map(({ id }) => id), ["call"]);
-  assert.deepEqual((await cron.list()).map(({ id }) => id), ["call"]);
+  assert.deepEqual((await cron.list({}, MAKER.caller)).schedules.map(({ id }) => id), ["call"]);
   await assert.rejects(
     cron.update("call", { schedule: "hourly" }, MAKER),
     isError("not_found", /has fired; make a new/),
   );
   await cron.add({ id: "call", schedule: "in 1h", ...PROMPT }, MAKER);
-  assert.deepEqual((await cron.list()).map(({ state }) => state), ["active"]);
+  assert.deepEqual((await cron.list({}, MAKER.caller)).schedules.map(({ state }) => state), ["active"]);
   await cron.stop();
 });
 
@@ -132,17 +133,20 @@ test("a paused schedule does not fire, and is not caught up", async () => {
   await cron.start();
   await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, MAKER);
   await cron.add({ id: "late", schedule: "in 2h", ...PROMPT }, MAKER);
-  await cron.pause("a");
-  assert.deepEqual([(await cron.pause("late")).state, (await cron.pause("late")).next_at], ["paused", null]);
+  await cron.pause("a", MAKER.caller);
+  assert.deepEqual([(await cron.pause("late", MAKER.caller)).state, (await cron.pause("late", MAKER.caller)).next_at], [
+    "paused",
+    null,
+  ]);
   await clock.advance(5 * HOUR + MINUTE);
   assert.equal(runs.started.length, 0);
-  await assert.rejects(cron.resume("late"), isError("conflict", /its time passed while it was paused/));
-  assert.equal((await cron.resume("a")).next_at, "2026-01-01T06:00:00.000Z");
-  await cron.resume("a");
+  await assert.rejects(cron.resume("late", MAKER.caller), isError("conflict", /its time passed while it was paused/));
+  assert.equal((await cron.resume("a", MAKER.caller)).next_at, "2026-01-01T06:00:00.000Z");
+  await cron.resume("a", MAKER.caller);
   await clock.advance(HOUR);
   assert.deepEqual(await fired("a"), ["2026-01-01T06:00:00 started run_1"]);
   assert.equal((await cron.update("late", { schedule: "in 1h" }, MAKER)).state, "paused");
-  assert.equal((await cron.resume("late")).state, "active");
+  assert.equal((await cron.resume("late", MAKER.caller)).state, "active");
   await cron.stop();
 });
 
@@ -212,7 +216,7 @@ test("schedules that could not be read when they were first asked for are read a
   };
   const { cron, clock, fired } = createCronFixture({ store: flaky });
   await cron.start();
-  await assert.rejects(cron.list(), /The disk is gone/);
+  await assert.rejects(cron.list({}, MAKER.caller), /The disk is gone/);
   broken = false;
   await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, MAKER);
   await clock.advance(HOUR);
@@ -223,17 +227,22 @@ test("schedules that could not be read when they were first asked for are read a
 test("a schedule whose maker's token was revoked fires no more, until somebody makes it theirs", async () => {
   const live = new Set<string | null>(["tok_1", "tok_2"]);
   const { cron, clock, runs, fired } = createCronFixture({
-    isLive: (tokenId) => live.has(tokenId),
+    scopesOf: (tokenId) => (live.has(tokenId) ? SCOPES : undefined),
     script: () => answer("done"),
   });
   await cron.start();
-  const by = (tokenId: string) => ({ caller: { via: "http", tokenId, scopes: ["tools"] }, tools: undefined }) as const;
-  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, by("tok_1"));
+  const by = (tokenId: string, scopes: readonly Scope[]) =>
+    ({ caller: { via: "http", tokenId, scopes }, tools: undefined }) as const;
+  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, by("tok_1", ["tools"]));
   live.delete("tok_1");
   await clock.advance(HOUR);
   assert.deepEqual(await fired("a"), ["2026-01-01T01:00:00 failed"]);
   assert.match((await cron.get("a"))?.last?.reason ?? "", /token .* was revoked .*cron_update/);
-  await cron.update("a", { prompt: "Mine now" }, by("tok_2"));
+  await assert.rejects(
+    cron.update("a", { prompt: "Mine now" }, by("tok_2", ["tools"])),
+    isError("insufficient_scope", /runs/),
+  );
+  await cron.update("a", { prompt: "Mine now" }, by("tok_2", ["tools", "runs"]));
   await clock.advance(HOUR);
   assert.equal(runs.started[0]?.request.caller.tokenId, "tok_2");
   await cron.stop();
@@ -252,7 +261,8 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
     cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, narrow),
     isError("invalid_input", /the caller itself has no tool "shell"/),
   );
-  await cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, MAKER);
+  const whole = { caller: { via: "http", tokenId: "tok_1", scopes: ["admin"] }, tools: undefined } as const;
+  await cron.add({ id: "a", schedule: "hourly", tool: "shell", input: { command: "ls" } }, whole);
   await assert.rejects(
     cron.update("a", { schedule: "every minute" }, narrow),
     isError("invalid_input", /the caller itself has no tool "shell"/),
@@ -273,13 +283,53 @@ test("no schedule gives its maker more than it has: tools, scopes, and work that
   await cron.stop();
 });
 
+test("a firing has no scope that its token has lost since", async () => {
+  let now: readonly Scope[] = ["chat", "runs", "tools"];
+  const { cron, clock, runs } = createCronFixture({ script: () => answer("done"), scopesOf: () => now });
+  await cron.start();
+  const maker = { via: "http", tokenId: "tok_1", scopes: ["chat", "runs"] } as const;
+  await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, { caller: maker, tools: undefined });
+  await clock.advance(HOUR);
+  now = ["chat"];
+  await clock.advance(HOUR);
+  await cron.run("a", MAKER.caller);
+  assert.deepEqual(runs.started.map(({ request }) => request.caller.scopes), [["chat", "runs"], ["chat"], ["chat"]]);
+  await cron.stop();
+});
+
+test("a one-time task of another token is shown, replaced and removed after it fired only with the scope runs", async () => {
+  const { cron, clock } = createCronFixture({ script: () => answer("done") });
+  await cron.start();
+  const [owner, other] = ["tok_1", "tok_2"].map((tokenId) => ({ via: "http", tokenId, scopes: ["chat"] }) as const);
+  assert.ok(owner !== undefined && other !== undefined);
+  await cron.add({ id: "once", schedule: "in 1h", ...PROMPT }, { caller: owner, tools: undefined });
+  await clock.advance(HOUR);
+  const listed = async (caller: Caller, state?: "active" | "done") => {
+    const { schedules, hidden } = await cron.list({ state }, caller);
+    return [...schedules.map(({ id }) => id), hidden];
+  };
+  assert.deepEqual(await listed(other), [1]);
+  assert.deepEqual(await listed(other, "active"), [0]);
+  const again = { id: "once", schedule: "in 1h", ...PROMPT };
+  await assert.rejects(
+    cron.add(again, { caller: other, tools: undefined }),
+    isError("insufficient_scope", /^Cannot replace the schedule "once": another token began it/),
+  );
+  await assert.rejects(cron.remove("once", other), isError("insufficient_scope", /another token began it/));
+  assert.deepEqual(await listed(owner), ["once", 0]);
+  await cron.add(again, { caller: owner, tools: undefined });
+  await cron.remove("once", { tokenId: "tok_3", scopes: ["runs"] });
+  assert.deepEqual(await listed(MAKER.caller), [0]);
+  await cron.stop();
+});
+
 test("a person may run a schedule now; its times stay as they are", async () => {
   const { cron, clock, fired } = createCronFixture({ script: () => answer("done") });
   await cron.add({ id: "a", schedule: "hourly", ...PROMPT }, MAKER);
   const firing = await cron.run("a", MAKER.caller);
   assert.deepEqual([firing.trigger, firing.status, firing.run_id], ["manual", "started", "run_1"]);
   await clock.advance(MINUTE);
-  await cron.pause("a");
+  await cron.pause("a", MAKER.caller);
   await cron.run("a", MAKER.caller);
   assert.equal((await fired("a")).length, 2);
   await assert.rejects(cron.run("b", MAKER.caller), isError("not_found", /cron_list/));
@@ -362,9 +412,14 @@ test("changes keep what they do not name, and an id is used once", async () => {
   assert.deepEqual((await cron.update("a", { input: { path: "b.txt" } }, MAKER)).input, { path: "b.txt" });
   assert.deepEqual((await cron.update("a", { schedule: "hourly" }, MAKER)).input, { path: "b.txt" });
   await assert.rejects(cron.update("a", {}, MAKER), isError("invalid_input", /what is to change/));
-  await cron.remove("a");
+  await cron.remove("a", MAKER.caller);
   for (
-    const gone of [cron.remove("a"), cron.pause("a"), cron.resume("../x"), cron.update("", { prompt: "x" }, MAKER)]
+    const gone of [
+      cron.remove("a", MAKER.caller),
+      cron.pause("a", MAKER.caller),
+      cron.resume("../x", MAKER.caller),
+      cron.update("", { prompt: "x" }, MAKER),
+    ]
   ) {
     await assert.rejects(gone, isError("not_found", /no schedule with this id; cron_list shows/));
   }
@@ -410,7 +465,7 @@ test("the history is bounded, and is forgotten with its schedule", async () => {
     false,
     "2026-01-01T01:21:00.000Z",
   ]);
-  await cron.remove("a");
+  await cron.remove("a", MAKER.caller);
   assert.equal(await cron.history("a", { limit: 10 }), undefined);
   assert.equal(await store.count("schedule_firings"), 3, "those of the other one stay");
   await cron.stop();
@@ -430,13 +485,13 @@ test("one-time tasks that fired are forgotten with their history, the oldest fir
 test("lists come in pages, the newest first", async () => {
   const { cron, clock } = createCronFixture({ settings: { maxTasks: 1000 } });
   for (let index = 0; index < 250; index++) await cron.add({ id: `t${index}`, schedule: "hourly", ...PROMPT }, MAKER);
-  await cron.pause("t3");
+  await cron.pause("t3", MAKER.caller);
   const first = await cron.page({ limit: 200 });
   assert.deepEqual([first.schedules.length, first.hasMore, first.schedules[0]?.id], [200, true, "t249"]);
   const rest = await cron.page({ limit: 200, after: first.schedules.at(-1)?.id });
   assert.deepEqual([rest.schedules.length, rest.hasMore, rest.schedules.at(-1)?.id], [50, false, "t0"]);
   assert.deepEqual((await cron.page({ limit: 5, state: "paused" })).schedules.map(({ id }) => id), ["t3"]);
-  assert.equal((await cron.list()).length, 250);
+  assert.equal((await cron.list({}, MAKER.caller)).schedules.length, 250);
   assert.equal(clock.pending(), 0);
 });
 

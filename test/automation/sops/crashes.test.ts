@@ -6,7 +6,7 @@ import type { Store } from "../../../lib/storage/store.ts";
 import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
 import { createCrashingStore, Killed } from "../../support/crashing_store.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";
-import { BY_PERSON, createSopBench, type SopBench } from "../../support/sop_bench.ts";
+import { BY_AGENT, BY_PERSON, createSopBench, type SopBench } from "../../support/sop_bench.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const PROCEDURE = `
@@ -76,7 +76,7 @@ function whenKilled(error: unknown): string {
 async function workOn(bench: SopBench, id: string, world: World): Promise<string> {
   for (let i = 0; i < 400; i++) {
     try {
-      const view = await bench.sops.status(id);
+      const view = await bench.sops.status(id, BY_AGENT);
       if (["completed", "failed", "cancelled"].includes(view.status)) return view.status;
       if (await help(bench, view, world.effects)) world.reviews++;
     } catch (error) {
@@ -86,7 +86,7 @@ async function workOn(bench: SopBench, id: string, world: World): Promise<string
     if (i > 100) await world.clock.advance(2_000);
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
-  return `stuck: ${JSON.stringify(await bench.sops.status(id), null, 1)}`;
+  return `stuck: ${JSON.stringify(await bench.sops.status(id, BY_AGENT), null, 1)}`;
 }
 
 /**
@@ -130,7 +130,7 @@ for (const when of ["before", "after"] as const) {
       const second = start(world, world.store);
       await second.runs.recover();
       await second.sops.start();
-      const [open] = (await second.sops.list()).open;
+      const [open] = (await second.sops.list(BY_AGENT)).open;
       const known = id ?? open?.id;
       // Accepted is not lost; what was not, was never begun
       if (known !== undefined) assert.equal(await workOn(second, known, world), "completed", `write ${at}`);
@@ -213,7 +213,7 @@ for (const when of ["before", "after"] as const) {
       await second.sops.stopCancelled();
       await second.runs.recover();
       await second.sops.start();
-      const { status, waits_for } = await second.sops.status(id);
+      const { status, waits_for } = await second.sops.status(id, BY_AGENT);
       // What was not written down was not accepted
       if (status !== "cancelled" && waits_for !== "It is being cancelled") await second.sops.cancel(id, BY_PERSON);
       await second.until(id, "cancelled");

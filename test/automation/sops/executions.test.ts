@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Approval } from "../../../lib/base/records/approval.ts";
+import type { ExecutionPlan } from "../../../lib/automation/sops/execution_record.ts";
+import { type Caller, type Scope, SCOPES } from "../../../lib/base/records/caller.ts";
+import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
+import type { Store, Write } from "../../../lib/storage/store.ts";
 import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
 import { BY_AGENT, BY_PERSON, createSopBench, type SopBench, type SopBenchOptions } from "../../support/sop_bench.ts";
@@ -72,6 +76,17 @@ async function withSops(
     }
     assert.equal(bench.clock.pending(), 0, "timers were left");
   });
+}
+
+/** A store where plans are written as an older version did: without the scopes of whoever started the procedure. */
+function olderStore(): Store {
+  const store = createMemoryStore();
+  const older = (write: Write): Write => {
+    if (write.op !== "insert" || write.collection !== "sop_plans") return write;
+    const { requested_by: { scopes: _, ...requested_by }, ...plan } = write.body as ExecutionPlan;
+    return { ...write, body: { ...plan, requested_by } };
+  };
+  return { ...store, batch: (writes) => store.batch(writes.map(older)) };
 }
 
 const onlyQuestion = async ({ approvals }: SopBench): Promise<Approval> => {
@@ -174,8 +189,49 @@ describe("an execution", () => {
       await bench.sops.approve(id, BY_PERSON);
       assert.equal((await bench.until(id, "failed")).error?.code, "token_revoked");
       assert.equal(pushed(calls), 0);
-    }, { isLive: (tokenId) => tokenId !== revoked });
+    }, { scopesOf: (tokenId) => (tokenId === revoked ? undefined : SCOPES) });
   });
+
+  const TWO_STEPS = `[[steps]]\nid = "hand"\nmanual = "Water the beans"\n${LOOK}`;
+  /** Scopes of the run of the second step, where `meanwhile` happens while the first one waits. */
+  const scopesOfStep = async (bench: SopBench, caller: Caller, meanwhile = () => {}) => {
+    const { id } = await bench.sops.execute({ ...BY_AGENT, caller, sop: "two", inputs: {} });
+    await bench.until(id, ({ steps }) => steps[0]?.status === "waiting");
+    meanwhile();
+    await bench.sops.advance(id, BY_AGENT);
+    const { steps: [, look] } = await bench.until(id, "completed");
+    return (await createRunStore(bench.store).input(look?.run_id ?? ""))?.caller.scopes;
+  };
+
+  test("has the scopes of whoever started it, without those that the token has lost since", async () => {
+    let now: readonly Scope[] = SCOPES;
+    const caller = { via: "http", tokenId: "tok_1", scopes: ["chat", "runs"] } as const;
+    await withSops({ "two.toml": TWO_STEPS }, async (bench) => {
+      assert.deepEqual(await scopesOfStep(bench, caller), ["chat", "runs"]);
+      assert.deepEqual(await scopesOfStep(bench, caller, () => void (now = ["chat"])), ["chat"]);
+    }, { scopesOf: () => now });
+  });
+
+  test("of an older version, which recorded no scopes, has runs where an operator or an admin started it", () =>
+    withSops({ "two.toml": TWO_STEPS }, async (bench) => {
+      const cases: readonly (readonly [Caller["via"], tokenId: string | null, expected: readonly Scope[]])[] = [
+        ["cli", null, ["runs"]],
+        ["http", null, ["runs"]],
+        ["http", "tok_admin", ["runs"]],
+        ["websocket", "tok_admin", ["runs"]],
+        ["http", "tok_runs", []],
+        ["cron", "tok_admin", []],
+        ["subagent", "tok_admin", []],
+        ["channel", null, []],
+      ];
+      for (const [via, tokenId, expected] of cases) {
+        const scopes = await scopesOfStep(bench, { via, tokenId, scopes: ["admin"] });
+        assert.deepEqual(scopes, expected, `${via} ${tokenId}`);
+      }
+    }, {
+      store: olderStore(),
+      scopesOf: (tokenId) => (tokenId === "tok_runs" ? ["runs"] : tokenId === null ? SCOPES : ["admin"]),
+    }));
 
   test("fails where an earlier step gave no such value", () =>
     withSops(
@@ -208,7 +264,7 @@ describe("an execution", () => {
       const { steps: [look] } = await bench.until(id, "completed");
       const input = await createRunStore(bench.store).input(look?.run_id ?? "");
       assert.deepEqual(input?.limits, { max_iterations: 3, max_tool_calls: 4, tokens_per_run: 500 });
-      assert.deepEqual(input?.caller, { via: "sop", token_id: "tok_agent", scopes: [] });
+      assert.deepEqual(input?.caller, { via: "sop", token_id: "tok_agent", scopes: SCOPES });
     }));
 
   test("waits where the policy asks about a step's call, and shows the question", () =>
@@ -249,8 +305,8 @@ describe("what an execution is given", () => {
       await assert.rejects(execute("relaese"), { code: "not_found", message: /did you mean "release"/ });
       await assert.rejects(execute("x"), { code: "not_found", message: /there are "release"/ });
       await assert.rejects(execute("bad"), { code: "sop_invalid", message: /bad\.toml:1\): it must be a list/ });
-      await assert.rejects(sops.status("sop_nothing"), { code: "not_found" });
-      await assert.rejects(sops.status("../x"), { code: "not_found" });
+      await assert.rejects(sops.status("sop_nothing", BY_AGENT), { code: "not_found" });
+      await assert.rejects(sops.status("../x", BY_AGENT), { code: "not_found" });
     }));
 
   test("without an agent none starts, and one that is open keeps what is said of it for the next start", () =>
@@ -279,7 +335,7 @@ describe("what an execution is given", () => {
       await assert.rejects(bench.sops.execute(below), { code: "sop_nested" });
       for (let i = 0; i < 64; i++) await bench.execute("a");
       await assert.rejects(bench.execute("a"), { code: "overloaded" });
-      assert.equal((await bench.sops.list()).open.length, 20);
+      assert.equal((await bench.sops.list(BY_AGENT)).open.length, 20);
     }, { script: () => "Done" }));
 });
 
@@ -389,7 +445,7 @@ describe("a step by hand", () => {
       const id = await bench.execute("a", { who: "Ada" });
       await bench.until(id, ({ steps }) => steps[0]?.status === "waiting");
       await bench.clock.advance(3_599_999);
-      assert.equal((await bench.sops.status(id)).status, "running");
+      assert.equal((await bench.sops.status(id, BY_AGENT)).status, "running");
       await bench.clock.advance(1);
       assert.equal((await bench.until(id, "failed")).error?.code, "timeout");
       assert.equal(await deadlineOf(bench, id), null);
@@ -456,7 +512,7 @@ describe("a definition that was found in the workspace", () => {
 
   test("waits for a person before its first step, who sees all of it", () =>
     withSops(FOUND, async (bench, calls) => {
-      assert.equal((await bench.sops.list()).sops[0]?.in_workspace, true);
+      assert.equal((await bench.sops.list(BY_AGENT)).sops[0]?.in_workspace, true);
       const id = await bench.execute("tidy");
       await bench.until(id, "waiting_for_approval");
       const asked = await onlyQuestion(bench);

@@ -50,17 +50,21 @@ test("another token sees, asks, tells and stops a sub-agent only with the scope 
   const { id } = await agents.spawn({ task: "Look" }, by("call_1"));
   const others = [by("call_2", "tok_2"), by("call_2", "tok_2", ["tools", "approve"])];
   for (const other of others) {
-    assert.deepEqual(await agents.list({}, other), []);
-    assert.deepEqual(await agents.delegations(other), []);
-    await assert.rejects(agents.status(id, other), { code: "not_found" });
-    await assert.rejects(agents.result(id, other), { code: "not_found" });
-    await assert.rejects(agents.message(id, "More", other), { code: "not_found" });
-    await assert.rejects(agents.cancel(id, other), { code: "not_found" });
+    assert.deepEqual(await agents.list({}, other), { views: [], hidden: 1 });
+    assert.deepEqual(await agents.delegations(other), { views: [], hidden: 1 });
+    await assert.rejects(agents.status(id, other), { code: "insufficient_scope" });
+    await assert.rejects(agents.result(id, other), { code: "insufficient_scope" });
+    await assert.rejects(agents.message(id, "More", other), { code: "insufficient_scope" });
+    await assert.rejects(agents.cancel(id, other), { code: "insufficient_scope" });
   }
   assert.equal((await agents.result(id, by("call_3", "tok_3", ["chat", "runs"]))).result, "told Look");
   const { token_id: _, ...older } = (await store.get("sub_agents", id))?.body as Record<string, unknown>;
   await store.batch([{ op: "put", collection: "sub_agents", key: id, body: older }]);
-  await assert.rejects(agents.status(id, by("call_4")), { code: "not_found" });
+  await assert.rejects(agents.status(id, by("call_4")), {
+    code: "insufficient_scope",
+    message: /nobody knows who began it/,
+  });
+  await assert.rejects(agents.status("sub_unknown", by("call_4")), { code: "not_found" });
 });
 
 test("a message that is sent again is one turn", async () => {

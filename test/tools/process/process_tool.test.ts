@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
+import { createNodeWork } from "../../../lib/extensions/nodes/offer_tools.ts";
 import { killLeftovers } from "../../../lib/system/process/kill_leftovers.ts";
 import { isGone } from "../../support/is_gone.ts";
+import { createSeededRandom } from "../../support/seeded_random.ts";
 import { createToolBench, type ToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
@@ -50,6 +52,26 @@ test("starts, lists, reads from an offset and kills", () =>
     assert.match(await outputOf(bench, { op: "kill", id: "p1" }), /^id=p1 status=killed /);
     assert.match(await outputOf(bench, { op: "kill", id: "p1" }), /^id=p1 status=killed /);
     assert.match(await outputOf(bench, { op: "list" }), /^id=p1 status=killed /);
+  }));
+
+test("on a node the gateway lists, reads and kills what it started there", () =>
+  withBench(async ({ door }) => {
+    const node = createNodeWork({ executor: door, random: createSeededRandom(), patterns: ["*"] });
+    const call = async (input: Readonly<Record<string, unknown>>) => {
+      const frame = {
+        type: "invoke",
+        id: "1",
+        tool: "process_tool",
+        input,
+        run_id: "run_1",
+        call_id: "call_1",
+      } as const;
+      return (await node.call(frame, new AbortController().signal)).output;
+    };
+    assert.match(await call(start("sleep 60")), /^id=p1 status=running/);
+    assert.match(await call({ op: "list" }), /^id=p1 status=running/);
+    assert.match(await call({ op: "output", id: "p1" }), /offset=0/);
+    assert.match(await call({ op: "kill", id: "p1" }), /^id=p1 status=killed/);
   }));
 
 test("both streams are kept, each in its order", () =>
