@@ -56,7 +56,7 @@ const MAX_PROBLEMS = 100;
 
 /** Checks the chain from its begin to its head. Records may be added meanwhile. @throws {CancelError} when `signal` aborts */
 export async function verifyAudit({ store, given, signal }: VerifyOptions): Promise<AuditReport> {
-  const chain = createChainCheck(given);
+  const chain = new ChainCheck(given);
   let head = await readHead(store);
   let after: string | undefined;
   for (;;) {
@@ -69,7 +69,7 @@ export async function verifyAudit({ store, given, signal }: VerifyOptions): Prom
     for (const entry of page) chain.check(entry);
     after = page.at(-1)?.key ?? after;
   }
-  return chain.report(head);
+  return chain.end(head);
 }
 
 async function readHead(store: Store): Promise<AuditHead | undefined> {
@@ -83,109 +83,129 @@ interface Before {
   readonly hash: string | undefined;
 }
 
-function createChainCheck(given: AuditHead | undefined) {
-  const problems: AuditProblem[] = [];
-  let problemCount = 0;
-  let records = 0;
-  let first: { readonly seq: number; readonly prev: string | undefined } | undefined;
-  let before: Before = { seq: 0, hash: NO_HASH };
-  let begin: "open" | "explained" = "open";
-  let isGivenSeen = false;
+/** Walk over the records of a chain, which collects what is wrong with it. */
+class ChainCheck {
+  readonly #given: AuditHead | undefined;
+  readonly #problems: AuditProblem[] = [];
+  #problemCount = 0;
+  #records = 0;
+  /** The oldest record there is */
+  #first: { readonly seq: number; readonly prev: string | undefined } | undefined;
+  #before: Before = { seq: 0, hash: NO_HASH };
+  /** True once a record of retention says that the records before `#first` were pruned */
+  #isBeginExplained = false;
+  #isGivenSeen = false;
 
-  const report = (code: AuditProblemCode, seq: number, message: string) => {
-    problemCount++;
-    if (problems.length < MAX_PROBLEMS) problems.push({ seq, code, message });
-  };
+  /** @param given a head that the caller kept */
+  constructor(given: AuditHead | undefined) {
+    this.#given = given;
+  }
 
-  /** The hash the record says it has, where it stands in its place and is what it was. */
-  const checkRecord = (seq: number, body: unknown): AuditRecord | undefined => {
+  /** Checks the next record. */
+  check({ key, body }: AuditEntry): void {
+    this.#records++;
+    const before = this.#before;
+    const seq = auditSeq(key);
+    if (seq === undefined) {
+      const shown = JSON.stringify(key.slice(0, 40));
+      return this.#note("inserted", before.seq, `A record ${shown} was inserted after record ${before.seq}`);
+    }
+    const isFirst = this.#first === undefined;
+    const record = this.#readRecord(seq, body);
+    if (isFirst) this.#first = { seq, prev: record?.prev };
+    else if (seq > before.seq + 1) this.#note("missing", before.seq + 1, missing(before.seq + 1, seq - 1));
+    const follows = before.hash === undefined || record === undefined || record.prev === before.hash;
+    if ((!isFirst || seq === 1) && seq === before.seq + 1 && !follows) {
+      const pair = seq === 1 ? "its begin" : `record ${before.seq}`;
+      this.#note("broken", seq, `Record ${seq} does not follow on ${pair}: one of the two was replaced`);
+    }
+    this.#compareGiven(seq, record);
+    this.#explainBegin(record);
+    this.#before = { seq, hash: record?.hash };
+  }
+
+  /** Compares the chain with its kept head and the given one. @returns the report */
+  end(head: AuditHead | undefined): AuditReport {
+    const first = this.#first;
+    const last = first === undefined ? 0 : this.#before.seq;
+    if (first !== undefined && first.seq > 1 && !this.#isBeginExplained) {
+      this.#problemCount++;
+      this.#problems.unshift({ seq: 1, code: "missing", message: missing(1, first.seq - 1) });
+    }
+    this.#compareHead(head, last);
+    this.#findGiven(last);
+    return {
+      ok: this.#problemCount === 0,
+      records: this.#records,
+      first_seq: first?.seq ?? null,
+      last_seq: first === undefined ? null : last,
+      head: head ?? null,
+      problems: this.#problems.slice(0, MAX_PROBLEMS),
+      problem_count: this.#problemCount,
+    };
+  }
+
+  #note(code: AuditProblemCode, seq: number, message: string): void {
+    this.#problemCount++;
+    if (this.#problems.length < MAX_PROBLEMS) this.#problems.push({ seq, code, message });
+  }
+
+  /** Returns the record when its content has its hash and it stands in its place. */
+  #readRecord(seq: number, body: unknown): AuditRecord | undefined {
     const record = parseAuditRecord(body);
     if (record === undefined) {
-      report("altered", seq, `Record ${seq} was altered: it cannot be read as one`);
+      this.#note("altered", seq, `Record ${seq} was altered: it cannot be read as one`);
       return undefined;
     }
     if (hashOf(body) !== record.hash) {
-      report("altered", seq, `Record ${seq} was altered: its content does not have its hash`);
+      this.#note("altered", seq, `Record ${seq} was altered: its content does not have its hash`);
       return undefined;
     }
     if (record.seq !== seq) {
-      report("moved", seq, `Record ${seq} was put there: it was written as record ${record.seq}`);
+      this.#note("moved", seq, `Record ${seq} was put there: it was written as record ${record.seq}`);
       return undefined;
     }
     return record;
-  };
+  }
 
-  return {
-    check({ key, body }: AuditEntry): void {
-      records++;
-      const seq = auditSeq(key);
-      if (seq === undefined) {
-        report(
-          "inserted",
-          before.seq,
-          `A record ${JSON.stringify(key.slice(0, 40))} was inserted after record ${before.seq}`,
-        );
-        return;
-      }
-      const isFirst = first === undefined;
-      const record = checkRecord(seq, body);
-      if (isFirst) first = { seq, prev: record?.prev };
-      else if (seq > before.seq + 1) report("missing", before.seq + 1, missing(before.seq + 1, seq - 1));
-      const follows = before.hash === undefined || record === undefined || record.prev === before.hash;
-      if ((!isFirst || seq === 1) && seq === before.seq + 1 && !follows) {
-        const pair = seq === 1 ? "its begin" : `record ${before.seq}`;
-        report("broken", seq, `Record ${seq} does not follow on ${pair}: one of the two was replaced`);
-      }
-      if (given?.seq === seq) {
-        isGivenSeen = true;
-        if (record?.hash !== given.hash) {
-          report("head", seq, `Record ${seq} is not the one of the given head: it, or one before it, was replaced`);
-        }
-      }
-      if (
-        record?.type === "retention" && record.through + 1 === first?.seq &&
-        (first.prev === undefined || first.prev === record.through_hash)
-      ) begin = "explained";
-      before = { seq, hash: record?.hash };
-    },
+  #compareGiven(seq: number, record: AuditRecord | undefined): void {
+    if (this.#given?.seq !== seq) return;
+    this.#isGivenSeen = true;
+    if (record?.hash === this.#given.hash) return;
+    this.#note("head", seq, `Record ${seq} is not the one of the given head: it, or one before it, was replaced`);
+  }
 
-    report(head: AuditHead | undefined): AuditReport {
-      const last = first === undefined ? 0 : before.seq;
-      if (first !== undefined && first.seq > 1 && begin === "open") {
-        problemCount++;
-        problems.unshift({ seq: 1, code: "missing", message: missing(1, first.seq - 1) });
-      }
-      if (head === undefined) {
-        if (records > 0) {
-          report("head", last, `The head is lost: nothing tells whether records after ${last} are missing`);
-        }
-      } else if (head.seq > last) {
-        report("missing", last + 1, missing(last + 1, head.seq));
-      } else if (head.seq < last) {
-        report(
-          "inserted",
-          head.seq + 1,
-          `Records ${head.seq + 1}-${last} were added after the head, which is ${head.seq}`,
-        );
-      } else if (before.hash !== undefined && before.hash !== head.hash) {
-        report("head", last, `Record ${last} is not the one of the kept head: it, or one before it, was replaced`);
-      }
-      if (given !== undefined && !isGivenSeen && given.seq > last) {
-        report("missing", last + 1, `${missing(last + 1, given.seq)}, by the given head`);
-      } else if (given !== undefined && !isGivenSeen) {
-        report("head", given.seq, `Record ${given.seq} of the given head is not there any more: give a newer head`);
-      }
-      return {
-        ok: problemCount === 0,
-        records,
-        first_seq: first?.seq ?? null,
-        last_seq: first === undefined ? null : last,
-        head: head ?? null,
-        problems: problems.slice(0, MAX_PROBLEMS),
-        problem_count: problemCount,
-      };
-    },
-  };
+  #explainBegin(record: AuditRecord | undefined): void {
+    const first = this.#first;
+    if (record?.type !== "retention" || record.through + 1 !== first?.seq) return;
+    if (first.prev === undefined || first.prev === record.through_hash) this.#isBeginExplained = true;
+  }
+
+  #compareHead(head: AuditHead | undefined, last: number): void {
+    const { hash } = this.#before;
+    if (head === undefined) {
+      if (this.#records === 0) return;
+      this.#note("head", last, `The head is lost: nothing tells whether records after ${last} are missing`);
+    } else if (head.seq > last) {
+      this.#note("missing", last + 1, missing(last + 1, head.seq));
+    } else if (head.seq < last) {
+      const added = `Records ${head.seq + 1}-${last} were added after the head, which is ${head.seq}`;
+      this.#note("inserted", head.seq + 1, added);
+    } else if (hash !== undefined && hash !== head.hash) {
+      this.#note("head", last, `Record ${last} is not the one of the kept head: it, or one before it, was replaced`);
+    }
+  }
+
+  #findGiven(last: number): void {
+    const given = this.#given;
+    if (given === undefined || this.#isGivenSeen) return;
+    if (given.seq > last) {
+      this.#note("missing", last + 1, `${missing(last + 1, given.seq)}, by the given head`);
+    } else {
+      const gone = `Record ${given.seq} of the given head is not there any more: give a newer head`;
+      this.#note("head", given.seq, gone);
+    }
+  }
 }
 
 function missing(from: number, to: number): string {
