@@ -98,29 +98,126 @@ const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
 /**
- * The audit over a store. One gateway owns a store's audit.
+ * Opens the audit over a store. One gateway owns a store's audit.
  *
  * Events that come while others are written share the next transaction. Where the kept head and the records disagree at the
  * start, new records go on after the head, so that the break stays visible to `verify` for ever.
  */
 export async function createAudit(options: AuditOptions): Promise<Audit> {
-  const { store, clock, log, redact } = options;
-  let head = await loadHead(options);
-  const putHead = (at: AuditHead): Write => ({
-    op: "put",
-    collection: AUDIT_HEAD,
-    key: HEAD_KEY,
-    body: { v: 1, ...at },
-  });
-  let queue: Pending[] = [];
-  let working: Promise<void> | undefined;
-  let pruning: Promise<void> = Promise.resolve();
-  let verifying = 0;
-  let healthy = true;
-  let closed = false;
+  const { store, clock, log } = options;
+  const writer = new AuditWriter(options, await loadHead(options));
+  const upkeep = new AuditUpkeep(options, writer);
+  const failures = createAccessFailures({ clock, log, append: writer.append, enabled: options.enabled });
+  upkeep.look();
+  // Last: a start that fails before leaves no timer behind
+  const hourly = clock.every(HOUR_MS, () => upkeep.look());
+  return {
+    append: writer.append,
+    async list(query) {
+      const before = query.before ?? writer.head.seq + 1;
+      const { listAudit } = await import("./list_audit.ts");
+      return await listAudit(store, { ...query, before });
+    },
+    verify: ({ head: given, signal } = {}) =>
+      upkeep.withoutPruning(async () => {
+        const { verifyAudit } = await import("./verify_audit.ts");
+        return await verifyAudit({ store, given, signal });
+      }),
+    head: () => writer.head,
+    healthy: () => writer.healthy(),
+    accessFailed: failures.count,
+    async close() {
+      if (writer.isClosed) return;
+      hourly.clear();
+      await failures.close();
+      await writer.close();
+      await upkeep.close();
+    },
+  };
+}
 
-  async function write(group: readonly Pending[]): Promise<boolean> {
+/** Writes events to the end of the chain, a group of them in each transaction. */
+class AuditWriter {
+  readonly #options: AuditOptions;
+  #head: AuditHead;
+  /** Events that no transaction has taken yet, in the order of the calls */
+  #queue: Pending[] = [];
+  /** The work on the queue. Undefined while it is empty */
+  #working: Promise<void> | undefined;
+  /** False after a write that failed, until another succeeds */
+  #isHealthy = true;
+  #isClosed = false;
+
+  constructor(options: AuditOptions, head: AuditHead) {
+    this.#options = options;
+    this.#head = head;
+  }
+
+  get head(): AuditHead {
+    return this.#head;
+  }
+
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Queues events of one fact, see AuditAppend. */
+  readonly append: AuditAppend = async (event, writes = [], more = []) => {
+    if (this.#isClosed) throw new Error("Cannot write to the audit: it is closed");
+    const { store, clock, redact, enabled } = this.#options;
+    if (!enabled()) return writes.length === 0 || await store.batch(writes);
+    const time = new Date(clock.now()).toISOString();
+    const events = [event, ...more].map((each) => plainEvent(each, redact));
+    return await new Promise((resolve, reject) => {
+      this.#queue.push({ events, time, writes, resolve, reject });
+      this.#working ??= this.#work();
+    });
+  };
+
+  /** Tells whether the last write succeeded. After a failure, each call tries another. */
+  healthy(): boolean {
+    // Before the first record there is no head to write
+    if (!this.#isHealthy && !this.#isClosed && this.#head.seq > 0) this.#working ??= this.#tryAgain();
+    return this.#isHealthy;
+  }
+
+  /** Takes no more events. Resolves when those that are queued are written. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#working;
+  }
+
+  async #work(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const group = nextGroup(this.#queue);
+      this.#queue = this.#queue.slice(group.length);
+      try {
+        const written = await this.#write(group);
+        this.#isHealthy = true;
+        for (const { resolve } of group) resolve(written);
+      } catch (error) {
+        this.#isHealthy = false;
+        for (const { reject } of group) reject(error);
+      }
+    }
+    this.#working = undefined;
+  }
+
+  /** Writes the head over itself: without that, a gateway at rest would be unhealthy until the next call of a tool. */
+  async #tryAgain(): Promise<void> {
+    try {
+      await this.#options.store.batch([putHead(this.#head)]);
+      this.#isHealthy = true;
+    } catch {
+      // The next look tries again
+    }
+    await this.#work();
+  }
+
+  async #write(group: readonly Pending[]): Promise<boolean> {
+    const { store, log } = this.#options;
     for (let skipped = 0;;) {
+      const head = this.#head;
       let next = head;
       const events = group.flatMap(({ events, time }) => events.map((event) => ({ event, time })));
       const inserts = events.map(({ event, time }): Write => {
@@ -134,125 +231,88 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
         putHead(next),
       ]);
       if (written) {
-        head = next;
+        this.#head = next;
         return true;
       }
-      const taken = await firstTaken(head.seq + skipped, events.length);
+      const taken = await this.#firstTaken(head.seq + skipped, events.length);
       if (taken === undefined) return false;
       log.error("The audit has a record that Postern did not write: run postern audit verify", { seq: taken });
       skipped = taken - head.seq;
     }
   }
 
-  /** The first position after `seq` that something is at already. */
-  async function firstTaken(seq: number, count: number): Promise<number | undefined> {
+  /** Returns the first position after `seq` that holds a record already. */
+  async #firstTaken(seq: number, count: number): Promise<number | undefined> {
     for (let at = seq + 1; at <= seq + count; at++) {
-      if (await store.get(AUDIT_RECORDS, auditKey(at)) !== undefined) return at;
+      if (await this.#options.store.get(AUDIT_RECORDS, auditKey(at)) !== undefined) return at;
     }
     return undefined;
   }
+}
 
-  async function work(): Promise<void> {
-    while (queue.length > 0) {
-      const group = nextGroup(queue);
-      queue = queue.slice(group.length);
-      try {
-        const written = await write(group);
-        healthy = true;
-        for (const { resolve } of group) resolve(written);
-      } catch (error) {
-        healthy = false;
-        for (const { reject } of group) reject(error);
-      }
-    }
-    working = undefined;
+/** Logs new heads and forgets old records, each time that it looks. */
+class AuditUpkeep {
+  readonly #options: AuditOptions;
+  readonly #writer: AuditWriter;
+  #pruning: Promise<void> = Promise.resolve();
+  /** Monotonic time of the last pruning */
+  #prunedAt = -Infinity;
+  /** Verifications at work */
+  #verifying = 0;
+  /** Position of the head that was logged last */
+  #shown = 0;
+
+  constructor(options: AuditOptions, writer: AuditWriter) {
+    this.#options = options;
+    this.#writer = writer;
   }
 
-  /** Writes the head over itself: without that, a gateway at rest would be unhealthy until the next call of a tool. */
-  async function tryAgain(): Promise<void> {
+  look(): void {
+    this.#showHead();
+    this.#prune();
+  }
+
+  /** Does work on the records while none of them is forgotten. */
+  async withoutPruning<T>(work: () => Promise<T>): Promise<T> {
+    this.#verifying++;
     try {
-      await store.batch([putHead(head)]);
-      healthy = true;
-    } catch {
-      // It is tried at the next look
+      await this.#pruning;
+      return await work();
+    } finally {
+      this.#verifying--;
     }
-    await work();
   }
 
-  const append: Audit["append"] = async (event, writes = [], more = []) => {
-    if (closed) throw new Error("Cannot write to the audit: it is closed");
-    if (!options.enabled()) return writes.length === 0 || await store.batch(writes);
-    const time = new Date(clock.now()).toISOString();
-    const events = [event, ...more].map((each) => plainEvent(each, redact));
-    return await new Promise((resolve, reject) => {
-      queue.push({ events, time, writes, resolve, reject });
-      working ??= work();
-    });
-  };
+  /** Resolves when the last pruning has ended and the last head is in the log. */
+  async close(): Promise<void> {
+    await this.#pruning;
+    this.#showHead();
+  }
 
-  let prunedAt = -Infinity;
-  /** Once a day, and never while the records are being verified. */
-  function prune(): void {
-    if (verifying > 0 || !options.enabled() || clock.monotonic() - prunedAt < DAY_MS) return;
-    prunedAt = clock.monotonic();
-    const before = new Date(clock.now() - options.retentionDays() * DAY_MS).toISOString();
-    pruning = pruning.then(() => pruneAudit({ store, append, before })).then(
+  /** Logs the head. Logs are kept elsewhere than the records that the head vouches for. */
+  #showHead(): void {
+    const { seq, hash } = this.#writer.head;
+    if (seq === this.#shown) return;
+    this.#shown = seq;
+    this.#options.log.info("Audit head", { seq, hash });
+  }
+
+  /** Prunes once a day, and never while the records are being verified. */
+  #prune(): void {
+    const { store, clock, log, enabled, retentionDays } = this.#options;
+    if (this.#verifying > 0 || !enabled() || clock.monotonic() - this.#prunedAt < DAY_MS) return;
+    this.#prunedAt = clock.monotonic();
+    const before = new Date(clock.now() - retentionDays() * DAY_MS).toISOString();
+    const { append } = this.#writer;
+    this.#pruning = this.#pruning.then(() => pruneAudit({ store, append, before })).then(
       (count) => void (count > 0 && log.info("Forgot audit records past their retention", { count })),
-      (error: unknown) => void (closed || log.error("Cannot forget old audit records", { error })),
+      (error: unknown) => void (this.#writer.isClosed || log.error("Cannot forget old audit records", { error })),
     );
   }
+}
 
-  let shown = 0;
-  /** Heads in the log are kept elsewhere than the records they vouch for. */
-  function showHead(): void {
-    if (head.seq === shown) return;
-    shown = head.seq;
-    log.info("Audit head", { seq: head.seq, hash: head.hash });
-  }
-
-  const failures = createAccessFailures({ clock, log, append, enabled: options.enabled });
-  showHead();
-  prune();
-  // Last: a start that fails before leaves no timer behind
-  const hourly = clock.every(HOUR_MS, () => {
-    showHead();
-    prune();
-  });
-
-  return {
-    append,
-    async list(query) {
-      const before = query.before ?? head.seq + 1;
-      const { listAudit } = await import("./list_audit.ts");
-      return await listAudit(store, { ...query, before });
-    },
-    async verify({ head: given, signal } = {}) {
-      verifying++;
-      try {
-        await pruning;
-        const { verifyAudit } = await import("./verify_audit.ts");
-        return await verifyAudit({ store, given, signal });
-      } finally {
-        verifying--;
-      }
-    },
-    head: () => head,
-    healthy() {
-      // Before the first record there is no head to write
-      if (!healthy && !closed && head.seq > 0) working ??= tryAgain();
-      return healthy;
-    },
-    accessFailed: failures.count,
-    async close() {
-      if (closed) return;
-      hourly.clear();
-      await failures.close();
-      closed = true;
-      await working;
-      await pruning;
-      showHead();
-    },
-  };
+function putHead(at: AuditHead): Write {
+  return { op: "put", collection: AUDIT_HEAD, key: HEAD_KEY, body: { v: 1, ...at } };
 }
 
 /** Events without facts together; one with facts alone, since a precondition of theirs must not undo others. */
