@@ -4,6 +4,7 @@ import { createCron } from "../../../lib/automation/cron/cron_service.ts";
 import { SCOPES } from "../../../lib/base/records/caller.ts";
 import { SILENT } from "../../../lib/base/telemetry/log.ts";
 import type { Run } from "../../../lib/base/records/run.ts";
+import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
 import { createCrashingStore } from "../../support/crashing_store.ts";
@@ -39,10 +40,8 @@ function live(store: Store, { now, seed, onChange }: { now: number; seed: number
   return { clock, runs, cron };
 }
 
-async function cronRuns(
-  list: (options: { limit: number }) => Promise<{ runs: readonly Run[] }>,
-): Promise<readonly Run[]> {
-  return (await list({ limit: 100 })).runs.filter(({ kind }) => kind === "cron");
+async function cronRuns(supervisor: Pick<RunSupervisor, "list">): Promise<readonly Run[]> {
+  return (await supervisor.list({ limit: 100 })).runs.filter(({ kind }) => kind === "cron");
 }
 
 for (const when of ["before", "after"] as const) {
@@ -69,7 +68,7 @@ for (const when of ["before", "after"] as const) {
         await second.runs.recover();
         await second.cron.start();
         await second.clock.advance(MINUTE);
-        const runs = await cronRuns(second.runs.list);
+        const runs = await cronRuns(second.runs);
         const { firings = [] } = await second.cron.history("a", { limit: 10 }) ?? {};
         const shown = `killed ${when} write ${crashAt}`;
         assert.equal(runs.length, 1, shown);
@@ -112,6 +111,6 @@ test("killed after the acceptance of a catch-up, what was missed before it is st
     firings.map(({ time, status, missed_count }) => [time.slice(11, 16), status, missed_count]),
     [["05:00", "started", null], ["04:00", "started", null], ["01:00", "missed", 3]],
   );
-  assert.equal((await cronRuns(second.runs.list)).length, 2);
+  assert.equal((await cronRuns(second.runs)).length, 2);
   await second.cron.stop();
 });
