@@ -1,6 +1,6 @@
 import { type SlidingWindow, slidingWindow } from "../lib/access/sliding_window.ts";
 import type { Config } from "../lib/config/config.ts";
-import { isLoopbackName } from "../lib/system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../lib/system/net/address.ts";
 
 /** Settings that the middleware reads with each request. They are derived once from each configuration. */
 export interface GatewaySettings {

@@ -1,6 +1,6 @@
 import { type AccessServices, createAccessServices } from "./access/access_services.ts";
 import { type AutomationServices, createAutomationServices } from "./automation/automation_services.ts";
-import { canonicalDigest } from "./base/canonical_json.ts";
+import { canonicalDigest } from "./base/json.ts";
 import { type Clock, systemClock } from "./base/clock.ts";
 import { type OpenedList, openInSteps } from "./base/opened_list.ts";
 import { createSystemRandom, type Random } from "./base/random.ts";
@@ -24,7 +24,7 @@ import { createWorkSeam } from "./runs/work_seam.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store } from "./storage/store.ts";
-import { parseMarker, PROCESSES } from "./system/process/process_marker.ts";
+import { parseMarker, PROCESSES } from "./system/process/leftover_processes.ts";
 import { createSystemServices, type SystemServices } from "./system/system_services.ts";
 import { createTools } from "./tools/create_tools.ts";
 import type { DrainableExecutor } from "./tools/runtime/drainable_executor.ts";

@@ -5,7 +5,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { JsonSchema } from "../lib/base/records/json_schema.ts";
+import type { JsonSchema } from "../lib/base/json.ts";
 import { defaultConfig } from "../lib/config/config.ts";
 import { configJsonSchema } from "../lib/config/schema_keys.ts";
 import { KEY_CHANGES } from "../lib/config/change_config.ts";

@@ -1,4 +1,4 @@
-import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
+import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
 import {
   type Approval,
   APPROVAL_STATUSES,

@@ -1,7 +1,7 @@
 import { chmod, realpath } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
-import { writeAtomically } from "../../lib/base/write_atomically.ts";
+import { writeAtomically } from "../../lib/base/durable_files.ts";
 import { readText } from "../../lib/config/find_config.ts";
 import { prepareDataDir, resolvePath, userConfigFile } from "../../lib/config/folders.ts";
 import { checkConfigText, trustDirectory } from "../../lib/config/load_config.ts";

@@ -1,5 +1,5 @@
 import type { StatusReply } from "../../handlers/routes/health.ts";
-import type { ModelEntry } from "../../lib/base/records/model.ts";
+import type { ModelEntry } from "../../lib/base/records/provider_event.ts";
 import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";

@@ -5,7 +5,7 @@ import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/nodes.ts";
-import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";

@@ -5,7 +5,7 @@ import type { Config } from "../../lib/config/config.ts";
 import { launchersIn } from "../../lib/guard/rule_match.ts";
 import { createFiles } from "../../lib/system/files/create_files.ts";
 import { type CommandContainment, containmentOf, type SandboxMode } from "../../lib/system/process/containment.ts";
-import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { tryBubblewrap } from "../../lib/system/process/sandbox.ts";
 import { type Check, failure, type Finding, fine, type Installation, warning } from "./finding.ts";
 

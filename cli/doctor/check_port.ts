@@ -1,5 +1,5 @@
 import { ConfigError } from "../../lib/base/errors.ts";
-import { tryListen } from "../../lib/system/net/try_listen.ts";
+import { tryListen } from "../../lib/system/net/tcp.ts";
 import { probeGateway } from "../reach_gateway.ts";
 import { checkBind, ownAddress } from "../serve/listen_address.ts";
 import { type Check, failure, type Finding, fine } from "./finding.ts";

@@ -1,7 +1,7 @@
 import type { Config } from "../../lib/config/config.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import { detectInit } from "../../lib/host/service/service_manager.ts";
-import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
+import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 
 /** Program that the gateway can do without. */

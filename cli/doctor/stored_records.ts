@@ -50,7 +50,7 @@ import { parseSubAgent, parseTask, SUB_AGENT_TASKS, SUB_AGENTS } from "../../lib
 import { PARKED_CALLS, parseParkedRecord } from "../../lib/runs/conversations/parked_records.ts";
 import { DOCUMENTS, parseDocument } from "../../lib/storage/documents.ts";
 import { parseMark, type ParseRecord } from "../../lib/storage/read_records.ts";
-import { parseMarker, PROCESSES } from "../../lib/system/process/process_marker.ts";
+import { parseMarker, PROCESSES } from "../../lib/system/process/leftover_processes.ts";
 import { IDEMPOTENT_REPLIES, parseReply } from "../../handlers/middleware/reply_store.ts";
 import { parseAccepted, parseDated } from "../../handlers/wire/accept_once.ts";
 import { WEBHOOK_MESSAGES, WEBHOOK_SIGNATURES } from "../../handlers/routes/webhook.ts";

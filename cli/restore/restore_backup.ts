@@ -14,7 +14,7 @@ import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import type { Clock } from "../../lib/base/clock.ts";
 import { ConfigError } from "../../lib/base/errors.ts";
-import { syncFolder } from "../../lib/base/sync_folder.ts";
+import { syncFolder } from "../../lib/base/durable_files.ts";
 import { DATABASE_NAME, KEPT_FILES } from "../../lib/storage/back_up.ts";
 import { cutOffRestores, type RestoreFolders, restoreFolders } from "../../lib/storage/cut_off_restores.ts";
 import { takeGatewayLock } from "../../lib/storage/gateway_lock.ts";

@@ -1,6 +1,6 @@
 import { ConfigError } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
-import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { UsageError } from "../cli_error.ts";
 
 /** Flags that choose where a gateway listens. */

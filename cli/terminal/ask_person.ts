@@ -1,4 +1,4 @@
-import { cutText, exactLine, exactText } from "../../lib/base/exact_text.ts";
+import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
 import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";

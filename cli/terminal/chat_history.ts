@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { chmod, open } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
-import { writeAtomically } from "../../lib/base/write_atomically.ts";
+import { writeAtomically } from "../../lib/base/durable_files.ts";
 
 /** History of the chats on a data directory: the messages that were typed, and the conversation of the last chat. */
 export interface ChatHistory {

@@ -1,4 +1,4 @@
-import { exactLine } from "../../lib/base/exact_text.ts";
+import { exactLine } from "../../lib/base/text.ts";
 import type { ChatEvent } from "./chat_session.ts";
 import type { CommandContext } from "../command.ts";
 import { printable, printableLine } from "./terminal_text.ts";

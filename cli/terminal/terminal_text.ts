@@ -1,4 +1,4 @@
-import { exactLine } from "../../lib/base/exact_text.ts";
+import { exactLine } from "../../lib/base/text.ts";
 
 // deno-lint-ignore no-control-regex -- these are the characters to escape
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;

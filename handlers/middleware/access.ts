@@ -3,7 +3,7 @@ import { HttpError } from "../../lib/base/errors.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { Audit } from "../../lib/guard/audit/audit.ts";
-import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { checkScope, type Door } from "../door.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import type { RequestContext } from "../route.ts";

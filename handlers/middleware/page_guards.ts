@@ -1,4 +1,4 @@
-import { isLoopbackName } from "../../lib/system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../../lib/system/net/address.ts";
 import type { GatewaySettings } from "../gateway_settings.ts";
 import { hostNameOf, type RequestTarget, toAuthority } from "../request_target.ts";
 import { httpError } from "../wire/http_errors.ts";

@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import { LOG_LEVELS } from "../../lib/base/telemetry/log.ts";
-import { RECENT_LINES } from "../../lib/base/telemetry/recent_log.ts";
+import { LOG_LEVELS, RECENT_LINES } from "../../lib/base/telemetry/log.ts";
 import type { Route } from "../route.ts";
 import {
   choiceOf,

@@ -1,6 +1,6 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
-import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { JsonSchema } from "../../lib/base/json.ts";
 import type { DoorAccess } from "../door.ts";
 import type { Route, RouteParameter, RouteReply } from "../route.ts";
 import { ERROR_CODES, type ErrorCode } from "../wire/http_errors.ts";

@@ -1,7 +1,7 @@
 import { type Caller, hasScope } from "../../lib/base/records/caller.ts";
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { CancelError, type CancelReason } from "../../lib/base/cancel.ts";
-import { isLonger } from "../../lib/base/is_longer.ts";
+import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { checkScope } from "../door.ts";

@@ -1,6 +1,6 @@
 import { CancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
-import { firstBytes } from "../base/first_bytes.ts";
+import { firstBytes } from "../base/text.ts";
 import { type Message, textOf } from "../base/records/message.ts";
 import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";

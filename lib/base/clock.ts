@@ -66,7 +66,7 @@ class SystemTimer implements Timer {
     this.#handle = handle;
   }
 
-  /** Of an interval too: both kinds are one list, in browsers as in Node and Deno */
+  /** Clears a timeout or an interval: browsers, Node and Deno keep both kinds in one list. */
   clear(): void {
     clearTimeout(this.#handle);
   }

@@ -22,7 +22,7 @@ export interface HttpErrorOptions {
   readonly cause?: unknown;
 }
 
-/** What the HTTP client is told. */
+/** Error that is answered to the HTTP client. */
 export class HttpError extends Error {
   override readonly name = "HttpError";
   readonly code: string;
@@ -40,7 +40,7 @@ export class HttpError extends Error {
   }
 }
 
-/** What the model is told: becomes a tool result with `isError`, never an exception in the loop. */
+/** Error that is told to the model. It becomes a tool result with `isError`, never an exception in the loop. */
 export class ToolError extends Error {
   override readonly name = "ToolError";
   readonly code: string;
@@ -98,7 +98,7 @@ export class ProviderError extends Error {
   }
 }
 
-/** One thing wrong with the configuration. `message` is whole by itself: it names place, key, reason and way out. */
+/** Problem of the configuration. `message` can be read alone: it names place, key, reason and way out. */
 export interface ConfigProblem {
   readonly message: string;
   readonly key: string | undefined;
@@ -118,7 +118,7 @@ export interface ConfigErrorOptions {
   readonly cause?: unknown;
 }
 
-/** What the operator is told; the CLI exits 78. The message already names file, line and key. */
+/** Error that is told to the operator. The CLI exits with 78. The message already names file, line and key. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
   readonly code: string;

@@ -14,7 +14,7 @@ export interface Redactor {
   readonly part: RedactPart;
 }
 
-/** What showing an output in parts needs. All numbers are bytes. */
+/** Masks secrets in an output that is shown in parts. All numbers are bytes. */
 export interface RedactPart {
   /** The bytes `from`-`to`, masked where a secret lies in them as a whole or in part */
   redact(bytes: Uint8Array, part: { readonly from: number; readonly to: number }): Uint8Array;

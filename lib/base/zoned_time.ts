@@ -22,7 +22,7 @@ export function zonedTime(at: number, timezone: string): string {
   return `${year}-${month}-${day}T${hour}:${minute}:${second}${offset}`;
 }
 
-/** Whether the runtime knows this zone: an IANA name, or an offset as `+02:00`. */
+/** Tells whether the runtime knows this zone: an IANA name, or an offset as `+02:00`. */
 export function isTimezone(name: string): boolean {
   try {
     new Intl.DateTimeFormat("en", { timeZone: name });

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AST } from "toml-eslint-parser";
 import { ConfigError } from "../base/errors.ts";
-import { writeAtomically } from "../base/write_atomically.ts";
+import { writeAtomically } from "../base/durable_files.ts";
 import { isTable, setAt } from "./layers.ts";
 import { readText } from "./find_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";

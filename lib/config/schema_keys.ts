@@ -1,6 +1,6 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
-import type { JsonSchema } from "../base/records/json_schema.ts";
+import type { JsonSchema } from "../base/json.ts";
 import { configSchema } from "./config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
 import { nearest } from "./nearest.ts";

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
 import { ConfigError } from "../base/errors.ts";
-import { writeAtomically } from "../base/write_atomically.ts";
+import { writeAtomically } from "../base/durable_files.ts";
 
 const storeSchema = v.object({
   version: v.literal(1),

@@ -1,4 +1,4 @@
-import { firstBytes } from "../base/first_bytes.ts";
+import { firstBytes } from "../base/text.ts";
 
 /** Text of a document as it grows, up to a bound. */
 export interface TextOutput {

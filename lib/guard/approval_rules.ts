@@ -1,4 +1,4 @@
-import { canonicalDigest } from "../base/canonical_json.ts";
+import { canonicalDigest } from "../base/json.ts";
 import { type ApprovalRule, RULE_ID, type RuleOffer } from "../base/records/approval.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import { readable, readRecord } from "../storage/read_records.ts";

@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
-import { canonicalDigest } from "../base/canonical_json.ts";
-import { cutText, exactLine } from "../base/exact_text.ts";
+import { canonicalDigest } from "../base/json.ts";
+import { cutText, exactLine } from "../base/text.ts";
 import type { Access } from "./policy.ts";
 
 /** A call as rules are looked up for it. */

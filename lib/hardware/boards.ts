@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import type { Config } from "../config/config.ts";
 import { type HostBoard, readHostBoard } from "../system/machine/read_host_board.ts";
-import { connectTcp, type TcpAddress } from "../system/net/connect_tcp.ts";
+import { connectTcp, type TcpAddress } from "../system/net/tcp.ts";
 import { attachTarget, type GdbTarget } from "./gdb_target.ts";
 
 /** The boards of the configuration, and the one that the gateway itself runs on. */

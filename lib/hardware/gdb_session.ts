@@ -1,7 +1,7 @@
 import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
-import type { TcpConnection } from "../system/net/connect_tcp.ts";
+import type { TcpConnection } from "../system/net/tcp.ts";
 import { describeNetworkError } from "../system/net/network_error.ts";
 import { createPacketReader, encodePacket, type GdbMessage } from "./gdb_packet.ts";
 

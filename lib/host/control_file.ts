@@ -3,7 +3,7 @@ import { open, rm } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import * as v from "valibot";
-import { writeAtomically } from "../base/write_atomically.ts";
+import { writeAtomically } from "../base/durable_files.ts";
 import { processIdentity } from "./process_identity.ts";
 
 /** Text of a file that this user alone wrote and can read; undefined for any other. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { firstChatModel } from "./models/model_list.ts";
-import { isLoopbackName } from "../system/net/is_loopback_name.ts";
+import { isLoopbackName } from "../system/net/address.ts";
 import {
   discoverLocalServers,
   type FoundServers,

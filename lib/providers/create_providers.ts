@@ -1,8 +1,8 @@
 import { ConfigError } from "../base/errors.ts";
-import { canonicalDigest } from "../base/canonical_json.ts";
+import { canonicalDigest } from "../base/json.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
-import type { ModelEntry } from "../base/records/model.ts";
+import type { ModelEntry } from "../base/records/provider_event.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Documents } from "../storage/documents.ts";

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
 import { lazily } from "../base/lazily.ts";
-import type { ModelEntry } from "../base/records/model.ts";
+import type { ModelEntry } from "../base/records/provider_event.ts";
 import type { Config } from "../config/config.ts";
-import { isListening } from "../system/net/is_listening.ts";
+import { isListening } from "../system/net/tcp.ts";
 import type { ProviderClientFactory } from "../system/net/provider_client.ts";
 import { chooseLocal, chooseProvider, type ChosenProvider, findLocalServers, sayRefused } from "./choose_provider.ts";
 import { createProviders, type CreateProvidersOptions } from "./create_providers.ts";

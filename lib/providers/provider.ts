@@ -1,7 +1,6 @@
-import type { JsonSchema } from "../base/records/json_schema.ts";
+import type { JsonSchema } from "../base/json.ts";
 import type { Message } from "../base/records/message.ts";
-import type { ModelEntry } from "../base/records/model.ts";
-import type { ProviderEvent } from "../base/records/provider_event.ts";
+import type { ModelEntry, ProviderEvent } from "../base/records/provider_event.ts";
 
 /** A tool as a request declares it. `strict` is the client's wish, and is passed on to vendors that know it. */
 export interface ToolDeclaration {

@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { ConfigError } from "../base/errors.ts";
-import { syncFoldersSync } from "../base/sync_folder.ts";
+import { syncFoldersSync } from "../base/durable_files.ts";
 import { ownerOf } from "./sqlite/open_database.ts";
 
 /** Name of the database in a data directory. */

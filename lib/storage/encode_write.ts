@@ -1,4 +1,4 @@
-import { isLonger } from "../base/is_longer.ts";
+import { isLonger } from "../base/text.ts";
 import type { ScanOptions, Write } from "./store.ts";
 
 /** A checked write for the drivers. Its bodies are JSON texts. */

@@ -2,7 +2,7 @@ import { chmodSync, closeSync, mkdirSync, openSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../base/errors.ts";
-import { syncFoldersSync } from "../base/sync_folder.ts";
+import { syncFoldersSync } from "../base/durable_files.ts";
 
 /** The lock on a data directory. A second release does nothing. */
 export interface GatewayLock {

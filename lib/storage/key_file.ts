@@ -4,8 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { systemClock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { Random } from "../base/random.ts";
-import { syncFolder } from "../base/sync_folder.ts";
-import { createTemporaryNames } from "../base/temporary_names.ts";
+import { createTemporaryNames, syncFolder } from "../base/durable_files.ts";
 
 /** Length of an AES-256 key. */
 export const KEY_BYTES = 32;

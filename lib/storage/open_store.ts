@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { ConfigError } from "../base/errors.ts";
 import type { OpenedList } from "../base/opened_list.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { removeUnfinished } from "../base/write_atomically.ts";
+import { removeUnfinished } from "../base/durable_files.ts";
 import { createMemoryStore } from "./create_memory_store.ts";
 import { takeGatewayLock } from "./gateway_lock.ts";
 import { openSqliteStore } from "./open_sqlite_store.ts";

@@ -5,21 +5,18 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Random } from "../base/random.ts";
 import type { RedactPart } from "../base/redact.ts";
 import type { Logger } from "../base/telemetry/log.ts";
-import { createFiles } from "./files/create_files.ts";
 import type { Files } from "./files/files.ts";
+import { createFiles } from "./files/create_files.ts";
 import type { Git } from "./git/git.ts";
 import type { GuardedFetch } from "./net/guarded_fetch.ts";
 import { createOwnAddress, type OwnAddress } from "./net/own_address.ts";
 import type { ProxySettings } from "./net/proxy_rules.ts";
 import { createUrlPolicy, type UrlPolicy } from "./net/url_policy.ts";
-import type { CommandLookup } from "./process/command_lookup.ts";
+import { type CommandLookup, createCommandLookup } from "./process/command_lookup.ts";
 import { type CommandContainment, containmentOf, type SandboxMode } from "./process/containment.ts";
-import { createCommandLookup } from "./process/create_command_lookup.ts";
-import { createProcesses } from "./process/create_processes.ts";
-import { createWorkers } from "./process/create_workers.ts";
-import type { Aftermath } from "./process/prepare_command.ts";
-import type { Processes } from "./process/processes.ts";
-import type { Workers } from "./process/workers.ts";
+import { createProcesses, type Processes } from "./process/processes.ts";
+import { createWorkers, type Workers } from "./process/workers.ts";
+import type { Aftermath } from "./process/quarantine.ts";
 
 /** Threads for documents at the same time: one may hold hundreds of megabytes. */
 const MAX_WORKERS = 2;

@@ -13,7 +13,7 @@ const STEM = 5;
 /** Imports that run something: `import type` is blanked out before. */
 const IMPORT =
   /^(?:import|export)\s(?!type\s)[^;"]*?from\s*"(\.[^"]+)"|^import\s*"(\.[^"]+)"|import\(\s*"(\.[^"]+)"|new URL\("(\.[^"]+\.ts)"/gm;
-/** A thread beside the module that starts it, see `lib/system/process/worker_module.ts`. */
+/** A thread beside the module that starts it, see `lib/system/process/workers.ts`. */
 const THREAD = /workerModule\(import\.meta\.url, "(\w+)"\)/g;
 
 /** Words of code: names, keywords and what texts say. Shorter ones say nothing about a subject. */

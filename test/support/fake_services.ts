@@ -1,7 +1,7 @@
 import type { Identity, IssuedToken, TokenRecord, TokenTerms } from "../../lib/access/identity.ts";
 import { HttpError } from "../../lib/base/errors.ts";
 import { type Scope, SCOPES } from "../../lib/base/records/caller.ts";
-import { createLogger, type LogRecord } from "../../lib/base/telemetry/log.ts";
+import { createLogger, createRecentLog, type LogRecord } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createDeliveries } from "../../lib/automation/channels/delivery_service.ts";
 import { createCron } from "../../lib/automation/cron/cron_service.ts";
@@ -10,7 +10,6 @@ import type { GatewayState, Services } from "../../lib/gateway.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createStoredConversations } from "../../lib/runs/conversations/stored_conversations.ts";
 import { createMemory } from "../../lib/memory/memory.ts";
-import { createRecentLog } from "../../lib/base/telemetry/recent_log.ts";
 import { createStoredRuns } from "../../lib/runs/journal/stored_runs.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import type { ToolExecutor, ToolInfo } from "../../lib/tools/runtime/tool_executor.ts";

@@ -1,5 +1,5 @@
 import { CancelError, cancelError } from "../../lib/base/cancel.ts";
-import { canonicalDigest } from "../../lib/base/canonical_json.ts";
+import { canonicalDigest } from "../../lib/base/json.ts";
 import type { Access, PreparedCall, Tool } from "../../lib/tools/runtime/tool.ts";
 import type {
   ToolCallOutcome,

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import process from "node:process";
 import { systemClock } from "../../lib/base/clock.ts";
-import { createCommandLookup } from "../../lib/system/process/create_command_lookup.ts";
-import { createProcesses } from "../../lib/system/process/create_processes.ts";
+import { createCommandLookup } from "../../lib/system/process/command_lookup.ts";
+import { createProcesses } from "../../lib/system/process/processes.ts";
 import { until } from "./until.ts";
 
 /** Run as a program, `<workspace> <marker>`: starts a process with a child of its own, prints `started`, waits to be killed. */

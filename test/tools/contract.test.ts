@@ -4,7 +4,7 @@ import { Validator } from "@cfworker/json-schema";
 import fc from "fast-check";
 import { ToolError } from "../../lib/base/errors.ts";
 import { defaultConfig } from "../../lib/config/config.ts";
-import type { JsonSchema, ObjectJsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { JsonSchema, ObjectJsonSchema } from "../../lib/base/json.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { TOOLS } from "../contract/tools.ts";

@@ -1,4 +1,4 @@
-import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { JsonSchema } from "../../lib/base/json.ts";
 
 /** Keywords that OpenAI and Anthropic take, by type: those of JSON Schema 2020-12 and nothing beside them. */
 const KEYWORDS: Readonly<Record<string, readonly string[]>> = {

@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import type { JsonSchema } from "../../lib/base/records/json_schema.ts";
+import type { JsonSchema } from "../../lib/base/json.ts";
 import type { Tool } from "../../lib/tools/runtime/tool.ts";
 import { TOOLS } from "../contract/tools.ts";
 

@@ -1,6 +1,6 @@
 import { opendir, realpath } from "node:fs/promises";
 import { basename, join, sep } from "node:path";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { type ConfigProblem, ToolError } from "../../base/errors.ts";
 import { toKeyText } from "../../config/key_path.ts";
 import { nearest } from "../../config/nearest.ts";

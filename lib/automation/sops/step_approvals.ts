@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { HttpError } from "../../base/errors.ts";
-import { cutText, exactLine } from "../../base/exact_text.ts";
+import { cutText, exactLine } from "../../base/text.ts";
 import type { Approvals, NewApproval } from "../../guard/approvals.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";

@@ -12,7 +12,7 @@ const stamp = { seq: v.pipe(v.number(), v.integer(), v.minValue(1)), time: v.str
 export const finishReasonSchema = v.picklist(["stop", "length", "tool_calls", "content_filter"]);
 export type FinishReason = v.InferOutput<typeof finishReasonSchema>;
 
-/** What a person says became of a call whose end nobody saw. */
+/** Outcome of a call whose end nobody saw, as a person states it. */
 export const reviewOutcomeSchema = v.picklist(["done", "not_done", "unknown"]);
 export type ReviewOutcome = v.InferOutput<typeof reviewOutcomeSchema>;
 
@@ -59,7 +59,7 @@ export const agentEventSchema = v.variant("type", [
     output: v.string(),
     is_error: v.boolean(),
     duration_ms: v.number(),
-    /** What the tool gave for programs; only in a run that is one call */
+    /** Data of the tool result for programs. Only in a run that is one tool call. */
     data: v.optional(v.unknown()),
   }),
   event("approval_needed", {
@@ -125,7 +125,7 @@ type Unstamped<E> = E extends AgentEvent ? Omit<E, "seq" | "time"> : never;
 /** An event before the journal gave it its `seq` and `time`. */
 export type AgentEventBody = Unstamped<AgentEvent>;
 
-/** Whether a run's stream ends with this event. */
+/** Tells whether a run's stream ends with this event. */
 export function isTerminal(event: { readonly type: AgentEventType }): boolean {
   return event.type === "done" || event.type === "error";
 }

@@ -56,7 +56,7 @@ export const approvalSchema = v.object({
   status: v.picklist(APPROVAL_STATUSES),
   tool: v.string(),
   access: v.picklist(["read", "state", "write", "network"]),
-  /** What the tool would be given; known secrets in it are masked */
+  /** Input that the tool would get, with known secrets masked. */
   input: v.unknown(),
   /** SHA-256 of the whole input's canonical JSON, secrets included */
   input_digest: v.string(),
@@ -79,7 +79,7 @@ export const approvalSchema = v.object({
   requested_by: v.nullable(v.string()),
   created_at: time,
   expires_at: time,
-  /** What `remember: always` would store, word for word; null where it is refused */
+  /** Rule that `remember: always` would store, word for word. Null when it would be refused. */
   always_rule: v.nullable(v.string()),
   /** Every rule that an answer may store; empty where none is. Absent in records of earlier versions: then the exact call */
   offers: v.optional(v.array(ruleOfferSchema)),

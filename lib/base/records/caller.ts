@@ -1,8 +1,8 @@
-/** What a token may do (docs/design/access.md "Scopes"); `admin` holds all. */
+/** Scopes of a token (docs/design/access.md "Scopes"). `admin` holds all. */
 export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
 export type Scope = (typeof SCOPES)[number];
 
-/** Who asked for a run or a tool call. */
+/** Identity and door that a run or a tool call came by. */
 export interface Caller {
   /** `http`, `websocket`, `cli`, `agent` (the model), `subagent`, `cron`, `sop`, `channel`, `node` (a gateway, on the node) */
   readonly via: "http" | "websocket" | "cli" | "agent" | "subagent" | "cron" | "sop" | "channel" | "node";
@@ -16,7 +16,7 @@ export function isSameToken(a: Pick<Caller, "tokenId">, b: Pick<Caller, "tokenId
   return a.tokenId !== null && a.tokenId === b.tokenId;
 }
 
-/** Whether these scopes include `scope`. */
+/** Tells whether these scopes include `scope`. */
 export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
   return scopes.includes(scope) || scopes.includes("admin");
 }

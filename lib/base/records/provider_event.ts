@@ -2,7 +2,7 @@ import type { FinishReason } from "./agent_event.ts";
 import type { Usage } from "./usage.ts";
 
 /**
- * What a provider yields, in arrays, one array per network read, never held back to fill it.
+ * Events of a provider. They come in arrays, one for each read from the network, which is never held back to be filled.
  * A stream without error ends with exactly one `finish`.
  */
 export type ProviderEvent =
@@ -57,3 +57,13 @@ export type ProviderEvent =
   };
 
 type Fields = Readonly<Record<string, unknown>>;
+
+/** An entry of GET /v1/models. `created` is seconds since the epoch, 0 when the provider says nothing. */
+export interface ModelEntry {
+  readonly id: string;
+  readonly object: "model";
+  readonly created: number;
+  readonly owned_by: string;
+  /** Tokens of input and output together, where the provider says */
+  readonly context_length?: number | undefined;
+}

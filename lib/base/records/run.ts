@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { JsonSchema } from "./json_schema.ts";
+import type { JsonSchema } from "../json.ts";
 import { usageSchema } from "./usage.ts";
 
 /** A run as `/v1/runs` shows it (docs/design/http.md "Runs over HTTP"). Times are ISO 8601. */
@@ -41,12 +41,12 @@ export const runSchema = v.object({
 });
 export type Run = v.InferOutput<typeof runSchema>;
 
-/** Whether a run in this state will not change any more (needs_review waits for a person). */
+/** Tells whether a run in this state will not change any more (needs_review waits for a person). */
 export function isEnded(status: RunStatus): boolean {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
 
-/** Whether a run in this state is accepted and goes on by itself, now or after a restart. */
+/** Tells whether a run in this state is accepted and goes on by itself, now or after a restart. */
 export function isAtWork(status: RunStatus): boolean {
   return status === "queued" || status === "running" || status === "waiting_for_approval";
 }

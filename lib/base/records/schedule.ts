@@ -7,12 +7,12 @@ const time = v.string();
 export const SCHEDULE_STATES = ["active", "paused", "done"] as const;
 
 /**
- * What became of a firing: its run was `started`; it was `skipped`, since the run before was still at work; `missed`, since no gateway
+ * Outcome of a firing: its run was `started`; it was `skipped`, since the run before was still at work; `missed`, since no gateway
  * ran at its time; `failed`, since its run could not be started.
  */
 export const FIRING_STATUSES = ["started", "skipped", "missed", "failed"] as const;
 
-/** One firing of a schedule, as `/v1/schedules/:id/history` shows it. Times are ISO 8601. */
+/** Firing of a schedule, as `/v1/schedules/:id/history` shows it. Times are ISO 8601. */
 export const firingSchema = v.object({
   /** Unique within the schedule; later ones are greater */
   id: v.string(),
@@ -28,10 +28,10 @@ export const firingSchema = v.object({
   run_id: v.nullable(v.string()),
   /** Why it was skipped, missed or failed */
   reason: v.nullable(v.string()),
-  /** Of a missed one: how many firings in a row this record stands for, and the time of the last; null where there are more than were counted */
+  /** Number of missed firings in a row that this record stands for, and the time of the last. Null when there are more than were counted. */
   missed_count: v.nullable(v.number()),
   missed_until: v.nullable(time),
-  /** Of the run, as it is now; null where there is none any more */
+  /** Status of the run now. Null when the run is not kept any more. */
   run_status: v.nullable(runStatusSchema),
   run_error: v.nullable(v.object({ code: v.string(), message: v.string() })),
 });
@@ -50,7 +50,7 @@ export const scheduleSchema = v.object({
   cron: v.nullable(v.string()),
   /** IANA name, or an offset */
   timezone: v.string(),
-  /** What the agent is told when it fires; null where a tool is called */
+  /** Message for the agent at each firing. Null when the schedule calls a tool. */
   prompt: v.nullable(v.string()),
   /** The tool that is called, and its input; known secrets in it are masked */
   tool: v.nullable(v.string()),

@@ -15,7 +15,7 @@ export const usageSchema = v.object({
   vendor: v.optional(details),
   /** true when the provider reported nothing; absent: the figures are the provider's own */
   estimated: v.optional(v.boolean()),
-  /** What they were estimated by: a tokenizer's vocabulary, or bytes/4 */
+  /** Method of the estimate: a tokenizer's vocabulary, or bytes/4. */
   estimated_by: v.optional(v.picklist(["tokenizer", "bytes"])),
 });
 export type Usage = v.InferOutput<typeof usageSchema>;

@@ -1,10 +1,8 @@
 import type { Clock } from "../clock.ts";
 import type { OpenedList } from "../opened_list.ts";
 import { createRedactor, type Redactor } from "../redact.ts";
-import { createLogger, type Logger, type LogLevel, type LogSink } from "./log.ts";
-import { createMetrics, type Metrics } from "./metrics.ts";
-import { observeProcess } from "./process_metrics.ts";
-import { createRecentLog, type RecentLog } from "./recent_log.ts";
+import { createLogger, createRecentLog, type Logger, type LogLevel, type LogSink, type RecentLog } from "./log.ts";
+import { createMetrics, type Metrics, observeProcess } from "./metrics.ts";
 
 /** Options of `createTelemetry`. */
 export interface TelemetryOptions {

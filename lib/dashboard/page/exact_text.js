@@ -1,4 +1,4 @@
-/** As in `lib/base/exact_text.ts`, which says why. */
+/** As in `lib/base/text.ts`, which says why. */
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu;
 
 /**

@@ -1,6 +1,6 @@
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { isLonger } from "../../base/is_longer.ts";
+import { isLonger } from "../../base/text.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import {
   CLOSE,

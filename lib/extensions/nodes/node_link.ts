@@ -1,7 +1,7 @@
 import { type CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { isLonger } from "../../base/is_longer.ts";
+import { isLonger } from "../../base/text.ts";
 import type { LinkPeer, NodeLink } from "./nodes.ts";
 import {
   CLOSE,

@@ -1,6 +1,5 @@
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
 import type { Access, PreparedCall, Tool, ToolContext, ToolResult } from "../../tools/runtime/tool.ts";
 import type { ToolOffer } from "./protocol.ts";

@@ -1,9 +1,8 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { slidingWindow } from "../../access/sliding_window.ts";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import { isNodeId } from "../../base/records/node_id.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isShallow } from "../../base/is_shallow.ts";
+import { isShallow } from "../../base/json.ts";
 
 /**
  * Version of the protocol between the gateway and a node on `/ws/node`: one JSON object in each text frame, checked on both sides.

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import type { AuditEvent } from "./audit_event.ts";
 
 /** Collection of the records, by their position in decimal so that the order of keys is that of the chain. */

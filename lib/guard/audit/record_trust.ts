@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import { acceptedFiles } from "../../config/trust_store.ts";
 import { readable } from "../../storage/read_records.ts";

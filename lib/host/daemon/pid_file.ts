@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import * as v from "valibot";
-import { writeAtomically } from "../../base/write_atomically.ts";
+import { writeAtomically } from "../../base/durable_files.ts";
 import { readPrivateFile } from "../control_file.ts";
 import { processIdentity } from "../process_identity.ts";
 

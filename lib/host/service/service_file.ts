@@ -1,5 +1,5 @@
 import { chmod, readFile, rm } from "node:fs/promises";
-import { writeAtomically } from "../../base/write_atomically.ts";
+import { writeAtomically } from "../../base/durable_files.ts";
 import { ServiceError } from "./service_manager.ts";
 
 /** Text of a service's file; undefined when there is none. */

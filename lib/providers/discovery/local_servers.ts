@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
-import type { ModelEntry } from "../../base/records/model.ts";
-import { isListening } from "../../system/net/is_listening.ts";
-import { isLoopbackName } from "../../system/net/is_loopback_name.ts";
+import type { ModelEntry } from "../../base/records/provider_event.ts";
+import { isListening } from "../../system/net/tcp.ts";
+import { isLoopbackName } from "../../system/net/address.ts";
 import { ForeignServerError } from "../../system/net/network_error.ts";
 import type { ProviderClient, ProviderClientFactory } from "../../system/net/provider_client.ts";
 import { isRecord, stringOf } from "../upstream/json_reading.ts";

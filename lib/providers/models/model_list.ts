@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
-import type { ModelEntry } from "../../base/records/model.ts";
+import type { ModelEntry } from "../../base/records/provider_event.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Documents } from "../../storage/documents.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import { cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
-import { firstBytes } from "../../base/first_bytes.ts";
+import { firstBytes } from "../../base/text.ts";
 import { lazily } from "../../base/lazily.ts";
 import { type Message, textOf } from "../../base/records/message.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";

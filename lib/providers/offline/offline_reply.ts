@@ -1,4 +1,4 @@
-import type { JsonSchema } from "../../base/records/json_schema.ts";
+import type { JsonSchema } from "../../base/json.ts";
 import { type Content, isTextPart, type Message, textOf } from "../../base/records/message.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { ProviderRequest, ToolDeclaration } from "../provider.ts";

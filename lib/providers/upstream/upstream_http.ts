@@ -1,4 +1,4 @@
-import type { ModelEntry } from "../../base/records/model.ts";
+import type { ModelEntry } from "../../base/records/provider_event.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
 import type { ProviderClient } from "../../system/net/provider_client.ts";
 import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts";

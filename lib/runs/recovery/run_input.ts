@@ -1,4 +1,4 @@
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import type { Caller } from "../../base/records/caller.ts";
 import type { Message } from "../../base/records/message.ts";
 import type { ToolChoice, ToolDeclaration } from "../../providers/provider.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
 import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";

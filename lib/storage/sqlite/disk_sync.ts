@@ -1,7 +1,7 @@
 import { closeSync, fdatasync, openSync, readSync } from "node:fs";
 import { dirname } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { syncFolder } from "../../base/sync_folder.ts";
+import { syncFolder } from "../../base/durable_files.ts";
 
 /** Brings what a connection has committed to the disk, off the event loop. */
 export interface DiskSync {

@@ -2,13 +2,13 @@ import type { BigIntStats } from "node:fs";
 import { rename, rmdir } from "node:fs/promises";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { TemporaryNames } from "../../base/temporary_names.ts";
+import type { TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
 import type { FileChange, Files, FileScope } from "./files.ts";
 import { type HeldPlace, holdPlace, lookAtPlace, makeMissing, type OpenedFolders, statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
-import { holdsPrivateKey } from "./private_key.ts";
+import { holdsPrivateKey } from "./sensitive_files.ts";
 import type { Reach } from "./reach.ts";
 import {
   changed,
@@ -19,7 +19,7 @@ import {
   removeTemporary,
   type StagedFile,
   stageFile,
-  syncFolder,
+  syncNames,
   takeAway,
 } from "./stage_file.ts";
 
@@ -29,7 +29,7 @@ export interface FileChangesOptions {
   readonly names: TemporaryNames;
 }
 
-/** One change, ready to be made. */
+/** Change that is ready to be made. */
 interface Step {
   readonly place: HeldPlace;
   readonly before: BigIntStats | undefined;
@@ -157,7 +157,7 @@ export function createFileChanges(options: FileChangesOptions): Pick<Files, "ins
         path = step.place.path;
         done.push(await make(step));
       }
-      for (const folder of opened.folders) await syncFolder(folder);
+      for (const folder of opened.folders) await syncNames(folder);
     } catch (error) {
       failure = fileError("write", path, error);
       const kept = await undoAll(done);

@@ -1,17 +1,16 @@
 import { closeSync, constants, openSync, readlinkSync } from "node:fs";
-import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
+import { createTemporaryNames } from "../../base/durable_files.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
-import { createTemporaryNames } from "../../base/temporary_names.ts";
 import { createFileChanges } from "./change_files.ts";
+import { notAFile } from "./file_error.ts";
 import type { Files, FileScope, FilesSetup } from "./files.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import { loadPathRules } from "./path_rules.ts";
 import type { Reach } from "./reach.ts";
 import { createReachByChecks } from "./reach_by_checks.ts";
 import { createReachByHandles } from "./reach_by_handles.ts";
-import { notAFile } from "./refusals.ts";
 import { blockingCalls, waitingCalls } from "./system_calls.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 

@@ -16,7 +16,7 @@ const REASONS: Readonly<Record<string, readonly [code: string, reason: string]>>
 };
 
 /**
- * What the model is told about a failed system call.
+ * Returns the error that tells the model about a failed system call.
  * @param action as `open`: the message reads `Cannot open "path": ...`
  * @returns `error` itself when it is a ToolError or no system error
  */
@@ -27,4 +27,29 @@ export function fileError(action: string, path: string, error: unknown): Error {
   if (error instanceof ToolError || system === undefined) return error;
   const [code, reason] = REASONS[system] ?? ["io_error", `the operating system says ${system}`];
   return new ToolError(code, `Cannot ${action} ${shown(path)}: ${reason}`, { cause: error });
+}
+
+/** A folder, FIFO, socket or device where a file is wanted. */
+export function notAFile(path: string, action = "open"): ToolError {
+  return new ToolError("not_a_file", `Cannot ${action} ${shown(path)}: it is not a regular file`);
+}
+
+/** A file where a folder is wanted. */
+export function notAFolder(path: string, action = "open"): ToolError {
+  return new ToolError("not_a_folder", `Cannot ${action} ${shown(path)}: it is not a folder`);
+}
+
+/** A file with several names may be one that lies outside. */
+export function linkedFile(path: string, action: "read" | "write" = "read"): ToolError {
+  return new ToolError(
+    "hard_link",
+    `Cannot ${action === "read" ? "open" : action} ${
+      shown(path)
+    }: it has more than one hard link, copy it to ${action} it`,
+  );
+}
+
+/** A path that a symbolic link leads out of the root. */
+export function outsideRoot(path: string): ToolError {
+  return new ToolError("path_outside_root", `Cannot open ${shown(path)}: it resolves outside the allowed root`);
 }

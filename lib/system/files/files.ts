@@ -41,7 +41,7 @@ export interface Files {
   change(changes: readonly FileChange[], scope: FileScope, options: { readonly signal: AbortSignal }): Promise<void>;
 }
 
-/** What lies at a path that may be changed. */
+/** Path that may be changed, with the file that lies there. */
 export interface Inspected {
   /** Real path relative to the root: two names of one place have the same */
   readonly path: string;
@@ -73,7 +73,7 @@ export type FileChange =
 
 export type FilesVariant = "handles" | "checked";
 
-/** What a door to files is made with. Plain data, so that it can be handed to a thread. */
+/** Settings of a door to files. Plain data, so that a thread can get them. */
 export interface FilesSetup {
   /** The user's home folder, for `~/` in forbidden paths */
   readonly home: string;
@@ -82,7 +82,7 @@ export interface FilesSetup {
   readonly variant: FilesVariant;
 }
 
-/** What one call may reach. */
+/** Files that one call may reach. */
 export interface FileScope {
   /** Absolute path of the folder the agent works in */
   readonly workspaceRoot: string;
@@ -121,7 +121,7 @@ export interface WalkedFile {
   open(): Promise<OpenFile>;
 }
 
-/** Whether the walk stopped at `maxEntries`. */
+/** End of a walk. `truncated`: it stopped at `maxEntries`. */
 export interface WalkEnd {
   readonly truncated: boolean;
 }

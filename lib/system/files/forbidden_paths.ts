@@ -1,6 +1,6 @@
 import { realpath } from "node:fs/promises";
 import { join, resolve, sep } from "node:path";
-import { foldName } from "./sensitive_names.ts";
+import { foldName } from "./sensitive_files.ts";
 
 /** Refused at every level (docs/design/policy.md "Autonomy"), beside the user's and Postern's own. */
 export const FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.gnupg", "~/.aws"] as const;
@@ -68,7 +68,7 @@ export async function loadForbiddenBy(
   return createForbiddenBy({ workspaceRoot, forbidden: [...new Set([...named, ...real])] });
 }
 
-/** Whether `path` is `folder` or lies below it; both absolute. */
+/** Tells whether `path` is `folder` or lies below it; both absolute. */
 export function isWithin(path: string, folder: string): boolean {
   return path === folder || path.startsWith(folder.endsWith(sep) ? folder : folder + sep);
 }

@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 
-/** Whether a path, relative and with `/`, matches. */
+/** Tells whether a path, relative and with `/`, matches. */
 export type PathMatcher = (path: string) => boolean;
 
 const MAX_PATTERN = 1000;
@@ -31,7 +31,7 @@ export function compileGlob(pattern: string): PathMatcher {
   };
 }
 
-/** One part of a pattern between slashes; `any` stands for any number of folders. */
+/** Part of a pattern between two slashes. `any` stands for any number of folders. */
 export type Segment = "any" | readonly Token[];
 /** A string of one character is that character; `star` and `one`, being longer, are none. */
 type Token = string | CharacterSet;
@@ -48,7 +48,7 @@ export function compileSegments(pattern: string): readonly Segment[] {
   return splitUnescaped(pattern).map((segment) => (segment === "**" ? "any" : compileTokens([...segment])));
 }
 
-/** Whether the whole of `names` matches. */
+/** Tells whether the whole of `names` matches. */
 export function matchSegments(segments: readonly Segment[], names: readonly string[]): boolean {
   return matchWild(segments.length, names.length, {
     isWild: (i) => segments[i] === "any",

@@ -1,11 +1,10 @@
 import type { BigIntStats } from "node:fs";
 import { lstat, mkdir, rmdir } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
-import { fileError } from "./file_error.ts";
+import { fileError, linkedFile, notAFile, notAFolder } from "./file_error.ts";
 import { parsePath, shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
 import type { Folder, Reach } from "./reach.ts";
-import { linkedFile, notAFile, notAFolder } from "./refusals.ts";
 
 /** Where a file is or will be: its folder is held, so that what is looked at is what is changed. Close it. */
 export interface HeldPlace {
@@ -56,7 +55,7 @@ export async function holdPlace(path: string, { reach, rules }: {
 }
 
 /**
- * What lies at a held place, links not followed; undefined: nothing.
+ * Returns the state of the file at a held place without following a link. Undefined when there is none.
  * @throws {ToolError} for what may not be replaced
  */
 export async function lookAtPlace({ folder, missing, name, path }: HeldPlace): Promise<BigIntStats | undefined> {

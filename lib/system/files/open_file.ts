@@ -1,7 +1,7 @@
 import type { ToolError } from "../../base/errors.ts";
 import { fileError } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
-import { holdsPrivateKey, KEY_HEAD_BYTES } from "./private_key.ts";
+import { holdsPrivateKey, KEY_HEAD_BYTES } from "./sensitive_files.ts";
 import type { Handle } from "./system_calls.ts";
 
 export interface OpenFileOptions {

@@ -7,7 +7,7 @@ const MAX_PATH = 4096;
 export interface ParsedPath {
   /** Without empty parts and `.` */
   readonly names: readonly string[];
-  /** It ends with a slash, so only a folder will do */
+  /** True when the path ends with a slash, so that only a folder will do. */
   readonly folder: boolean;
 }
 

@@ -1,4 +1,4 @@
-import { foldName } from "./sensitive_names.ts";
+import { foldName } from "./sensitive_files.ts";
 
 /**
  * Names of what steers Postern or runs programs: its configuration, plugins, agents, procedures (`.postern/sops`) and the
@@ -18,7 +18,7 @@ const PROTECTED: ReadonlySet<string> = new Set([
 const AT_TOP: ReadonlySet<string> = new Set(["postern.toml", "plugins"]);
 
 /**
- * Whether a path goes through a name that no file tool may write, at any depth and in any case.
+ * Tells whether a path goes through a name that no file tool may write, at any depth and in any case.
  * Source: docs/design/paths_and_commands.md "Protected names"
  */
 export function isProtected(names: readonly string[]): boolean {

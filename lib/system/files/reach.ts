@@ -1,3 +1,4 @@
+import type { Dirent } from "node:fs";
 import type { OpenFile } from "./files.ts";
 import type { PathRules } from "./path_rules.ts";
 
@@ -9,7 +10,7 @@ export type Reached = { readonly kind: "file"; readonly file: OpenFile } | {
 
 /** A checked folder; close it. */
 export interface Folder {
-  /** Its real parts below the root */
+  /** Real names of the folders from the root down to this one. */
   readonly names: readonly string[];
   /** At most `limit` entries, in no order; links and special files are left out */
   list(limit: number): Promise<FolderList>;
@@ -36,3 +37,23 @@ export interface FolderList {
 
 /** Goes from the root to `names`. @throws {ToolError} */
 export type Reach = (names: readonly string[], rules: PathRules) => Promise<Reached>;
+
+/** Takes at most `limit` entries of a folder, which ends the loop over them; links and special files are left out. */
+export async function listFolder(
+  entries: AsyncIterable<Dirent> | Iterable<Dirent>,
+  limit: number,
+): Promise<FolderList> {
+  const folders: string[] = [];
+  const files: string[] = [];
+  let seen = 0;
+  let truncated = false;
+  for await (const entry of entries) {
+    if (++seen > limit) {
+      truncated = true;
+      break;
+    }
+    if (entry.isDirectory()) folders.push(entry.name);
+    else if (entry.isFile()) files.push(entry.name);
+  }
+  return { folders, files, truncated };
+}

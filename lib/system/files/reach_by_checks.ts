@@ -3,15 +3,13 @@ import { type FileHandle, lstat, open, opendir, realpath } from "node:fs/promise
 import { join, sep } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { fileError } from "./file_error.ts";
+import { fileError, linkedFile, notAFile, notAFolder, outsideRoot } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
 import { isWithin } from "./forbidden_paths.ts";
-import { listFolder } from "./list_folder.ts";
+import { type Folder, listFolder, type Reach } from "./reach.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
-import type { Folder, Reach } from "./reach.ts";
-import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
 
 /** A folder changed less than this ago may change again without a new time stamp: the kernel's clock ticks each 1-10 ms */
 const QUIET_MS = 50;
@@ -152,7 +150,7 @@ async function lookAt(root: string, names: readonly string[]): Promise<Chain> {
   return { folders, entry };
 }
 
-/** Whether a change from now on would show in the folder's change time. */
+/** Tells whether a change from now on would show in the folder's change time. */
 function isQuiet({ ctimeNs, ctimeMs }: BigIntStats, now: number): boolean {
   return now - Number(ctimeMs) >= QUIET_MS + (ctimeNs % SECOND_NS === 0n ? 1000 : 0);
 }

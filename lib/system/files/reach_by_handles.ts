@@ -1,14 +1,12 @@
 import { constants, type Stats } from "node:fs";
 import { ToolError } from "../../base/errors.ts";
-import { fileError } from "./file_error.ts";
+import { fileError, linkedFile, notAFile, notAFolder, outsideRoot } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
 import { isWithin } from "./forbidden_paths.ts";
-import { listFolder } from "./list_folder.ts";
+import { type Folder, listFolder, type Reach, type Reached } from "./reach.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
-import type { Folder, Reach, Reached } from "./reach.ts";
-import { linkedFile, notAFile, notAFolder, outsideRoot } from "./refusals.ts";
 import type { Handle, SystemCalls } from "./system_calls.ts";
 
 const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
@@ -198,7 +196,7 @@ function createFolder(
   };
   const inside = (name: string) => [...names, name].join("/");
   let asked: Promise<readonly string[]> | undefined;
-  /** One look for all files that are being opened at the same time: it comes after the opening of each */
+  /** Looks once for all files that are being opened at the same time. The look comes after the opening of each. */
   const namesNowOnce = () =>
     asked ??= Promise.resolve().then(() => {
       asked = undefined;

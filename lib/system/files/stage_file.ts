@@ -1,7 +1,7 @@
 import { type BigIntStats, constants } from "node:fs";
 import { type FileHandle, link, lstat, open, opendir, rename, unlink } from "node:fs/promises";
 import { ToolError } from "../../base/errors.ts";
-import { isTemporary, type TemporaryNames } from "../../base/temporary_names.ts";
+import { isTemporary, type TemporaryNames } from "../../base/durable_files.ts";
 import { fileError } from "./file_error.ts";
 import { statOf } from "./hold_place.ts";
 import { shown } from "./parse_path.ts";
@@ -129,7 +129,7 @@ export async function removeLeftovers(folder: Folder, names: TemporaryNames): Pr
 }
 
 /** Makes the names in a folder last; where a folder cannot be synced the system does so by itself. */
-export async function syncFolder(folder: Folder): Promise<void> {
+export async function syncNames(folder: Folder): Promise<void> {
   const handle = await open(folder.place("."), O_RDONLY | O_DIRECTORY).catch(() => undefined);
   try {
     await handle?.sync().catch(() => {});

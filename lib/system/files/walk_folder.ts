@@ -96,7 +96,7 @@ async function visit(
     readonly ignores: readonly FolderIgnores[];
     readonly limit: number;
     readonly respectGitignore: boolean;
-    /** Of the folder the walk started at */
+    /** Depth of the folder that the walk started at. */
     readonly depth: number;
     readonly yielder: Yielder;
   },
@@ -157,7 +157,7 @@ export async function readIgnores(open: () => Promise<OpenFile>, depth: number):
   }
 }
 
-/** What cannot be opened is left out of a walk; any other failure is none of its business. */
+/** Leaves a folder that cannot be opened out of the walk. Throws any other failure again. */
 function unreadable(error: unknown): undefined {
   if (!(error instanceof ToolError)) throw error;
 }

@@ -1,9 +1,8 @@
-import { lstat, readdir, realpath, stat } from "node:fs/promises";
+import { lstat, open, readdir, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
-import { readStart } from "./read_start.ts";
 
 /** Files and folders looked at; a repository has at most some ten thousand loose objects before git packs them */
 const MAX_ENTRIES = 200_000;
@@ -106,4 +105,15 @@ function outside(path: string, workspace: string, why: string): ToolError {
     "git_outside",
     `Cannot run git: ${shownPath} leads out of the workspace, since ${why} outside it; remove it, or run git yourself`,
   );
+}
+
+/** Returns the start of a small regular file as text. */
+export async function readStart(path: string, maxBytes: number): Promise<string> {
+  const file = await open(path, "r");
+  try {
+    const { bytesRead, buffer } = await file.read(new Uint8Array(maxBytes), 0, maxBytes, 0);
+    return new TextDecoder().decode(buffer.subarray(0, bytesRead));
+  } finally {
+    await file.close();
+  }
 }

@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 
-/** One line of a repository's configuration. */
+/** Line of a repository's configuration. */
 export interface ConfigEntry {
   /** `section.name` or `section.subsection.name`: section and name in lower case, the subsection as it is written */
   readonly key: string;

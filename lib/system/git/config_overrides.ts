@@ -3,13 +3,13 @@ import { ToolError } from "../../base/errors.ts";
 import { type ConfigEntry, keyParts } from "./config_entries.ts";
 import { isSafeKey } from "./safe_keys.ts";
 
-/** What a command is going to do, as far as the configuration can change what that means. */
+/** Work of a git command, as far as the configuration can change what the work means. */
 export interface GitUse {
-  /** It takes files of the working tree in, or puts some there: through filters, where there are any */
+  /** True when it reads files of the working tree or writes some there, both through filters that are configured. */
   readonly content: boolean;
-  /** It may merge files */
+  /** True when it may merge files. */
   readonly merges: boolean;
-  /** It talks to a remote */
+  /** True when it talks to a remote. */
   readonly network: boolean;
 }
 
@@ -75,7 +75,7 @@ export const FIXED_OVERRIDES: readonly Override[] = [
 const FIXED = new Set(FIXED_OVERRIDES.map(([key]) => key));
 
 /**
- * What makes a repository's configuration harmless, beside FIXED_OVERRIDES: each key outside the safe list empty, by its name.
+ * Returns the settings that make a repository's configuration harmless, beside FIXED_OVERRIDES: each key outside the safe list, emptied.
  *
  * `-c` would not do: it splits at the first `=`, so that `filter.a=b.clean` escapes it. These are passed in GIT_CONFIG_COUNT.
  * @throws {ToolError} `git_config_refused`, naming the key, where an empty value would not help or would change what is stored
@@ -137,7 +137,7 @@ function reasonToRefuse({ key, value }: ConfigEntry, { use, gitDir, top }: Overr
 }
 
 /**
- * Of no use to a local command, and what a network one has of them was refused: several values of these would add up. The
+ * Keys that a local command does not need, and that are refused for a network command: several values of these would add up. The
  * working tree is given by name.
  */
 function isUnused(key: string): boolean {

@@ -14,13 +14,14 @@ import { openRepository } from "./open_repository.ts";
 
 /** The first with `http.curloptResolve`, which holds a connection to the addresses that were checked */
 const MIN_VERSION = [2, 37] as const;
-/** Of the commands that only look */
+/** Time limit of commands that only look. */
 const TIMEOUT_MS = 20_000;
 const MAX_LIST_BYTES = 1_048_576;
 const MAX_INDEX_BYTES = 33_554_432;
 /** Checked-out submodules, at all depths */
 const MAX_SUBMODULES = 32;
 
+/** Services that git needs. */
 export interface GitOptions extends ScreenOptions {
   readonly processes: Pick<Processes, "run">;
 }
@@ -68,7 +69,7 @@ export function createGit(options: GitOptions): Git {
     return toEntries(await look(opened, { args, env: plain }));
   };
 
-  /** What the user has configured for all repositories; programs it names are the user's own. */
+  /** Reads the user's configuration for all repositories. Programs that it names are the user's own. */
   const listUserConfig = async (opened: OpenOptions) => {
     const args = ["config", "--list", "--includes", "--show-origin", "-z"];
     const env = { HOME: home, GIT_DIR: "/nonexistent" };

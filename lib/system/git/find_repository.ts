@@ -3,8 +3,7 @@ import { dirname, join, relative, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
 import { parsePath, shown } from "../files/parse_path.ts";
-import { checkGitFolder } from "./check_git_folder.ts";
-import { readStart } from "./read_start.ts";
+import { checkGitFolder, readStart } from "./check_git_folder.ts";
 
 /** Where a repository lies. All paths are real and absolute, and inside the workspace. */
 export interface RepositoryPlace {
@@ -67,7 +66,7 @@ export async function gitFolderOf(top: string, workspace: string): Promise<strin
   return real;
 }
 
-/** What a file `.git` says: `gitdir: <path>`. */
+/** Reads the path in a file `.git`: `gitdir: <path>`. */
 async function readPointer(path: string, display: string): Promise<string> {
   const text = await readStart(path, MAX_POINTER_BYTES);
   const pointer = /^gitdir: ([^\n\0]+)\n?$/.exec(text)?.[1];

@@ -13,7 +13,7 @@ export interface Git {
 }
 
 export interface OpenOptions {
-  /** Of the repository, or below its top; relative to the workspace */
+  /** Path of the repository, or of a folder in it, relative to the workspace. */
   readonly folder: string;
   readonly scope: GitScope;
   readonly use: GitUse;
@@ -22,14 +22,14 @@ export interface OpenOptions {
   readonly signal: AbortSignal;
 }
 
-/** What a call may reach. */
+/** Files and remotes that a git call may reach. */
 export interface GitScope {
   /** Absolute path of the folder the agent works in */
   readonly workspaceRoot: string;
   /** The user's forbidden paths beside the built-in ones */
   readonly forbiddenPaths: readonly string[];
   readonly sandbox: "auto" | "require" | "off";
-  /** Whether a remote may be given the user's stored credentials */
+  /** True when a remote may be given the user's stored credentials */
   readonly credentials: boolean;
 }
 
@@ -47,7 +47,7 @@ export interface Repository {
   forbiddenBy(path: string): string | undefined;
   /** Names of the filters in the user's own configuration, as `lfs`: they are not run. Where nothing is changed: none */
   readonly userFilters: ReadonlySet<string>;
-  /** Whether a path relative to the top is, in the working tree, a file with other names: it may be one from outside */
+  /** Tells whether a path, relative to the top, is a file of the working tree with several hard links: one may lie outside. */
   isLinked(path: string): Promise<boolean>;
   /** Looks at a path relative to the top, in the working tree, without following a link at its end. */
   stateOf(path: string): Promise<FileState>;

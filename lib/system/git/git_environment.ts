@@ -22,9 +22,9 @@ const FIXED: Readonly<Record<string, string>> = {
 export interface GitEnvironment {
   readonly gitDir: string;
   readonly top: string;
-  /** Of the repository's own keys */
+  /** Overrides of the repository's own keys. */
   readonly overrides: readonly Override[];
-  /** What is configured beside: these come last. Default: nothing */
+  /** Further settings, which come last. Default: none. */
   readonly added?: readonly Override[];
   /** false: git does not even refresh its index */
   readonly writes: boolean;

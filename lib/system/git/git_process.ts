@@ -1,9 +1,8 @@
 import { ToolError } from "../../base/errors.ts";
 import type { Processes } from "../process/processes.ts";
 import type { GitResult, GitScope } from "./git.ts";
-import { maskUserinfo } from "./mask_userinfo.ts";
 
-/** One git process. */
+/** Request to run one git process. */
 export interface GitCommand {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -15,7 +14,7 @@ export interface GitCommand {
   readonly writes?: boolean;
   /** Default false */
   readonly network?: boolean;
-  /** What the user's own configuration starts needs the user's own files. Default: that of the scope */
+  /** `off` for a command that starts programs of the user's configuration, which need the user's own files. Default: the scope's */
   readonly sandbox?: "off";
 }
 
@@ -49,4 +48,9 @@ export async function runGit(processes: Pick<Processes, "run">, call: GitCommand
     stderr: maskUserinfo(stderr.text),
     truncated: stdout.truncated || ending.kind === "flood",
   };
+}
+
+/** User and password of each URL in a text replaced by `***`. */
+export function maskUserinfo(text: string): string {
+  return text.replace(/:\/\/[^\s/'"]*@/g, "://***@");
 }

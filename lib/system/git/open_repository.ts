@@ -3,7 +3,7 @@ import { join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { fileState } from "../files/file_state.ts";
 import { loadForbiddenBy } from "../files/forbidden_paths.ts";
-import { hostAndPort } from "../net/host_and_port.ts";
+import { hostAndPort } from "../net/address.ts";
 import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, keyParts } from "./config_entries.ts";
@@ -22,7 +22,7 @@ export interface CheckedRepository extends ScreenOptions {
   readonly place: RepositoryPlace;
   readonly entries: readonly ConfigEntry[];
   readonly overrides: readonly Override[];
-  /** Of the user's own configuration */
+  /** Entries of the user's own configuration. */
   readonly userEntries: readonly ConfigEntry[];
   readonly opened: OpenOptions;
 }

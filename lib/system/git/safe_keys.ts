@@ -71,7 +71,7 @@ const NAMED: Readonly<Record<string, readonly string[]>> = {
   submodule: ["url", "active", "branch", "path", "ignore", "shallow"],
 };
 
-/** Whether a key of a repository's configuration may be what it is. */
+/** Tells whether a key of a repository's configuration may keep its value. */
 export function isSafeKey(key: string): boolean {
   const { section, subsection, name } = keyParts(key);
   const table = subsection === undefined ? PLAIN : NAMED;

@@ -2,7 +2,7 @@ import { open } from "node:fs/promises";
 import { arch, cpus, machine, platform, totalmem } from "node:os";
 import { join } from "node:path";
 
-/** What the machine that the gateway runs on says about itself; undefined: it does not say. */
+/** Description of the machine that the gateway runs on, by its own account. Undefined fields are not told. */
 export interface HostBoard {
   readonly model: string | undefined;
   readonly vendor: string | undefined;
@@ -17,7 +17,7 @@ export interface HostBoard {
 
 const MAX_BYTES = 4096;
 const MAX_TEXT = 200;
-/** What makers leave where nobody filled it in */
+/** Texts that makers leave in a field that nobody filled in. */
 const PLACEHOLDER =
   /^(to be filled by o\.?e\.?m\.?|default string|system (product name|manufacturer)|not (specified|applicable)|none|n\/a|unknown)?$/i;
 
@@ -66,7 +66,7 @@ async function readStart(path: string): Promise<string | undefined> {
   }
 }
 
-/** One printable line; undefined for none and for a placeholder. */
+/** Returns the first line, printable. Undefined for an empty text and for a placeholder. */
 function shown(text: string | undefined): string | undefined {
   const line = text?.split("\0")[0]?.replace(/[^\x20-\x7e]/g, "").trim().slice(0, MAX_TEXT) ?? "";
   return PLACEHOLDER.test(line) ? undefined : line;

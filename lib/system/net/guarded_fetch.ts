@@ -1,10 +1,7 @@
-import { networkInterfaces } from "node:os";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { addressKind } from "./address_kind.ts";
-import { basicCredentials } from "./basic_credentials.ts";
-import { hostAndPort } from "./host_and_port.ts";
+import { basicCredentials, hostAndPort, isThisMachine } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
 import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
@@ -13,7 +10,7 @@ import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy
 
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
 
-/** One request to the outside. */
+/** Request to the outside. */
 export interface GuardedRequest {
   readonly method: GuardedMethod;
   readonly url: string;
@@ -29,7 +26,7 @@ export interface GuardedRequest {
    * it redirects to gets no such trust. The blocklist holds for both. Default false
    */
   readonly fromConfig?: boolean | undefined;
-  /** Of the reply's body */
+  /** Limit for the reply's body. */
   readonly maxBytes: number;
   /** For all of it: look-ups, redirects and the last byte of the reply. Milliseconds */
   readonly timeoutMs: number;
@@ -154,23 +151,6 @@ function refuseOwnGateway({ url, addresses }: AllowedUrl, method: GuardedMethod,
     "url_own_gateway",
     `Cannot reach "${url.host}": it is the gateway itself, which no tool may call`,
   );
-}
-
-function isThisMachine(address: string): boolean {
-  const [plain = ""] = address.split("%");
-  const inner = /^::(?:ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(plain)?.[1] ?? mappedAddress(plain);
-  if (inner !== undefined) return isThisMachine(inner);
-  // Unspecified addresses lead to this machine on most systems
-  if (addressKind(plain) === "loopback" || plain === "0.0.0.0" || plain === "::") return true;
-  return Object.values(networkInterfaces()).some((faces) => faces?.some((face) => face.address === plain));
-}
-
-/** As `::ffff:7f00:1`, the form in which URLs have a mapped address. */
-function mappedAddress(address: string): string | undefined {
-  const [, high, low] = /^::(?:ffff:)?([0-9a-f]{1,4}):([0-9a-f]{1,4})$/i.exec(address) ?? [];
-  if (high === undefined || low === undefined) return undefined;
-  const [a, b] = [Number.parseInt(high, 16), Number.parseInt(low, 16)];
-  return `${a >> 8}.${a & 255}.${b >> 8}.${b & 255}`;
 }
 
 function checkHeaders(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {

@@ -4,7 +4,21 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
 import { batchPerTick } from "../../base/tick.ts";
 import { describeNetworkError, ForeignServerError } from "./network_error.ts";
-import type { ProviderHttpRequest } from "./provider_client.ts";
+
+/** Request to a provider. */
+export interface ProviderHttpRequest {
+  readonly method: "GET" | "POST";
+  /** Path and query, as `/v1/chat/completions` */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | undefined;
+  /** Ends the request at once, in whatever state it is; the reply then throws CancelError */
+  readonly signal: AbortSignal;
+  /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
+  readonly timeoutMs: number;
+  /** A good reply that is no event stream is given once all of it is there, or more than so many bytes. Default: with its head */
+  readonly wholeBytes?: number | undefined;
+}
 
 /** A reply whose head has arrived; its body is read in the pieces the network delivers. */
 export interface HttpExchange {

@@ -12,7 +12,7 @@ export interface LinkSocket {
   close(code: number, reason: string): void;
 }
 
-/** What is heard on it; `closed` comes once, and last. */
+/** Handlers of the frames that arrive. `closed` is called once, and last. */
 export interface LinkHandlers {
   text(text: string): void;
   binary(): void;

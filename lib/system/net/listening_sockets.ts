@@ -1,8 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { isIPv4 } from "node:net";
 import { endianness } from "node:os";
-import { hostAndPort } from "./host_and_port.ts";
-import { isLoopbackName } from "./is_loopback_name.ts";
+import { hostAndPort, isLoopbackName } from "./address.ts";
 
 /** A socket that listens on this machine. */
 export interface ListeningSocket {

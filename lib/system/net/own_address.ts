@@ -1,5 +1,5 @@
 import type { OwnGateway } from "./guarded_fetch.ts";
-import { isLoopbackName } from "./is_loopback_name.ts";
+import { isLoopbackName } from "./address.ts";
 
 /** Address of this gateway, known once a port is open. */
 export interface OwnAddress {

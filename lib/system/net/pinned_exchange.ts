@@ -3,20 +3,20 @@ import { request as sendOverTls } from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
-import { hostAndPort } from "./host_and_port.ts";
+import { hostAndPort, isSameAddress } from "./address.ts";
 import { openTunnel } from "./proxy_tunnel.ts";
 
-/** One request to one of these addresses and no other. */
+/** Request to one of these addresses and no other. */
 export interface PinnedRequest {
   readonly url: URL;
-  /** What the host's name was resolved to and checked; tried in this order */
+  /** Addresses of the host's name, which were checked. They are tried in this order. */
   readonly addresses: readonly string[];
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: string | Uint8Array | undefined;
   /** Ends it at once, in whatever state it is */
   readonly signal: AbortSignal;
-  /** Of the body, decompressed */
+  /** Limit for the body, decompressed. */
   readonly maxBytes: number;
   /** As `http://proxy.example:3128`: connects to the address in our place. undefined: none */
   readonly proxy?: string | undefined;
@@ -34,7 +34,7 @@ export interface PinnedReply {
 /** For one address, before the next is tried beside it; the system's own is too short for far-off hosts. */
 const ATTEMPT_MS = 2_000;
 
-/** What failed here and has no code of the network; the message ends a sentence. */
+/** Failure without a code of the network. The message ends a sentence. */
 export class PinError extends Error {
   override readonly name = "PinError";
 }
@@ -63,7 +63,7 @@ function exchange(
     outgoing.on("response", (incoming: IncomingMessage) => {
       answered = true;
       const at = proxy === undefined ? incoming.socket?.remoteAddress : undefined;
-      if (at !== undefined && !addresses.some((address) => isSame(address, at))) {
+      if (at !== undefined && !addresses.some((address) => isSameAddress(address, at))) {
         outgoing.destroy();
         return reject(new PinError(`the connection led to ${at}, which was not checked`));
       }
@@ -97,7 +97,7 @@ function openDirect(request: PinnedRequest): ClientRequest {
   });
 }
 
-/** One address after the other, as the system does for a connection of its own. */
+/** Tries one address after the other, as the system does for a connection of its own. */
 async function openThrough(proxy: string, request: PinnedRequest): Promise<ClientRequest> {
   const { url, addresses, signal } = request;
   const isTls = url.protocol === "https:";
@@ -121,7 +121,7 @@ function partsOf({ url, method, headers, body, signal }: PinnedRequest) {
   return { path: url.pathname + url.search, method, headers: { host: url.host, ...headers, ...length }, signal };
 }
 
-/** Whether a reply with this status may point elsewhere. */
+/** Tells whether a reply with this status may point elsewhere. */
 export function isRedirect(status: number): boolean {
   return status === 301 || status === 302 || status === 303 || status === 307 || status === 308;
 }
@@ -134,16 +134,6 @@ function lookupOf(addresses: readonly string[]): LookupFunction {
     if (options.all) onFound(null, found);
     else onFound(null, first.address, first.family);
   };
-}
-
-/** An IPv4 address may be shown in its mapped form, and IPv6 ones are written in many ways. */
-function isSame(address: string, other: string): boolean {
-  return plainAddress(address) === plainAddress(other);
-}
-
-function plainAddress(address: string): string {
-  const [text = ""] = address.toLowerCase().replace(/^::ffff:(?=\d+\.)/, "").split("%");
-  return isIP(text) === 6 ? new URL(`http://[${text}]`).hostname : text;
 }
 
 function headersOf({ headers }: IncomingMessage): Readonly<Record<string, string>> {

@@ -2,24 +2,15 @@ import type { Socket } from "node:net";
 import type { buildConnector, Dispatcher } from "undici";
 import type { Clock } from "../../base/clock.ts";
 import { lazily } from "../../base/lazily.ts";
-import { createExchangeQueues, type ExchangeQueues, type HttpExchange, startExchange } from "./http_exchange.ts";
+import {
+  createExchangeQueues,
+  type ExchangeQueues,
+  type HttpExchange,
+  type ProviderHttpRequest,
+  startExchange,
+} from "./http_exchange.ts";
 import { ForeignServerError } from "./network_error.ts";
 import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
-
-/** One request to a provider. */
-export interface ProviderHttpRequest {
-  readonly method: "GET" | "POST";
-  /** Path and query, as `/v1/chat/completions` */
-  readonly path: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
-  /** Ends the request at once, in whatever state it is; the reply then throws CancelError */
-  readonly signal: AbortSignal;
-  /** Longest silence: until the reply's head, then between two reads that are waited for. Milliseconds */
-  readonly timeoutMs: number;
-  /** A good reply that is no event stream is given once all of it is there, or more than so many bytes. Default: with its head */
-  readonly wholeBytes?: number | undefined;
-}
 
 /** HTTP to one origin over kept-alive connections. */
 export interface ProviderClient {

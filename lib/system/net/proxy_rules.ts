@@ -1,4 +1,4 @@
-import { isLoopbackName } from "./is_loopback_name.ts";
+import { isLoopbackName } from "./address.ts";
 
 /** `[proxy]` of the configuration; an empty string is no proxy. */
 export interface ProxySettings {

@@ -2,8 +2,7 @@ import { request as sendPlain } from "node:http";
 import { request as sendOverTls } from "node:https";
 import { isIP, type Socket } from "node:net";
 import { connect as startTls } from "node:tls";
-import { basicCredentials } from "./basic_credentials.ts";
-import { hostAndPort } from "./host_and_port.ts";
+import { basicCredentials, hostAndPort } from "./address.ts";
 
 export interface TunnelOptions {
   /** As `http://user:password@proxy.example:3128` */

@@ -2,8 +2,7 @@ import { lookup as systemLookup } from "node:dns/promises";
 import { isIP } from "node:net";
 import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
-import { addressKind } from "./address_kind.ts";
-import { hostAndPort } from "./host_and_port.ts";
+import { addressKind, hostAndPort } from "./address.ts";
 
 /** `[url_access]`. */
 export interface UrlRules {

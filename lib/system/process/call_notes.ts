@@ -3,7 +3,7 @@ import { join } from "node:path";
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
-import { removeUnfinished, writeAtomically } from "../../base/write_atomically.ts";
+import { removeUnfinished, writeAtomically } from "../../base/durable_files.ts";
 
 const SUFFIX = ".json";
 

@@ -7,14 +7,13 @@ import { ToolError } from "../../base/errors.ts";
 import { forbiddenNames, isWithin } from "../files/forbidden_paths.ts";
 import { shown } from "../files/parse_path.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
-import type { CommandLookup } from "./command_lookup.ts";
+import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
-import { SEARCH_PATH } from "./create_command_lookup.ts";
 import { createLauncherFinder } from "./launcher.ts";
-import { MARKER_VARIABLE } from "./kill_leftovers.ts";
+import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
-import type { ComposedCommand, ProcessRequest } from "./processes.ts";
-import type { Quarantine, Quarantined } from "./quarantine.ts";
+import type { ComposedCommand, ProcessRequest } from "./command_request.ts";
+import type { Aftermath, Quarantine } from "./quarantine.ts";
 import type { CommandResult } from "./run_command.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import {
@@ -24,7 +23,7 @@ import {
   screenArguments,
   type ScreenOptions,
 } from "./screen_arguments.ts";
-import { type Survey, type SurveyRequest, type Surveys, UNFINISHED } from "./survey.ts";
+import { type Survey, type SurveyRequest, type Surveys, UNFINISHED } from "./surveys.ts";
 
 export interface PreparationOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
@@ -48,13 +47,6 @@ export interface PreparedCommand {
   after(): Promise<Aftermath>;
   /** To be called in place of `after` when nothing was started */
   drop(): Promise<void>;
-}
-
-/** Findings after a command: protected names that appeared in the workspace. */
-export interface Aftermath {
-  readonly quarantined: readonly Quarantined[];
-  /** The workspace could not be looked through, so that nobody knows */
-  readonly unchecked: boolean;
 }
 
 /** Steps between a request and the start of its program: every check, and the sandbox. */

@@ -1,8 +1,8 @@
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { createOutputRing, type OutputPart, type OutputRing } from "./output_ring.ts";
-import type { Aftermath } from "./prepare_command.ts";
+import { createOutputRing, type OutputPart, type OutputRing } from "./command_output.ts";
+import type { Aftermath } from "./quarantine.ts";
 import { type CommandLine, type Exit, type ProcessGroup, startGroup } from "./process_group.ts";
 
 /** A process that was started to run on. */
@@ -10,7 +10,7 @@ export interface ProcessInfo {
   /** `p1`, `p2`, ...; new ones after a restart of the gateway */
   readonly id: string;
   readonly words: readonly string[];
-  /** `killed`: by `kill`, by the end of the gateway, or for writing more than FLOOD_BYTES */
+  /** `killed`: by `kill`, by the end of the gateway, or for writing more than MAX_WRITTEN_BYTES */
   readonly state: { readonly kind: "running" | "killed" } | Exit;
   /** Milliseconds since the epoch */
   readonly startedAt: number;
@@ -23,7 +23,7 @@ export interface ProcessInfo {
 
 export interface ProcessTable {
   /** @throws {ToolError} `too_many_processes`, `command_not_started` */
-  start(line: CommandLine, options: StartOptions): Promise<ProcessInfo>;
+  start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo>;
   list(): readonly ProcessInfo[];
   /** @throws {ToolError} `process_not_found` */
   get(id: string): ProcessInfo;
@@ -34,7 +34,7 @@ export interface ProcessTable {
   killAll(): Promise<void>;
 }
 
-export interface StartOptions {
+interface ProcessStart {
   readonly words: readonly string[];
   readonly contained: boolean;
   readonly owner: string | null;
@@ -46,8 +46,8 @@ export interface StartOptions {
   readonly maxOutputBytes: number;
 }
 
-/** What a process may write in all: reading it costs time of the gateway */
-export const FLOOD_BYTES = 1_073_741_824;
+/** Bytes that a process may write in all: to read them costs time of the gateway. */
+const MAX_WRITTEN_BYTES = 1_073_741_824;
 /** How long a process that was just started is watched, so that one that cannot start is an error */
 const SETTLE_MS = 50;
 /** A process that outlived its leader may hold the output open */
@@ -125,7 +125,7 @@ export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTa
         stream.on("data", (chunk: Uint8Array) => {
           ring.write(chunk);
           written += chunk.length;
-          if (written <= FLOOD_BYTES || entry.killed) return;
+          if (written <= MAX_WRITTEN_BYTES || entry.killed) return;
           entry.killed = true;
           group.kill();
         });

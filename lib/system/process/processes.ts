@@ -1,10 +1,25 @@
-import type { CommandContainment, SandboxMode } from "./containment.ts";
-import type { NamedFile } from "./named_files.ts";
-import type { Aftermath } from "./prepare_command.ts";
-import type { OutputPart } from "./output_ring.ts";
-import type { ProcessInfo } from "./process_table.ts";
+import { existsSync } from "node:fs";
+import { CancelError, cancelError } from "../../base/cancel.ts";
+import type { Clock } from "../../base/clock.ts";
+import { lazily } from "../../base/lazily.ts";
+import { createSystemRandom, type Random } from "../../base/random.ts";
+import type { RedactPart } from "../../base/redact.ts";
+import type { CommandRequest, ProcessRequest, ProcessResult } from "./command_request.ts";
+import type { CommandLookup } from "./command_lookup.ts";
+import type { OutputPart } from "./command_output.ts";
+import {
+  type CommandContainment,
+  type Containment,
+  containmentOf,
+  createContainmentFinder,
+  type SandboxMode,
+} from "./containment.ts";
+import { killLeftovers } from "./leftover_processes.ts";
+import type { PreparedCommand } from "./prepare_command.ts";
+import type { Aftermath } from "./quarantine.ts";
+import { createProcessTable, type ProcessInfo } from "./process_table.ts";
 import type { CommandResult } from "./run_command.ts";
-import type { ArgumentScope } from "./screen_arguments.ts";
+import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
@@ -34,12 +49,12 @@ export interface Processes {
   start(
     request: ProcessRequest & { readonly maxProcesses: number; readonly owner: ProcessInfo["owner"] },
   ): Promise<ProcessInfo>;
-  /** Those that run, and the last that ended, by their start */
+  /** Returns the processes that run and the last that ended, in the order of their start. */
   list(): readonly ProcessInfo[];
-  /** @throws {ToolError} `process_not_found` */
+  /** Returns one process. @throws {ToolError} `process_not_found` */
   get(id: string): ProcessInfo;
   /**
-   * What a process wrote, both streams as they came.
+   * Returns what a process wrote, both streams as they came.
    * @param options.offset bytes from the first one ever written
    * @throws {ToolError} `process_not_found`
    */
@@ -60,37 +75,138 @@ export interface Processes {
   close(): Promise<void>;
 }
 
-export interface ProcessRequest {
-  /** The command, a bare name that the caller has found allowed, and its arguments */
-  readonly words: readonly string[];
-  readonly scope: ArgumentScope;
-  /** `auto`: uncontained only where there is no sandbox at all; `require`: refused there; `off`: never contained */
-  readonly sandbox: SandboxMode;
-  /** Kept: of each stream by `run`, of both together by `start` */
-  readonly maxOutputBytes: number;
-  readonly signal: AbortSignal;
+export interface ProcessesOptions extends ScreenOptions {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  /** The same at each start on one data directory and no other: what a killed gateway leaves is found by it. No secret */
+  readonly marker: string;
+  /** Absolute path of the folder where protected names go that appear while a command runs; made when one does */
+  readonly quarantine: string;
+  /** Absolute path of the folder for notes of the commands that run; made with the first one */
+  readonly notes: string;
+  /** Default: the operating system's */
+  readonly random?: Random;
+  /** Told what was moved there, or could not be. Default: nobody is */
+  readonly onQuarantine?: (found: Aftermath) => void;
+  /** Masks secrets in the output of the model's commands. Default: nothing is masked */
+  readonly redact?: RedactPart;
+  /** Told of each look for bubblewrap. Default: nobody is */
+  readonly onLook?: (found: Containment) => void;
 }
 
-export interface CommandRequest extends ProcessRequest {
-  readonly timeoutMs: number;
-  /** Default: the words are the model's, and are screened */
-  readonly composed?: ComposedCommand;
-}
+/** Time that a composed command gets to remove its lock files after it is told to stop. */
+const GRACE_MS = 1000;
 
-/**
- * Of a command that Postern itself has put together, each word of it checked: nothing is screened or hidden, and it is asked to
- * stop before it is killed.
- */
-export interface ComposedCommand {
-  /** Variables beside the fixed ones; they win */
-  readonly env: Readonly<Record<string, string>>;
-  /** false: inside the sandbox it has none */
-  readonly network: boolean;
-  /** false: inside the sandbox it can only read the workspace */
-  readonly writes: boolean;
-}
+/** Programs for tools. Nothing is started before the first call. */
+export function createProcesses(options: ProcessesOptions): Processes {
+  const { commands, clock, marker } = options;
+  const closing = new AbortController();
+  const working = new Set<Promise<unknown>>();
+  const table = createProcessTable(clock, options.redact);
+  const finder = createContainmentFinder({ commands, clock, signal: closing.signal, onLook: options.onLook });
+  const preparing = lazily(async () => {
+    const [
+      { createPreparation, requireStarted },
+      { runCommand },
+      { createSurveys },
+      { createQuarantine },
+      { createCallNotes },
+    ] = await Promise.all([
+      import("./prepare_command.ts"),
+      import("./run_command.ts"),
+      import("./surveys.ts"),
+      import("./quarantine.ts"),
+      import("./call_notes.ts"),
+    ]);
+    const surveys = createSurveys({ clock });
+    const random = options.random ?? createSystemRandom();
+    const quarantine = createQuarantine({ folder: options.quarantine, clock, random });
+    const notes = createCallNotes({ folder: options.notes, random });
+    const preparation = createPreparation({ ...options, containment: finder, surveys, quarantine, notes });
+    return { ...preparation, requireStarted, runCommand, surveys };
+  });
 
-export interface ProcessResult extends CommandResult, Aftermath {
-  /** It ran inside the sandbox, where a signal is the exit code 128 + its number */
-  readonly contained: boolean;
+  /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
+  const afterOf = async ({ after }: PreparedCommand): Promise<Aftermath> => {
+    const found = await after();
+    if (found.quarantined.length > 0 || found.unchecked) options.onQuarantine?.(found);
+    return found;
+  };
+
+  /** `close()` waits for it. */
+  const track = <T>(work: Promise<T>): Promise<T> => {
+    const settled = work.catch(() => {}).finally(() => working.delete(settled));
+    working.add(settled);
+    return work;
+  };
+
+  const run: Processes["run"] = async (request) => {
+    const { prepare, requireStarted, runCommand } = await preparing();
+    const prepared = await prepare(request);
+    const { line, contained } = prepared;
+    const { timeoutMs, maxOutputBytes, composed } = request;
+    const signal = AbortSignal.any([request.signal, closing.signal]);
+    const graceMs = composed === undefined ? 0 : GRACE_MS;
+    // A composed command is read by Postern itself, before the model gets anything of it
+    const redact = composed === undefined ? options.redact : undefined;
+    let result: CommandResult;
+    try {
+      result = await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs });
+    } catch (error) {
+      // Cancelled: what it had done until then is looked at all the same
+      await afterOf(prepared);
+      throw error;
+    }
+    const after = await afterOf(prepared);
+    if (contained) requireStarted(request.words, result);
+    return { ...result, contained, ...after };
+  };
+
+  const start: Processes["start"] = async (request) => {
+    const prepared = await (await preparing()).prepare(request);
+    const { line, contained } = prepared;
+    const { words, owner, maxProcesses, maxOutputBytes } = request;
+    const signal = AbortSignal.any([request.signal, closing.signal]);
+    const onEnd = () => afterOf(prepared);
+    try {
+      if (signal.aborted) throw cancelError(signal);
+      return await table.start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd });
+    } catch (error) {
+      await prepared.drop();
+      throw error;
+    }
+  };
+
+  const lookAfterKill = async (): Promise<Aftermath> => {
+    if (!existsSync(options.notes)) return { quarantined: [], unchecked: false };
+    const { leftNotes } = await import("./call_notes.ts");
+    const left = await leftNotes(options.notes);
+    return left.length === 0 ? { quarantined: [], unchecked: false } : await (await preparing()).afterKill(left);
+  };
+
+  const containment: Processes["containment"] = async (sandbox) =>
+    containmentOf(sandbox, sandbox === "off" ? undefined : await finder.known());
+
+  return {
+    containment: (sandbox) => track(containment(sandbox)),
+    screen: async (request) => await (await preparing()).screen(request),
+    async named({ words, scope, signal }) {
+      const { namedFiles } = await import("./screen_arguments.ts");
+      return await namedFiles(words.slice(1), { workspaceRoot: scope.workspaceRoot, signal });
+    },
+    run: (request) => track(run(request)),
+    start: (request) => track(start(request)),
+    list: table.list,
+    get: table.get,
+    output: table.output,
+    kill: table.kill,
+    killLeftovers: () => killLeftovers(marker),
+    lookAfterKill: () => track(lookAfterKill()),
+    async close() {
+      closing.abort(new CancelError("shutdown"));
+      await Promise.all(working);
+      await table.killAll();
+      await (await preparing.made())?.surveys.close();
+    },
+  };
 }

@@ -5,8 +5,7 @@ import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import { isWithin } from "../files/forbidden_paths.ts";
-import { nameIdentity } from "./name_identity.ts";
-import type { Guarded } from "./survey.ts";
+import { type Guarded, nameIdentity } from "./surveys.ts";
 
 /** Items that may lie there: what a person has not looked at is never thrown away, so commands stop in its place */
 const MAX_ITEMS = 100;
@@ -17,6 +16,13 @@ export interface Quarantined {
   readonly path: string;
   /** Where it lies now, absolute; undefined: it could not be moved, and is still there */
   readonly place: string | undefined;
+}
+
+/** Findings after a command: protected names that appeared in the workspace. */
+export interface Aftermath {
+  readonly quarantined: readonly Quarantined[];
+  /** True when the workspace could not be looked through, so that nobody knows what appeared. */
+  readonly unchecked: boolean;
 }
 
 /** The folder `{data_dir}/quarantine`: protected names that appeared while a command ran. */

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import { type Capture, type Captured, captureOutput } from "./capture_output.ts";
+import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
 
 export interface RunCommandOptions {
@@ -28,7 +28,7 @@ export interface CommandResult {
   readonly stderr: Captured;
 }
 
-/** Of one stream: what lies beyond the cap is read and thrown away up to here, so that most commands still end by themselves. */
+/** Bytes of one stream that are read. Those beyond the cap are thrown away, so that most commands still end by themselves. */
 export const FLOOD_BYTES = 67_108_864;
 /** A process that outlived the command may hold its output open: two silent rounds of this length end the reading */
 const QUIET_MS = 125;

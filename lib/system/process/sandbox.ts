@@ -100,7 +100,7 @@ export interface ContainOptions {
   readonly guarded?: readonly string[];
   /** Default: without */
   readonly network?: boolean;
-  /** Whether the workspace can only be read. Default false */
+  /** True when the workspace can only be read. Default false */
   readonly readOnly?: boolean;
 }
 

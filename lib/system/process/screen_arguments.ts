@@ -1,10 +1,11 @@
 import { realpath } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
+import { type FileState, fileState } from "../files/file_state.ts";
 import { isWithin, loadForbiddenBy } from "../files/forbidden_paths.ts";
-import { isSensitive } from "../files/sensitive_names.ts";
+import { isSensitive } from "../files/sensitive_files.ts";
 
-/** What the arguments of a command may name. */
+/** Paths that the arguments of a command may name. */
 export interface ArgumentScope {
   /** Absolute path of the folder the agent works in, and of the command */
   readonly workspaceRoot: string;
@@ -32,7 +33,7 @@ export interface ScreenOptions {
 
 /** PATH_MAX of Linux: nothing longer is a path */
 const MAX_PATH_BYTES = 4096;
-/** What one argument may be taken for; a default argument of 128 bytes has fewer */
+/** Paths that one argument may be taken for. An argument of 128 bytes, the default limit, has fewer. */
 const MAX_CANDIDATES = 512;
 /** Letters of one argument that are taken for options */
 const MAX_SHORT_OPTIONS = 8;
@@ -147,4 +148,35 @@ export async function realPathOf(path: string, workspace: string): Promise<strin
 function refusal(code: string, arg: string, reason: string): ToolError {
   const shown = JSON.stringify(arg.length > 80 ? `${arg.slice(0, 80)}...` : arg);
   return new ToolError(code, `Cannot run the command with the argument ${shown}: ${reason}`);
+}
+
+/** A place of the workspace that an argument names, with what lies there. */
+export interface NamedFile extends FileState {
+  /** Relative to the workspace, links resolved */
+  readonly path: string;
+}
+
+/**
+ * Looks at every file of the workspace that the arguments of a command name, by the rules that the arguments are screened by: also
+ * glued to an option, and through links. A name where nothing lies is among them, so that what appears there is noticed.
+ * @returns in the order of the paths, each once
+ * @throws {CancelError} when the signal aborts
+ */
+export async function namedFiles(
+  args: readonly string[],
+  { workspaceRoot, signal }: { readonly workspaceRoot: string; readonly signal: AbortSignal },
+): Promise<readonly NamedFile[]> {
+  const workspace = await realpath(workspaceRoot);
+  const places = new Set<string>();
+  for (const arg of args) {
+    for (const candidate of candidatesOf(arg)) {
+      const place = await realPathOf(candidate, workspace);
+      if (isWithin(place, workspace)) places.add(place);
+    }
+  }
+  const found: NamedFile[] = [];
+  for (const place of [...places].sort()) {
+    found.push({ path: relative(workspace, place) || ".", ...await fileState(place, signal) });
+  }
+  return found;
 }

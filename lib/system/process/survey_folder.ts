@@ -13,11 +13,9 @@ import {
 } from "node:fs";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isWithin } from "../files/forbidden_paths.ts";
-import { holdsPrivateKey, KEY_HEAD_BYTES } from "../files/private_key.ts";
+import { holdsPrivateKey, isSensitive, KEY_HEAD_BYTES } from "../files/sensitive_files.ts";
 import { isProtectedFromCommands } from "../files/protected_names.ts";
-import { isSensitive } from "../files/sensitive_names.ts";
-import { nameIdentity } from "./name_identity.ts";
-import type { Guarded, Survey, SurveyRequest } from "./survey.ts";
+import { type Guarded, nameIdentity, type Survey, type SurveyRequest } from "./surveys.ts";
 
 /** Files and folders that are remembered; a tree with more is looked at anew each time */
 const MAX_REMEMBERED = 1_000_000;

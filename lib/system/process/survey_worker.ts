@@ -1,6 +1,6 @@
 import { parentPort } from "node:worker_threads";
 import { systemClock } from "../../base/clock.ts";
-import type { SurveyRequest } from "./survey.ts";
+import type { SurveyRequest } from "./surveys.ts";
 import { createSurveyor } from "./survey_folder.ts";
 
 /** The thread of `createSurveys`: answers one request after the other, and remembers in between. */

@@ -6,7 +6,7 @@ export interface TokenizeRules {
   readonly forbiddenChars?: readonly string[];
   /** Without the command itself */
   readonly maxArgs?: number;
-  /** Of each argument, in bytes of UTF-8 */
+  /** Limit for each argument, in bytes of UTF-8. */
   readonly maxArgLength?: number;
 }
 

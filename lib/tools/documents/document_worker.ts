@@ -1,4 +1,4 @@
-import { answerJob } from "../../system/process/answer_job.ts";
+import { answerJob } from "../../system/process/workers.ts";
 import { DocumentError } from "../../documents/document_error.ts";
 import type { DocumentAnswer, DocumentJob } from "./read_document.ts";
 import { createWorkBudget } from "../../documents/work_budget.ts";

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
 import type { FileScope, FilesSetup } from "../../system/files/files.ts";
-import { workerModule } from "../../system/process/worker_module.ts";
+import { workerModule } from "../../system/process/workers.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { limitField } from "./glob_search.ts";
 import { readScope } from "./file_scope.ts";

@@ -2,7 +2,7 @@ import { CancelError, cancelError } from "../../base/cancel.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createFiles } from "../../system/files/create_files.ts";
-import { answerJob } from "../../system/process/answer_job.ts";
+import { answerJob } from "../../system/process/workers.ts";
 import type { SearchAnswer, SearchJob } from "./content_search.ts";
 import { searchFiles } from "./search_files.ts";
 

@@ -1,8 +1,8 @@
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import { shown } from "../../system/files/parse_path.ts";
-import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
+import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { BoundParts } from "../runtime/tool.ts";
 import { OPERATIONS } from "./git_input.ts";
 import { type GitCall, namesOf, pathspecs, succeed } from "./git_call.ts";

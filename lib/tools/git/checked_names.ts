@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import { isSensitive } from "../../system/files/sensitive_names.ts";
+import { isSensitive } from "../../system/files/sensitive_files.ts";
 import { fieldsOf, type GitCall, MAX_NAMES_SHOWN } from "./git_call.ts";
 
 /** Names that are given to one command */

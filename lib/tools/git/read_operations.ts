@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import { maskUserinfo } from "../../system/git/mask_userinfo.ts";
+import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { ToolResult } from "../runtime/tool.ts";
 import { isHidden, linkedOf } from "./checked_names.ts";
 import { fromTop, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";

@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
-import type { Aftermath } from "../../system/process/prepare_command.ts";
+import type { Aftermath } from "../../system/process/quarantine.ts";
 import type { ArgumentScope } from "../../system/process/screen_arguments.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import type { BoundParts, ToolContext, ToolServices } from "../runtime/tool.ts";

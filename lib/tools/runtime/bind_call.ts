@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { join, resolve } from "node:path";
 import { cancelError } from "../../base/cancel.ts";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Config } from "../../config/config.ts";

@@ -1,8 +1,7 @@
 import { toJsonSchema } from "@valibot/to-json-schema";
 import * as v from "valibot";
-import { canonicalDigest } from "../../base/canonical_json.ts";
+import { canonicalDigest, type JsonSchema, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { JsonSchema, ObjectJsonSchema } from "../../base/records/json_schema.ts";
 import type { Config } from "../../config/config.ts";
 import { inputError, parseInput } from "./parse_input.ts";
 import type {

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
-import { isLonger } from "../../base/is_longer.ts";
-import { isShallow } from "../../base/is_shallow.ts";
+import { isLonger } from "../../base/text.ts";
+import { isShallow } from "../../base/json.ts";
 
 const MAX_INPUT_BYTES = 1_048_576;
 const MAX_DEPTH = 64;

@@ -1,7 +1,7 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { firstBytes } from "../../base/first_bytes.ts";
+import { firstBytes } from "../../base/text.ts";
 import type { ToolResult } from "./tool.ts";
 
 /** Milliseconds that work gets to end after its signal has aborted; then nobody waits for it any more */

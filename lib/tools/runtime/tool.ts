@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
 import type { Caller } from "../../base/records/caller.ts";
-import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { ObjectJsonSchema } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
 import type { Access, Effects } from "../../guard/policy.ts";

@@ -1,5 +1,5 @@
 import type { Caller } from "../../base/records/caller.ts";
-import type { ObjectJsonSchema } from "../../base/records/json_schema.ts";
+import type { ObjectJsonSchema } from "../../base/json.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallBinding } from "./bind_call.ts";
 import type { Access, Inherited, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { canonicalDigest } from "../../../lib/base/canonical_json.ts";
+import { canonicalDigest } from "../../../lib/base/json.ts";
 import { type AuditHead, auditKey } from "../../../lib/guard/audit/audit_chain.ts";
 import type { AuditReport } from "../../../lib/guard/audit/verify_audit.ts";
 import { auditedCall } from "../../support/audited_call.ts";

@@ -8,7 +8,7 @@ import type { TrustedServer } from "../../../lib/providers/discovery/provider_me
 import { createServerOwners, type ServerOwner, trustServer } from "../../../lib/providers/discovery/server_owner.ts";
 import type { ListeningSocket } from "../../../lib/system/net/listening_sockets.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
-import { parseUserNames } from "../../../lib/system/user_names.ts";
+import { parseUserNames } from "../../../lib/system/machine/user_names.ts";
 
 const ORIGIN = "http://127.0.0.1:11434";
 const USERS = parseUserNames(

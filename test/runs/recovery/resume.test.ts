@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { canonicalDigest } from "../../../lib/base/canonical_json.ts";
+import { canonicalDigest } from "../../../lib/base/json.ts";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { createScriptedProvider } from "../../../fixtures/scripted_provider.ts";
 import { HttpError, ProviderError } from "../../../lib/base/errors.ts";

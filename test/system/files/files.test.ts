@@ -5,8 +5,8 @@ import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { test } from "node:test";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
-import { createFiles } from "../../../lib/system/files/create_files.ts";
 import type { Files, FileScope, FilesVariant, OpenFile } from "../../../lib/system/files/files.ts";
+import { createFiles } from "../../../lib/system/files/create_files.ts";
 import { OUTSIDE, withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const NATIVE: FilesVariant = createFiles({ clock: systemClock, home: "/home/nobody", ownPaths: [] }).variant;

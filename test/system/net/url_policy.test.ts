@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
-import { addressKind } from "../../../lib/system/net/address_kind.ts";
+import { addressKind } from "../../../lib/system/net/address.ts";
 import { createUrlPolicy, type UrlRules } from "../../../lib/system/net/url_policy.ts";
 
 const RULES: UrlRules = {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { chmodSync, symlinkSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
-import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
 test("finds executable files in the order of the search path, and nothing else", () =>

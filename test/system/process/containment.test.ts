@@ -4,9 +4,8 @@ import process from "node:process";
 import { test } from "node:test";
 import { CancelError } from "../../../lib/base/cancel.ts";
 import { type Clock, systemClock } from "../../../lib/base/clock.ts";
-import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
-import { createProcesses } from "../../../lib/system/process/create_processes.ts";
-import type { Processes } from "../../../lib/system/process/processes.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { createProcesses, type Processes } from "../../../lib/system/process/processes.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 
 const skip = process.platform === "linux" ? false : "bubblewrap is there on Linux alone";

@@ -3,10 +3,9 @@ import { readdirSync, readFileSync, readlinkSync, symlinkSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
-import { createCommandLookup } from "../../../lib/system/process/create_command_lookup.ts";
-import { createProcesses } from "../../../lib/system/process/create_processes.ts";
-import { MARKER_VARIABLE } from "../../../lib/system/process/kill_leftovers.ts";
-import type { Processes } from "../../../lib/system/process/processes.ts";
+import { createCommandLookup } from "../../../lib/system/process/command_lookup.ts";
+import { createProcesses, type Processes } from "../../../lib/system/process/processes.ts";
+import { MARKER_VARIABLE } from "../../../lib/system/process/leftover_processes.ts";
 import { until } from "../../support/until.ts";
 import { withWorkspace, type Workspace } from "../../support/workspace.ts";
 

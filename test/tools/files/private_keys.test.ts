@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { describe, test } from "node:test";
 import fc from "fast-check";
-import { holdsPrivateKey, KEY_HEAD_BYTES } from "../../../lib/system/files/private_key.ts";
+import { holdsPrivateKey, KEY_HEAD_BYTES } from "../../../lib/system/files/sensitive_files.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import { createNodeWork } from "../../../lib/extensions/nodes/offer_tools.ts";
-import { killLeftovers } from "../../../lib/system/process/kill_leftovers.ts";
+import { killLeftovers } from "../../../lib/system/process/leftover_processes.ts";
 import { isGone } from "../../support/is_gone.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 import { createToolBench, type ToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";

@@ -279,8 +279,8 @@ test(
   () =>
     withTemporaryFolder((home) =>
       withWorkspace({ ".env": "secret\n", "plain.txt": "shown\n" }, async (workspace) => {
-        const { createProcesses } = await import("../../../lib/system/process/create_processes.ts");
-        const { createCommandLookup } = await import("../../../lib/system/process/create_command_lookup.ts");
+        const { createProcesses } = await import("../../../lib/system/process/processes.ts");
+        const { createCommandLookup } = await import("../../../lib/system/process/command_lookup.ts");
         const { systemClock } = await import("../../../lib/base/clock.ts");
         mkdirSync(join(home, ".ssh/deep"), { recursive: true });
         mkdirSync(join(home, "data"));

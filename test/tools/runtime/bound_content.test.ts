@@ -4,7 +4,7 @@ import { appendFileSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSy
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { namedFiles } from "../../../lib/system/process/named_files.ts";
+import { namedFiles } from "../../../lib/system/process/screen_arguments.ts";
 import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
 import { git, gitTest, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";

@@ -1,0 +1,54 @@
+/**
+ * Characters that a person cannot see, or that change what the person sees: controls, formats (bidirectional marks, zero width),
+ * lone surrogates, private and unassigned ones, separators of lines, blanks other than the space, and what is ignored when drawn.
+ */
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}\p{Zs}\p{Default_Ignorable_Code_Point}]/gu;
+
+/**
+ * Spells out what a person would not see in a text to decide about, as `\u202e`. A JSON text stays the same JSON.
+ *
+ * Newlines and spaces stay. The dashboard has the same in `exact_text.js`.
+ */
+export function exactText(text: string): string {
+  return text.replace(
+    UNSEEN,
+    (character) => (character === "\n" || character === " " ? character : spelled(character)),
+  );
+}
+
+/** The same on one line: newlines are spelled out too. */
+export function exactLine(text: string): string {
+  return exactText(text).replaceAll("\n", "\\n");
+}
+
+/**
+ * Cuts a long text, and says so.
+ * @param limit characters that are kept
+ * @param digest SHA-256 of the whole, hexadecimal
+ */
+export function cutText(text: string, { limit, digest }: { readonly limit: number; readonly digest: string }): string {
+  if (text.length <= limit) return text;
+  return `${
+    text.slice(0, limit)
+  } [cut: ${limit} of ${text.length} characters are shown; SHA-256 of the whole ${digest}]`;
+}
+
+function spelled(character: string): string {
+  let text = "";
+  for (let i = 0; i < character.length; i++) text += `\\u${character.charCodeAt(i).toString(16).padStart(4, "0")}`;
+  return text;
+}
+
+/** `text` up to `maxBytes` of UTF-8, never through a character. */
+export function firstBytes(text: string, maxBytes: number): string {
+  // No text of this many units can be too long
+  if (text.length * 3 <= maxBytes) return text;
+  const { read } = new TextEncoder().encodeInto(text, new Uint8Array(maxBytes));
+  return read === text.length ? text : text.slice(0, read);
+}
+
+/** Tells whether a text has more bytes of UTF-8 than `maxBytes`. */
+export function isLonger(text: string, maxBytes: number): boolean {
+  // A UTF-16 unit is one to three bytes, so most texts need no count
+  return text.length > maxBytes || (text.length * 3 > maxBytes && Buffer.byteLength(text) > maxBytes);
+}

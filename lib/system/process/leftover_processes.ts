@@ -1,0 +1,59 @@
+import { readdir, readFile } from "node:fs/promises";
+import process from "node:process";
+
+/** Looks through all processes before it stops: more than what starts others as fast as it is killed can need */
+const MAX_PASSES = 10;
+
+/** The variable that marks every program a gateway starts, and what those start in turn. */
+export const MARKER_VARIABLE = "POSTERN_GATEWAY";
+
+/**
+ * Kills what an earlier gateway with the same marker left running when it was killed itself: programs that still carry the
+ * marker in the environment they were started with. Only for the one gateway that holds the data directory's lock, before it
+ * starts programs of its own.
+ *
+ * A process is known by the marker, read just before it is killed, never by its id alone: another one that got the id has no
+ * marker. One that cleared its environment is not found. Linux alone; elsewhere, or where `/proc` cannot be read, nothing is.
+ * @returns how many were killed
+ */
+export async function killLeftovers(marker: string): Promise<number> {
+  if (process.platform !== "linux") return 0;
+  const killed = new Set<string>();
+  // Until a pass finds nothing new: what started another program, or became one, during a pass was not seen whole
+  for (let pass = 0, before = -1; pass < MAX_PASSES && killed.size > before; pass++) {
+    before = killed.size;
+    const names = await readdir("/proc").catch(() => []);
+    await Promise.all(
+      names.filter((name) => /^[0-9]+$/.test(name)).map(async (id) => {
+        if (await isMarked(id, marker) && kill(Number(id))) killed.add(id);
+      }),
+    );
+  }
+  return killed.size;
+}
+
+async function isMarked(id: string, marker: string): Promise<boolean> {
+  const environment = await readFile(`/proc/${id}/environ`, "utf8").catch(() => "");
+  return environment.split("\0").includes(`${MARKER_VARIABLE}=${marker}`);
+}
+
+function kill(id: number): boolean {
+  if (id === process.pid) return false;
+  try {
+    process.kill(id, "SIGKILL");
+    return true;
+  } catch {
+    // It has ended meanwhile, or belongs to someone else
+    return false;
+  }
+}
+
+/** Collection of one record: the marker that a data directory's processes are known by. */
+export const PROCESSES = "processes";
+
+/** Returns the marker of a stored body. @throws {TypeError} for a body that no version wrote */
+export function parseMarker(body: unknown): string {
+  const marker = typeof body === "object" && body !== null && "marker" in body ? body.marker : undefined;
+  if (typeof marker !== "string") throw new TypeError("The body is no marker of processes");
+  return marker;
+}
