@@ -7,7 +7,7 @@ import {
   type ToolCall,
 } from "../../lib/base/records/message.ts";
 import type { CompletionMessage } from "./completion_body.ts";
-import { sortUnknownFields, type Unknown, withFunction } from "./to_completion_input.ts";
+import { sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
 
 /** Translates one message of a checked body. */
 export function toMessage(message: CompletionMessage, unknown: Unknown): Message {

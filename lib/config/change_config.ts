@@ -3,7 +3,7 @@ import { ConfigError } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { crossChecks } from "./validate_config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
-import { isTable } from "./layers.ts";
+import { isTable } from "./schema_keys.ts";
 import type { RawTable } from "./toml.ts";
 
 /** Outcome of joining a running configuration and a newly loaded one. Keys are texts, as `gateway.port`. */

@@ -1,7 +1,7 @@
 import { parseTOML } from "confbox/toml";
 import { ConfigError } from "../base/errors.ts";
 import type { KeyPath } from "./key_path.ts";
-import { schemaAt } from "./schema_keys.ts";
+import { isTable, schemaAt } from "./schema_keys.ts";
 import { switches } from "./schema/security.ts";
 import type { RawTable } from "./toml.ts";
 
@@ -49,13 +49,6 @@ export function mergeLayers(layers: readonly RawTable[]): RawTable {
     }
   }
   return merged;
-}
-
-/** Tells whether a value of a TOML text is a table. */
-export function isTable(value: unknown): value is RawTable {
-  if (value === null || typeof value !== "object") return false;
-  const prototype = Object.getPrototypeOf(value);
-  return prototype === null || prototype === Object.prototype;
 }
 
 function normalizeAutonomy(autonomy: RawTable): RawTable {

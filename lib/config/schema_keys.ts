@@ -4,7 +4,6 @@ import type { JsonSchema } from "../base/json.ts";
 import { configSchema } from "./config.ts";
 import { type KeyPath, toKeyText } from "./key_path.ts";
 import { nearest } from "./nearest.ts";
-import { isTable } from "./layers.ts";
 import type { RawTable } from "./toml.ts";
 
 /** The fields of a valibot schema that the walk below reads. Each kind of schema has some of them. */
@@ -118,4 +117,11 @@ function unwrap(node: Node | undefined): Node | undefined {
 /** JSON Schema (2020-12) of `postern.toml`, for editors. Where more than one spelling is read, it names the one that is kept. */
 export function configJsonSchema(): JsonSchema {
   return { ...toJsonSchema(configSchema, { target: "draft-2020-12", typeMode: "input" }), title: "postern.toml" };
+}
+
+/** Tells whether a value of a TOML text is a table. */
+export function isTable(value: unknown): value is RawTable {
+  if (value === null || typeof value !== "object") return false;
+  const prototype = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype;
 }
