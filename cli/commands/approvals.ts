@@ -10,7 +10,7 @@ import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
 import { CommandError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
-import { describeApproval, describeOffers, offersOf } from "../terminal/ask_person.ts";
+import { describeApproval, describeOffers, shownOffers } from "../terminal/ask_person.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 
 const ID = {
@@ -144,7 +144,7 @@ async function agrees(
 ): Promise<boolean> {
   if (remember === "once") return true;
   const approval = await gateway.request({ method: "GET", path: pathOf(id) }) as Approval;
-  const offer = offersOf(approval).find((each) => each.remember === remember && each.match === match);
+  const offer = shownOffers(approval).find((each) => each.remember === remember && each.match === match);
   // The gateway refuses with the reason
   if (offer === undefined || approval.status !== "pending") return true;
   say(`This rule is stored, until you revoke it:\n  ${exactLine(offer.text)}`);

@@ -42,7 +42,7 @@ export function describeApproval(approval: Approval, { whole = false }: { readon
 
 /** Describes the rules that an answer may store, each with the flags that store it. */
 export function describeOffers(approval: Approval): string {
-  const offers = offersOf(approval).map(({ remember, match, text }) =>
+  const offers = shownOffers(approval).map(({ remember, match, text }) =>
     `  --remember ${remember}${match === "call" ? "" : ` --match ${match}`}\n    ${exactLine(text)}`
   );
   return offers.length === 0
@@ -51,7 +51,7 @@ export function describeOffers(approval: Approval): string {
 }
 
 /** Returns the rules that an answer may store. A record of an earlier version offers only the exact call, for good. */
-export function offersOf({ offers, always_rule: text }: Approval): readonly RuleOffer[] {
+export function shownOffers({ offers, always_rule: text }: Approval): readonly RuleOffer[] {
   return offers ?? (text === null ? [] : [{ remember: "always", match: "call", text }]);
 }
 
@@ -69,7 +69,7 @@ export async function askPerson(
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }) as Approval;
   say(describeApproval(approval));
-  const choices = choicesOf(offersOf(approval).filter(({ remember }) => inRun || remember === "always"));
+  const choices = choicesOf(shownOffers(approval).filter(({ remember }) => inRun || remember === "always"));
   for (const [word, { match, remember }] of choices) {
     say(`  ${word.padEnd(12)} yes, and remember ${MATCH_WORDS[match]}${remember === "run" ? " in this run" : ""}`);
   }
