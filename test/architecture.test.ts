@@ -162,11 +162,6 @@ test("no module keeps state: what changes belongs to one gateway and is handed i
   ]);
 });
 
-/** Exported names that still have two meanings. The list only shrinks: rename one of the two, then take its line away. */
-const TWO_MEANINGS = [
-  "offersOf",
-];
-
 test("no exported name has two meanings", () => {
   const places = new Map<string, string[]>();
   for (const file of FILES) {
@@ -181,22 +176,12 @@ test("no exported name has two meanings", () => {
   const doubles = [...places].filter(([, paths]) => paths.length > 1).map(([name, paths]) =>
     `${name}: ${paths.join()}`
   );
-  const named = (name: string) => doubles.some((double) => double.startsWith(`${name}: `));
-  const allowed = (double: string) => TWO_MEANINGS.some((name) => double.startsWith(`${name}: `));
-  assert.deepEqual(doubles.filter((double) => !allowed(double)), []);
-  assert.deepEqual(TWO_MEANINGS.filter((name) => !named(name)), [], "take the name away: it has one meaning now");
+  assert.deepEqual(doubles, []);
 });
-
-/** Wings whose docstrings are not rewritten yet. Take a wing off when it has none left; never add one */
-const UNREAD = [
-  ...["lib/system/", "lib/automation/", "handlers/", "lib/base/", "lib/guard/"],
-  ...["lib/providers/", "lib/host/", "lib/extensions/", "lib/config/", "lib/storage/", "lib/memory/", "lib/access/"],
-];
 
 test("a docstring begins with a verb or with the noun that the thing is", () => {
   const opening = /\/\*\*\s+(?:\* +)?(?:It|Its|One|Of|What|Whose|Those|Whether|Who|That)\b[^\n]*/g;
   const wrong = sourceFiles(["cli", "fixtures", "handlers", "lib", "scripts", "test"])
-    .filter(({ path }) => !UNREAD.some((wing) => path.startsWith(wing)))
     .flatMap(({ path, text }) =>
       [...text.matchAll(opening)].map(([found]) => `${path}: ${found.replace(/\s+/g, " ")}`)
     );

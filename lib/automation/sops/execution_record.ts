@@ -73,7 +73,7 @@ const planSchema = v.object({
   tools: v.nullable(v.array(v.string())),
   /** Bounds of its steps' runs below the configured ones; null: none of its own */
   limits: v.nullable(v.object({ maxIterations: v.number(), maxToolCalls: v.number(), tokensPerRun: v.number() })),
-  /** Who started it. Older versions recorded no scopes */
+  /** The caller who started the execution. Older versions recorded no scopes */
   requested_by: v.object({
     via: v.string(),
     token_id: text,
