@@ -1,7 +1,7 @@
 /**
  * Writes the tables of docs/configuration.md from the schema of postern.toml: `node scripts/configuration_page.ts`.
  *
- * What stands above the mark is written by hand and kept.
+ * The text above the mark is written by hand and kept.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -139,7 +139,7 @@ async function printBanner(
 ): Promise<void> {
   const containment = await services.containment();
   const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
-  // One line of JSON, so that a script that starts the gateway can wait for it
+  // Print one line of JSON, so that a script that starts the gateway can wait for it
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
   else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing }));
 }

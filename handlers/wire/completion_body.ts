@@ -5,7 +5,7 @@ import { checkBody } from "./check_body.ts";
 /**
  * The body of POST /v1/chat/completions: the contract and the source of its OpenAPI schema.
  *
- * It keeps to plain validations, which convert to JSON Schema. Every optional field may be `null`, which equals absent. Unknown
+ * The schema uses plain validations, which convert to JSON Schema. Every optional field may be `null`, which equals absent. Unknown
  * fields are allowed and named in `x-postern-ignored`. `isCompletionBody` is the same check written by hand for the hot
  * path, and a property test holds the two together.
  * Source: the chat-completions format

@@ -81,7 +81,7 @@ export const KEY_CHANGES: Readonly<Record<string, KeyChange>> = {
   "enable_pushover": "live",
   "gateway.host": "restart",
   "gateway.port": "restart",
-  // Who may do anything at all is not decided in passing
+  // Changes of pairing and of a public address count only after a restart
   "gateway.require_pairing": "restart",
   "gateway.allow_public_bind": "restart",
   "gateway.allowed_hosts": "live",

@@ -78,7 +78,7 @@ test("CONTRIBUTING has a line for each folder, and no line for a folder that is 
   // A folder of the source and the folder of its tests share a line
   const lines = [...read("CONTRIBUTING.md").matchAll(/^\| ((?:`[\w/]+\/`(?:, )?)+) \| \S.{5,} \|$/gm)];
   const map = lines.flatMap(([, names = ""]) => names.replaceAll("`", "").split(", "));
-  // What a mounted example or a document consists of is its own matter
+  // Folders inside an example or a document need no line
   const needed = folders.filter((folder) => !/^(fixtures|docs)\/./.test(folder));
   assert.deepEqual(needed.filter((folder) => !map.includes(folder)), [], "no line in the map");
   assert.deepEqual(map.filter((folder) => !folders.includes(folder)), [], "no such folder");

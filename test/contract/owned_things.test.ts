@@ -102,7 +102,7 @@ async function withBench(use: (bench: Bench) => Promise<void>): Promise<void> {
         assert.equal(made.isError, false, made.output);
         const data = made.data as { readonly id?: string; readonly schedule?: { readonly id: string } };
         const id = data.schedule?.id ?? data.id ?? assert.fail(made.output);
-        // What an execution and a sub-agent come to by themselves before anybody looks
+        // The states that an execution and a sub-agent reach by themselves before anybody looks
         if (kind === "execution") {
           await bench.until(async () => /by hand|"waiting"/.test(await bench.look(kind, id)));
         }

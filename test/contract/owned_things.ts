@@ -9,7 +9,7 @@ export const KEEPS_OWNED: Readonly<Record<ServiceName, boolean>> = {
   files: false,
   // Shared by all conversations of the gateway
   memory: false,
-  // One for each conversation, which checks its owner
+  // Each conversation has its own, which checks the owner
   plans: false,
   mailbox: false,
   commands: false,

@@ -124,7 +124,7 @@ export function stepApproval(
   };
   return {
     tool: "sop_advance",
-    // What an agent may do in its step is decided call by call
+    // The policy decides each call of an agent's step by itself
     access: call?.access ?? "state",
     workspace: options.workspaceRoot,
     input: options.shown(input),

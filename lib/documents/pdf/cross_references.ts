@@ -23,7 +23,7 @@ export interface CrossReferenceOptions {
  */
 export function readCrossReferences(bytes: Uint8Array, options: CrossReferenceOptions): CrossReferences {
   const { budget } = options;
-  // What stands in a trailer is direct, or is looked up later
+  // The values of a trailer are direct, or looked up later
   const reader = createReader((object) => object ?? null);
   const places = new Map<number, Place>();
   const waiting: number[] = [startOf(bytes)];

@@ -54,6 +54,6 @@ export function detectInit(
 ): InitSystem | undefined {
   if (platform === "darwin") return "launchd";
   if (existsSync(join(root, "run/systemd/system"))) return "systemd";
-  // Its folder alone is there too where its programs are merely installed
+  // The folder /run/openrc exists too where its programs are merely installed
   return existsSync(join(root, "run/openrc/softlevel")) ? "openrc" : undefined;
 }

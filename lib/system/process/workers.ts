@@ -60,7 +60,7 @@ export function createWorkers({ maxWorkers }: { readonly maxWorkers: number }): 
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const abort = () => {
       const at = waiting.indexOf(resolve);
-      // Its turn may just have come: then the thread is what sees the signal
+      // A job that just got its slot is not in the list: its thread sees the signal
       if (at !== -1) waiting.splice(at, 1);
       reject(cancelError(signal));
     };

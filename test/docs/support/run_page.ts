@@ -60,7 +60,7 @@ export async function runPage(page: Page): Promise<void> {
         for (const block of alone) await reader.follow(block);
       });
     } finally {
-      // One that a page started and left
+      // A daemon that a page started and left running
       await machine.run(["daemon", "stop"]);
       const left = await readPidFile(machine.dataDir);
       if (left?.kind === "alive") killIfThere(left.process.pid);
