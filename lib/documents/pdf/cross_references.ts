@@ -1,13 +1,29 @@
 import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { decodeStream } from "./decode_stream.ts";
-import type { CrossReferences, ObjectAt, Place } from "./open_pdf.ts";
 import { createLexer, isKeyword, isWord, latin1, parsePdfObject, type PdfLexer } from "./pdf_parser.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
 const MAX_SECTIONS = 1000;
 /** Where the end mark stands at the earliest, counted from the end */
 const TAIL_BYTES = 2048;
+
+/** Where an object stands: in the file, or in a stream of objects. */
+export type Place =
+  | { readonly kind: "offset"; readonly offset: number }
+  | { readonly kind: "packed"; readonly stream: number; readonly index: number };
+
+/** Where the objects of a file stand, and what its trailer says. */
+export interface CrossReferences {
+  readonly places: Map<number, Place>;
+  readonly trailer: PdfDict;
+}
+
+/** The object that stands at an offset of the file, with its own number. */
+export interface ObjectAt {
+  readonly number: number;
+  readonly object: PdfObject;
+}
 
 /** Options of reading the cross-reference tables. */
 export interface CrossReferenceOptions {

@@ -2,7 +2,13 @@ import { DocumentError } from "../document_error.ts";
 import type { WorkBudget } from "../work_budget.ts";
 import { createDecryptor, type Decryptor } from "./decryptor.ts";
 import { decodeStream } from "./decode_stream.ts";
-import { createObjectStreams, readCrossReferences, searchObjects } from "./cross_references.ts";
+import {
+  createObjectStreams,
+  type CrossReferences,
+  type ObjectAt,
+  readCrossReferences,
+  searchObjects,
+} from "./cross_references.ts";
 import { createLexer, isKeyword, isSpace, isWord, latin1, parsePdfObject } from "./pdf_parser.ts";
 import { createReader, isKind, type PdfDict, type PdfObject, type PdfReader, type PdfStream } from "./pdf_object.ts";
 
@@ -11,17 +17,6 @@ const MAX_REFERENCES = 20;
 const HEADER_BYTES = 1024;
 const END_OF_STREAM = Buffer.from("endstream");
 
-/** Where an object stands: in the file, or in a stream of objects. */
-export type Place =
-  | { readonly kind: "offset"; readonly offset: number }
-  | { readonly kind: "packed"; readonly stream: number; readonly index: number };
-
-/** Where the objects of a file stand, and what its trailer says. */
-export interface CrossReferences {
-  readonly places: Map<number, Place>;
-  readonly trailer: PdfDict;
-}
-
 /** An open PDF file. */
 export interface PdfFile {
   readonly reader: PdfReader;
@@ -29,12 +24,6 @@ export interface PdfFile {
   readonly trailer: PdfDict;
   /** The content of a stream. @throws {DocumentError} */
   decode(stream: PdfStream): Uint8Array;
-}
-
-/** Reads what stands at an offset. */
-export interface ObjectAt {
-  readonly number: number;
-  readonly object: PdfObject;
 }
 
 /**

@@ -29,35 +29,53 @@ export interface PageTextOptions {
   readonly fonts: Map<PdfDict, PdfFont>;
 }
 
+/**
+ * Returns the text that the operators of a page draw.
+ * @throws {DocumentError} when the budget is used up, or `document_invalid`
+ * Source: ISO 32000-2, sections 7.8, 8.10 and 9.4
+ */
+export function pageText(bytes: Uint8Array, resources: PdfDict, options: PageTextOptions): PageText {
+  const page = new PageReader(options);
+  page.run(bytes, { resources, start: START_STATE, depth: 0 });
+  return page.result();
+}
+
 /** Contents that are run, and what their operators work on. */
 interface Contents {
   readonly resources: PdfDict;
   readonly pen: TextPen;
   readonly marked: MarkedText;
   readonly lexer: PdfLexer;
-  /** 0 for those of the page, 1 for those of a form in it */
+  /** 0 for the contents of the page, 1 for those of a form in it */
   readonly depth: number;
 }
 
-/**
- * The text that the operators of a page draw.
- * @throws {DocumentError} when the budget is used up, or `document_invalid`
- * Source: ISO 32000-2, sections 7.8, 8.10 and 9.4
- */
-export function pageText(bytes: Uint8Array, resources: PdfDict, { file, budget, fonts }: PageTextOptions): PageText {
-  const { reader } = file;
-  const layout = createTextLayout();
-  let unknown = 0;
-  let pictures = 0;
+interface RunOptions {
+  readonly resources: PdfDict;
+  readonly start: TextState;
+  readonly depth: number;
+}
 
-  const run = (
-    contents: Uint8Array,
-    { own, start, depth }: { readonly own: PdfDict; readonly start: TextState; readonly depth: number },
-  ): void => {
-    const lexer = createLexer(contents);
-    const marked = createMarkedText(layout);
+/** Runs the contents of one page and of the forms in it. */
+class PageReader {
+  readonly #file: PdfFile;
+  readonly #budget: WorkBudget;
+  readonly #fonts: Map<PdfDict, PdfFont>;
+  readonly #layout = createTextLayout();
+  #unknown = 0;
+  #pictures = 0;
+
+  constructor({ file, budget, fonts }: PageTextOptions) {
+    this.#file = file;
+    this.#budget = budget;
+    this.#fonts = fonts;
+  }
+
+  run(bytes: Uint8Array, { resources, start, depth }: RunOptions): void {
+    const lexer = createLexer(bytes);
+    const marked = createMarkedText(this.#layout);
     const pen = createTextPen(start, (drawn) => {
-      unknown += drawn.unknown;
+      this.#unknown += drawn.unknown;
       marked.add(drawn);
     });
     let operands: PdfObject[] = [];
@@ -69,116 +87,133 @@ export function pageText(bytes: Uint8Array, resources: PdfDict, { file, budget, 
         throw new DocumentError("document_invalid", "an operator of it has too many operands");
       }
     };
-    const options = { budget: { step: budget.step, keep }, references: false };
-    while (layout.length < MAX_PAGE_TEXT) {
+    const options = { budget: { step: this.#budget.step, keep }, references: false };
+    while (this.#layout.length < MAX_PAGE_TEXT) {
       const object = parsePdfObject(lexer, options);
       if (!isKeyword(object)) {
         if (operands.length < MAX_OPERANDS) operands.push(object);
         continue;
       }
       if (object.word === "") break;
-      budget.step(8);
-      operate(object.word, operands, { resources: own, pen, marked, lexer, depth });
+      this.#budget.step(8);
+      this.#operate(object.word, operands, { resources, pen, marked, lexer, depth });
       operands = [];
       kept = 0;
     }
     marked.close();
-  };
+  }
 
-  /** A named resource of a kind. */
-  const named = (kind: string, name: PdfObject | undefined, { resources: own }: Contents): PdfObject =>
-    isKind(name, "name") ? reader.get(reader.dict(own, kind) ?? EMPTY_DICT, name.name) : null;
+  result(): PageText {
+    return { text: this.#layout.text(), unknown: this.#unknown, pictures: this.#pictures };
+  }
 
-  const fontOf = (object: PdfObject): PdfFont | undefined => {
-    if (!isKind(object, "dict")) return undefined;
-    const font = fonts.get(object) ?? loadFont(object, file, budget);
-    fonts.set(object, font);
-    return font;
-  };
-
-  const external = (object: PdfObject, { resources: own, pen, depth }: Contents): void => {
-    if (!isKind(object, "stream")) return;
-    const kind = reader.name(object.dict, "Subtype");
-    if (kind === "Image") pictures++;
-    if (kind !== "Form" || depth >= MAX_FORM_DEPTH) return;
-    pen.save();
-    pen.transform(toMatrix(reader.array(object.dict, "Matrix").map((item) => reader.resolve(item))));
-    const inner = reader.dict(object.dict, "Resources") ?? own;
-    run(file.decode(object), { own: inner, start: pen.state, depth: depth + 1 });
-    pen.restore();
-  };
-
-  /** The text that a mark's properties say, as the letters of a word that is divided. */
-  const replacementOf = (properties: PdfObject | undefined, contents: Contents): string | undefined => {
-    const dict = isKind(properties, "dict") ? properties : named("Properties", properties, contents);
-    const text = isKind(dict, "dict") ? reader.string(dict, "ActualText") : undefined;
-    return text === undefined ? undefined : textString(text);
-  };
-
-  const operate = (word: string, operands: readonly PdfObject[], contents: Contents): void => {
-    const { pen, marked } = contents;
-    const [first, second, third] = operands;
+  /** Runs one operator. The ones that need the document are here, the others only move the pen. */
+  #operate(word: string, operands: readonly PdfObject[], contents: Contents): void {
+    const { pen, marked, lexer } = contents;
+    const [first, second] = operands;
     switch (word) {
-      case "q":
-        return pen.save();
-      case "Q":
-        return pen.restore();
-      case "cm":
-        return pen.transform(toMatrix(operands));
-      case "BT":
-        return pen.setTextMatrix(IDENTITY);
       case "Tf":
-        return pen.set({ font: fontOf(named("Font", first, contents)), size: toNumber(second) });
-      case "gs": {
-        const settings = named("ExtGState", first, contents);
-        const [font, size] = isKind(settings, "dict") ? reader.array(settings, "Font") : [];
-        if (font !== undefined) pen.set({ font: fontOf(reader.resolve(font)), size: toNumber(size) });
-        return;
-      }
-      case "Tc":
-        return pen.set({ characterSpace: toNumber(first) });
-      case "Tw":
-        return pen.set({ wordSpace: toNumber(first) });
-      case "Tz":
-        return pen.set({ stretch: toNumber(first) / 100 });
-      case "TL":
-        return pen.set({ leading: toNumber(first) });
-      case "Ts":
-        return pen.set({ rise: toNumber(first) });
-      case "Td":
-        return pen.moveLine(toNumber(first), toNumber(second));
-      case "TD":
-        pen.set({ leading: -toNumber(second) });
-        return pen.moveLine(toNumber(first), toNumber(second));
-      case "Tm":
-        return pen.setTextMatrix(toMatrix(operands));
-      case "T*":
-        return pen.nextLine();
-      case "Tj":
-        return show(pen, first);
-      case "TJ":
-        return showAll(pen, first);
-      case "'":
-        pen.nextLine();
-        return show(pen, first);
-      case '"':
-        pen.set({ wordSpace: toNumber(first), characterSpace: toNumber(second) });
-        pen.nextLine();
-        return show(pen, third);
+        return pen.set({ font: this.#fontOf(this.#named("Font", first, contents)), size: toNumber(second) });
+      case "gs":
+        return this.#setGraphicsState(this.#named("ExtGState", first, contents), pen);
       case "BMC":
       case "BDC":
-        return marked.begin(replacementOf(second, contents));
+        return marked.begin(this.#replacementOf(second, contents));
       case "EMC":
         return marked.end();
       case "Do":
-        return external(named("XObject", first, contents), contents);
+        return this.#runExternal(this.#named("XObject", first, contents), contents);
       case "ID":
-        return skipPicture(contents.lexer);
+        return skipPicture(lexer);
+      default:
+        return movePen(pen, word, operands);
     }
-  };
+  }
 
-  run(bytes, { own: resources, start: START_STATE, depth: 0 });
-  return { text: layout.text(), unknown, pictures };
+  /** Returns a resource of a kind by its name. */
+  #named(kind: string, name: PdfObject | undefined, { resources }: Contents): PdfObject {
+    const { reader } = this.#file;
+    return isKind(name, "name") ? reader.get(reader.dict(resources, kind) ?? EMPTY_DICT, name.name) : null;
+  }
+
+  #fontOf(object: PdfObject): PdfFont | undefined {
+    if (!isKind(object, "dict")) return undefined;
+    const font = this.#fonts.get(object) ?? loadFont(object, this.#file, this.#budget);
+    this.#fonts.set(object, font);
+    return font;
+  }
+
+  #setGraphicsState(settings: PdfObject, pen: TextPen): void {
+    const { reader } = this.#file;
+    const [font, size] = isKind(settings, "dict") ? reader.array(settings, "Font") : [];
+    if (font !== undefined) pen.set({ font: this.#fontOf(reader.resolve(font)), size: toNumber(size) });
+  }
+
+  /** Counts a picture, and runs the contents of a form. */
+  #runExternal(object: PdfObject, { resources, pen, depth }: Contents): void {
+    if (!isKind(object, "stream")) return;
+    const { reader } = this.#file;
+    const kind = reader.name(object.dict, "Subtype");
+    if (kind === "Image") this.#pictures++;
+    if (kind !== "Form" || depth >= MAX_FORM_DEPTH) return;
+    pen.save();
+    pen.transform(toMatrix(reader.array(object.dict, "Matrix").map((item) => reader.resolve(item))));
+    const own = reader.dict(object.dict, "Resources") ?? resources;
+    this.run(this.#file.decode(object), { resources: own, start: pen.state, depth: depth + 1 });
+    pen.restore();
+  }
+
+  /** Returns the text that a mark's properties give in place of the marked glyphs, such as a divided word in one piece. */
+  #replacementOf(properties: PdfObject | undefined, contents: Contents): string | undefined {
+    const dict = isKind(properties, "dict") ? properties : this.#named("Properties", properties, contents);
+    const text = isKind(dict, "dict") ? this.#file.reader.string(dict, "ActualText") : undefined;
+    return text === undefined ? undefined : textString(text);
+  }
+}
+
+/** Runs an operator that sets or moves the pen, or draws with it. Other operators do nothing to text. */
+function movePen(pen: TextPen, word: string, operands: readonly PdfObject[]): void {
+  const [first, second, third] = operands;
+  switch (word) {
+    case "q":
+      return pen.save();
+    case "Q":
+      return pen.restore();
+    case "cm":
+      return pen.transform(toMatrix(operands));
+    case "BT":
+      return pen.setTextMatrix(IDENTITY);
+    case "Tc":
+      return pen.set({ characterSpace: toNumber(first) });
+    case "Tw":
+      return pen.set({ wordSpace: toNumber(first) });
+    case "Tz":
+      return pen.set({ stretch: toNumber(first) / 100 });
+    case "TL":
+      return pen.set({ leading: toNumber(first) });
+    case "Ts":
+      return pen.set({ rise: toNumber(first) });
+    case "Td":
+      return pen.moveLine(toNumber(first), toNumber(second));
+    case "TD":
+      pen.set({ leading: -toNumber(second) });
+      return pen.moveLine(toNumber(first), toNumber(second));
+    case "Tm":
+      return pen.setTextMatrix(toMatrix(operands));
+    case "T*":
+      return pen.nextLine();
+    case "Tj":
+      return show(pen, first);
+    case "TJ":
+      return showAll(pen, first);
+    case "'":
+      pen.nextLine();
+      return show(pen, first);
+    case '"':
+      pen.set({ wordSpace: toNumber(first), characterSpace: toNumber(second) });
+      pen.nextLine();
+      return show(pen, third);
+  }
 }
 
 function show(pen: TextPen, object: PdfObject | undefined): void {

@@ -133,61 +133,74 @@ export function isSpace(code: number | undefined): boolean {
   return code !== undefined && KINDS[code] === SPACE;
 }
 
-/** Never throws: what is no token is a keyword nobody knows. Source: ISO 32000-2, sections 7.2 and 7.3 */
+/**
+ * Creates a lexer that starts at an offset. It never throws: bytes that are no token of PDF become a keyword.
+ * Source: ISO 32000-2, sections 7.2 and 7.3
+ */
 export function createLexer(bytes: Uint8Array, start = 0): PdfLexer {
-  const lexer: PdfLexer = { position: start, bytes, next };
-  const kindAt = (at: number) => KINDS[bytes[at] ?? 0] ?? 0;
-  return lexer;
+  return new ByteLexer(bytes, start);
+}
 
-  function next(): PdfToken {
-    skipSpace();
-    const code = bytes[lexer.position];
+class ByteLexer implements PdfLexer {
+  readonly bytes: Uint8Array;
+  position: number;
+
+  constructor(bytes: Uint8Array, start: number) {
+    this.bytes = bytes;
+    this.position = start;
+  }
+
+  next(): PdfToken {
+    this.#skipSpace();
+    const code = this.bytes[this.position];
     if (code === undefined) return keyword("");
     switch (code) {
       case 0x2f:
-        return readName();
+        return this.#readName();
       case 0x28:
-        return readString();
+        return this.#readString();
       case 0x3c:
-        if (bytes[lexer.position + 1] !== 0x3c) return readHexString();
-        lexer.position += 2;
+        if (this.bytes[this.position + 1] !== 0x3c) return this.#readHexString();
+        this.position += 2;
         return keyword("<<");
       case 0x3e:
-        lexer.position += bytes[lexer.position + 1] === 0x3e ? 2 : 1;
+        this.position += this.bytes[this.position + 1] === 0x3e ? 2 : 1;
         return keyword(">>");
       case 0x5b:
       case 0x5d:
       case 0x7b:
       case 0x7d:
       case 0x29:
-        lexer.position++;
+        this.position++;
         return keyword(String.fromCharCode(code));
       default:
-        return KINDS[code] === NUMERIC ? readNumber() : readWord();
+        return KINDS[code] === NUMERIC ? this.#readNumber() : this.#readWord();
     }
   }
 
-  function skipSpace(): void {
-    for (; lexer.position < bytes.length; lexer.position++) {
-      const code = bytes[lexer.position] ?? 0;
+  #skipSpace(): void {
+    for (; this.position < this.bytes.length; this.position++) {
+      const code = this.bytes[this.position] ?? 0;
       if (KINDS[code] === SPACE) continue;
       // A comment goes to the end of its line
       if (code !== 0x25) return;
-      while (lexer.position < bytes.length && bytes[lexer.position] !== 10 && bytes[lexer.position] !== 13) {
-        lexer.position++;
+      while (
+        this.position < this.bytes.length && this.bytes[this.position] !== 10 && this.bytes[this.position] !== 13
+      ) {
+        this.position++;
       }
     }
   }
 
   /** Reals as `-.5` and `4.`; broken writers double the sign or the point. */
-  function readNumber(): number | PdfKeyword {
-    const from = lexer.position;
+  #readNumber(): number | PdfKeyword {
+    const from = this.position;
     let value = 0;
     let scale = 0;
     let negative = false;
     let digits = 0;
-    for (; kindAt(lexer.position) === NUMERIC && lexer.position < bytes.length; lexer.position++) {
-      const code = bytes[lexer.position] ?? 0;
+    for (; this.#kindAt(this.position) === NUMERIC && this.position < this.bytes.length; this.position++) {
+      const code = this.bytes[this.position] ?? 0;
       if (code === 0x2d) {
         if (digits === 0) negative = true;
       } else if (code === 0x2e) scale = scale === 0 ? 1 : scale;
@@ -197,56 +210,66 @@ export function createLexer(bytes: Uint8Array, start = 0): PdfLexer {
         if (scale > 0) scale *= 10;
       }
     }
-    if (digits === 0 && scale === 0) return wordFrom(from);
+    if (digits === 0 && scale === 0) return this.#wordFrom(from);
     const number = scale > 1 ? value / scale : value;
     return negative ? -number : number;
   }
 
-  function readWord(): PdfKeyword {
-    const from = lexer.position;
-    lexer.position++;
-    while (lexer.position < bytes.length && (kindAt(lexer.position) & (SPACE | DELIMITER)) === 0) lexer.position++;
-    return wordFrom(from);
+  #readWord(): PdfKeyword {
+    const from = this.position;
+    this.position++;
+    this.#skipWord();
+    return this.#wordFrom(from);
   }
 
-  function wordFrom(from: number): PdfKeyword {
-    return keyword(latin1(bytes.subarray(from, Math.min(lexer.position, from + MAX_WORD))));
+  #wordFrom(from: number): PdfKeyword {
+    return keyword(latin1(this.bytes.subarray(from, Math.min(this.position, from + MAX_WORD))));
   }
 
-  function readName(): PdfName {
-    const from = ++lexer.position;
-    while (lexer.position < bytes.length && (kindAt(lexer.position) & (SPACE | DELIMITER)) === 0) lexer.position++;
-    const name = latin1(bytes.subarray(from, Math.min(lexer.position, from + MAX_WORD)));
+  #readName(): PdfName {
+    const from = ++this.position;
+    this.#skipWord();
+    const name = latin1(this.bytes.subarray(from, Math.min(this.position, from + MAX_WORD)));
     if (!name.includes("#")) return { kind: "name", name };
     const decoded = name.replace(/#([0-9a-f]{2})/gi, (_whole, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
     return { kind: "name", name: decoded };
   }
 
-  function readString(): PdfString {
-    const from = ++lexer.position;
+  #readString(): PdfString {
+    const from = ++this.position;
     let escaped = false;
-    for (let depth = 1; lexer.position < bytes.length; lexer.position++) {
-      const code = bytes[lexer.position];
+    for (let depth = 1; this.position < this.bytes.length; this.position++) {
+      const code = this.bytes[this.position];
       if (code === 0x28) depth++;
       else if (code === 0x29 && --depth === 0) break;
       else if (code === 0x5c) {
         escaped = true;
-        lexer.position++;
+        this.position++;
       }
     }
-    const content = bytes.subarray(from, Math.min(lexer.position, bytes.length));
-    lexer.position++;
+    const content = this.bytes.subarray(from, Math.min(this.position, this.bytes.length));
+    this.position++;
     return { kind: "string", bytes: latin1(escaped ? withoutEscapes(content) : content) };
   }
 
-  function readHexString(): PdfString {
-    const end = bytes.indexOf(0x3e, lexer.position);
-    const text = latin1(bytes.subarray(lexer.position + 1, end === -1 ? bytes.length : end)).replace(
+  #readHexString(): PdfString {
+    const end = this.bytes.indexOf(0x3e, this.position);
+    const text = latin1(this.bytes.subarray(this.position + 1, end === -1 ? this.bytes.length : end)).replace(
       /[^0-9a-fA-F]/g,
       "",
     );
-    lexer.position = end === -1 ? bytes.length : end + 1;
+    this.position = end === -1 ? this.bytes.length : end + 1;
     return { kind: "string", bytes: Buffer.from(text.length % 2 === 0 ? text : `${text}0`, "hex").toString("latin1") };
+  }
+
+  #skipWord(): void {
+    while (this.position < this.bytes.length && (this.#kindAt(this.position) & (SPACE | DELIMITER)) === 0) {
+      this.position++;
+    }
+  }
+
+  #kindAt(at: number): number {
+    return KINDS[this.bytes[at] ?? 0] ?? 0;
   }
 }
 
