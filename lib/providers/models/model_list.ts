@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ProviderError } from "../../base/errors.ts";
 import type { ModelEntry } from "../../base/records/provider_event.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Documents } from "../../storage/documents.ts";
+import type { DocumentKey, Documents } from "../../storage/documents.ts";
 import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
 
 /** The models of one provider, kept for a minute. */
@@ -21,7 +21,7 @@ export interface ModelListOptions {
   /** Keeps the last list beyond a restart. Default: none is kept */
   readonly documents?: Documents | undefined;
   /** Key of its document: another address is another list */
-  readonly key: string;
+  readonly key: DocumentKey;
 }
 
 const keptSchema = v.array(
