@@ -3,7 +3,7 @@ import type { OpenedList } from "../base/opened_list.ts";
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
-import type { AuditAppend } from "../guard/audit/audit.ts";
+import type { AuditAppend } from "../guard/audit/audit_chain.ts";
 import { createNodes, type Nodes } from "./nodes/nodes.ts";
 
 /** Options of `createExtensionServices`. */

@@ -5,7 +5,7 @@ import { readable, readRecord } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
 import { APPROVAL_RULES, type KeptApproval, matchOfRule, parseRule, toRuleBody } from "./approval_records.ts";
 import { type Actor, APPROVAL_LIMITS, type ApprovalReply, type Approvals } from "./approvals.ts";
-import type { AuditAppend } from "./audit/audit.ts";
+import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
 import { matchesOf, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
 

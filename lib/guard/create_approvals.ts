@@ -33,7 +33,7 @@ import {
 } from "./approval_refusals.ts";
 import { createApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import { type Actor, APPROVAL_LIMITS, type Approvals } from "./approvals.ts";
-import type { AuditAppend } from "./audit/audit.ts";
+import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { AuditEvent } from "./audit/audit_event.ts";
 import { asksAlways } from "./policy.ts";
 import type { RuleSubject } from "./rule_match.ts";

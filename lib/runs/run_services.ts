@@ -6,7 +6,7 @@ import type { Logger } from "../base/telemetry/log.ts";
 import type { Metrics } from "../base/telemetry/metrics.ts";
 import type { Config } from "../config/config.ts";
 import { APPROVAL_LIMITS, type Approvals } from "../guard/approvals.ts";
-import type { AuditAppend } from "../guard/audit/audit.ts";
+import type { AuditAppend } from "../guard/audit/audit_chain.ts";
 import type { AgentProviders } from "../providers/agent_providers.ts";
 import type { Providers } from "../providers/provider.ts";
 import type { Store } from "../storage/store.ts";

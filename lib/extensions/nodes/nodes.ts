@@ -7,7 +7,7 @@ import { isNodeId } from "../../base/records/node_id.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import type { NodeEvent } from "../../guard/audit/audit_event.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
 import { createGatewayLink, type GatewayLink, type LinkSettings, notConnected } from "./node_link.ts";
 import { createNodeTool, nodeToolName } from "./node_tool.ts";

@@ -1,7 +1,7 @@
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { LinkError, type LinkHandlers, type LinkSocket } from "../../system/net/link_socket.ts";
 import { createNodeEnd, type NodeEnd, type NodeWork } from "./node_end.ts";
 import { CLOSE } from "./protocol.ts";

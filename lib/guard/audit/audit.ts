@@ -1,57 +1,18 @@
-import type { Clock } from "../../base/clock.ts";
-import type { Logger } from "../../base/telemetry/log.ts";
+import type { Timer } from "../../base/clock.ts";
 import { readable } from "../../storage/read_records.ts";
-import type { Store, Write } from "../../storage/store.ts";
-import { createAccessFailures } from "./access_failures.ts";
+import type { Store } from "../../storage/store.ts";
 import {
-  AUDIT_HEAD,
   AUDIT_RECORDS,
+  type AuditAppend,
   type AuditHead,
-  auditKey,
-  type AuditRecord,
-  chainRecord,
-  HEAD_KEY,
-  NO_HASH,
-  parseAuditHead,
-  readAuditHead,
+  auditSeq,
+  AuditWriter,
+  type AuditWriterOptions,
+  parseAuditRecord,
+  readAuditRecord,
 } from "./audit_chain.ts";
-import { type AuditEvent, plainEvent } from "./audit_event.ts";
-import { pruneAudit } from "./prune_audit.ts";
+import type { AuditPart, AuditQuery } from "./list_audit.ts";
 import type { AuditReport } from "./verify_audit.ts";
-
-/**
- * Writes one event, in one transaction with the `writes` that are the fact it tells of; durable when it resolves.
- *
- * Events keep the order of the calls. Texts are redacted and cut.
- * @param more further events of the same fact, written with it
- * @returns false when a precondition of `writes` did not hold: then neither they nor the event were written
- * @throws when the store cannot be written: then neither they nor the event were written
- */
-export type AuditAppend = (
-  event: AuditEvent,
-  writes?: readonly Write[],
-  more?: readonly AuditEvent[],
-) => Promise<boolean>;
-
-/** A part of the audit, newest first. */
-export interface AuditPart {
-  readonly records: readonly AuditRecord[];
-  /** Older records were not looked at: go on before `lastSeq` */
-  readonly hasMore: boolean;
-  readonly lastSeq: number;
-}
-
-/** Filters and bounds of a list of audit records. */
-export interface AuditQuery {
-  /** Only this type of event */
-  readonly type?: AuditEvent["type"] | undefined;
-  readonly tool?: string | undefined;
-  readonly runId?: string | undefined;
-  /** Only records before this position */
-  readonly before?: number | undefined;
-  /** 1-1000 */
-  readonly limit: number;
-}
 
 /** The audit: an append-only, hash-chained list of what was decided, approved and called (docs/design/policy.md "Audit"). */
 export interface Audit {
@@ -74,40 +35,21 @@ export interface Audit {
 }
 
 /** Store, clock and settings that the audit works with. */
-export interface AuditOptions {
-  readonly store: Store;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly redact: (text: string) => string;
-  /** False: events are dropped, and only the writes that come with them are made */
-  readonly enabled: () => boolean;
+export interface AuditOptions extends AuditWriterOptions {
   /** Days a record is kept */
   readonly retentionDays: () => number;
 }
 
-interface Pending {
-  readonly events: readonly AuditEvent[];
-  readonly time: string;
-  readonly writes: readonly Write[];
-  readonly resolve: (written: boolean) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-const MAX_GROUP = 32;
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-/**
- * Opens the audit over a store. One gateway owns a store's audit.
- *
- * Events that come while others are written share the next transaction. Where the kept head and the records disagree at the
- * start, new records go on after the head, so that the break stays visible to `verify` for ever.
- */
+/** Opens the audit over a store. One gateway owns a store's audit. Events that come while others are written share the next transaction. */
 export async function createAudit(options: AuditOptions): Promise<Audit> {
-  const { store, clock, log } = options;
-  const writer = new AuditWriter(options, await loadHead(options));
+  const { store, clock } = options;
+  const writer = await AuditWriter.open(options);
   const upkeep = new AuditUpkeep(options, writer);
-  const failures = createAccessFailures({ clock, log, append: writer.append, enabled: options.enabled });
+  const failures = new AccessFailures(options, writer.append);
   upkeep.look();
   // Last: a start that fails before leaves no timer behind
   const hourly = clock.every(HOUR_MS, () => upkeep.look());
@@ -125,7 +67,7 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       }),
     head: () => writer.head,
     healthy: () => writer.healthy(),
-    accessFailed: failures.count,
+    accessFailed: (address, code) => failures.count(address, code),
     async close() {
       if (writer.isClosed) return;
       hourly.clear();
@@ -134,120 +76,6 @@ export async function createAudit(options: AuditOptions): Promise<Audit> {
       await upkeep.close();
     },
   };
-}
-
-/** Writes events to the end of the chain, a group of them in each transaction. */
-class AuditWriter {
-  readonly #options: AuditOptions;
-  #head: AuditHead;
-  /** Events that no transaction has taken yet, in the order of the calls */
-  #queue: Pending[] = [];
-  /** The work on the queue. Undefined while it is empty */
-  #working: Promise<void> | undefined;
-  /** False after a write that failed, until another succeeds */
-  #isHealthy = true;
-  #isClosed = false;
-
-  constructor(options: AuditOptions, head: AuditHead) {
-    this.#options = options;
-    this.#head = head;
-  }
-
-  get head(): AuditHead {
-    return this.#head;
-  }
-
-  get isClosed(): boolean {
-    return this.#isClosed;
-  }
-
-  /** Queues events of one fact, see AuditAppend. */
-  readonly append: AuditAppend = async (event, writes = [], more = []) => {
-    if (this.#isClosed) throw new Error("Cannot write to the audit: it is closed");
-    const { store, clock, redact, enabled } = this.#options;
-    if (!enabled()) return writes.length === 0 || await store.batch(writes);
-    const time = new Date(clock.now()).toISOString();
-    const events = [event, ...more].map((each) => plainEvent(each, redact));
-    return await new Promise((resolve, reject) => {
-      this.#queue.push({ events, time, writes, resolve, reject });
-      this.#working ??= this.#work();
-    });
-  };
-
-  /** Tells whether the last write succeeded. After a failure, each call tries another. */
-  healthy(): boolean {
-    // Before the first record there is no head to write
-    if (!this.#isHealthy && !this.#isClosed && this.#head.seq > 0) this.#working ??= this.#tryAgain();
-    return this.#isHealthy;
-  }
-
-  /** Takes no more events. Resolves when those that are queued are written. */
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    await this.#working;
-  }
-
-  async #work(): Promise<void> {
-    while (this.#queue.length > 0) {
-      const group = nextGroup(this.#queue);
-      this.#queue = this.#queue.slice(group.length);
-      try {
-        const written = await this.#write(group);
-        this.#isHealthy = true;
-        for (const { resolve } of group) resolve(written);
-      } catch (error) {
-        this.#isHealthy = false;
-        for (const { reject } of group) reject(error);
-      }
-    }
-    this.#working = undefined;
-  }
-
-  /** Writes the head over itself: without that, a gateway at rest would be unhealthy until the next call of a tool. */
-  async #tryAgain(): Promise<void> {
-    try {
-      await this.#options.store.batch([putHead(this.#head)]);
-      this.#isHealthy = true;
-    } catch {
-      // The next look tries again
-    }
-    await this.#work();
-  }
-
-  async #write(group: readonly Pending[]): Promise<boolean> {
-    const { store, log } = this.#options;
-    for (let skipped = 0;;) {
-      const head = this.#head;
-      let next = head;
-      const events = group.flatMap(({ events, time }) => events.map((event) => ({ event, time })));
-      const inserts = events.map(({ event, time }): Write => {
-        const record = chainRecord(next, { event, time, seq: next.seq + 1 + (next === head ? skipped : 0) });
-        next = { seq: record.seq, hash: record.hash };
-        return { op: "insert", collection: AUDIT_RECORDS, key: auditKey(record.seq), body: record };
-      });
-      const written = await store.batch([
-        ...group.flatMap(({ writes }) => writes),
-        ...inserts,
-        putHead(next),
-      ]);
-      if (written) {
-        this.#head = next;
-        return true;
-      }
-      const taken = await this.#firstTaken(head.seq + skipped, events.length);
-      if (taken === undefined) return false;
-      log.error("The audit has a record that Postern did not write: run postern audit verify", { seq: taken });
-      skipped = taken - head.seq;
-    }
-  }
-
-  /** Returns the first position after `seq` that holds a record already. */
-  async #firstTaken(seq: number, count: number): Promise<number | undefined> {
-    for (let at = seq + 1; at <= seq + count; at++) {
-      if (await this.#options.store.get(AUDIT_RECORDS, auditKey(at)) !== undefined) return at;
-    }
-    return undefined;
-  }
 }
 
 /** Logs new heads and forgets old records, each time that it looks. */
@@ -311,25 +139,93 @@ class AuditUpkeep {
   }
 }
 
-function putHead(at: AuditHead): Write {
-  return { op: "put", collection: AUDIT_HEAD, key: HEAD_KEY, body: { v: 1, ...at } };
+/** Records that one step of forgetting looks at */
+const PAGE = 500;
+
+/**
+ * Forgets the oldest records, those written before a time. Each step is one transaction with the record that says so, without
+ * which the gap at the begin would be an attack.
+ * @param options.before ISO 8601
+ * @returns how many were forgotten
+ */
+export async function pruneAudit(
+  { store, append, before }: { readonly store: Store; readonly append: AuditAppend; readonly before: string },
+): Promise<number> {
+  for (let count = 0;;) {
+    const page = await store.scan(AUDIT_RECORDS, { order: "key", limit: PAGE });
+    readable(store, AUDIT_RECORDS, page, readAuditRecord);
+    const old = page.map(({ key, body }) => ({ key, seq: auditSeq(key), record: parseAuditRecord(body) }));
+    // What does not look like a record of the chain stays, for verify to name
+    const end = old.findIndex(({ seq, record }) => seq === undefined || record?.seq !== seq || record.time >= before);
+    const gone = end < 0 ? old : old.slice(0, end);
+    const last = gone.at(-1);
+    if (last?.seq === undefined || last.record === undefined) return count;
+    // Each step leaves a record, so one that removed nothing but such records would go on for ever
+    if (gone.length < PAGE && gone.every(({ record }) => record?.type === "retention")) return count;
+    const deletes = gone.map(({ key }) => ({ op: "delete" as const, collection: AUDIT_RECORDS, key }));
+    await append({ type: "retention", through: last.seq, through_hash: last.record.hash }, deletes);
+    count += gone.length;
+    if (gone.length < PAGE) return count;
+  }
 }
 
-/** Events without facts together; one with facts alone, since a precondition of theirs must not undo others. */
-function nextGroup(queue: readonly Pending[]): readonly Pending[] {
-  if ((queue[0]?.writes.length ?? 0) > 0) return queue.slice(0, 1);
-  const end = queue.findIndex(({ writes }, index) => writes.length > 0 || index >= MAX_GROUP);
-  return end < 0 ? queue : queue.slice(0, end);
+interface Failures {
+  readonly address: string | null;
+  readonly codes: Record<string, number>;
 }
 
-async function loadHead({ store, log }: AuditOptions): Promise<AuditHead> {
-  const stored = await store.get(AUDIT_HEAD, HEAD_KEY);
-  if (stored !== undefined) readable(store, AUDIT_HEAD, [stored], readAuditHead);
-  const none = { seq: 0, hash: NO_HASH };
-  const head = stored === undefined ? none : parseAuditHead(stored.body);
-  const newest = head === undefined || head.seq === 0 ? undefined : await store.get(AUDIT_RECORDS, auditKey(head.seq));
-  const fits = head !== undefined &&
-    (head.seq === 0 || (newest?.body as { hash?: unknown } | undefined)?.hash === head.hash);
-  if (!fits) log.error("The audit was changed from outside: run postern audit verify");
-  return head ?? none;
+/** Addresses counted by themselves in one minute; those beyond are counted together */
+const MAX_ADDRESSES = 256;
+const OTHERS = "others";
+
+/** Counts refused credentials and writes them once a minute: one record an address, so that guessing cannot fill the audit. */
+class AccessFailures {
+  readonly #options: Pick<AuditOptions, "clock" | "log" | "enabled">;
+  readonly #append: AuditAppend;
+  /** Failures since the last record, by address */
+  #minute = new Map<string, Failures>();
+  /** Time of the first of them, ISO 8601 */
+  #since = "";
+  #timer: Timer | undefined;
+
+  constructor(options: Pick<AuditOptions, "clock" | "log" | "enabled">, append: AuditAppend) {
+    this.#options = options;
+    this.#append = append;
+  }
+
+  count(address: string | undefined, code: string): void {
+    const { clock, enabled } = this.#options;
+    if (!enabled()) return;
+    if (this.#minute.size === 0) this.#since = new Date(clock.now()).toISOString();
+    this.#timer ??= clock.every(MINUTE_MS, () => void (this.#minute.size > 0 && this.#write()));
+    const { codes } = this.#failuresOf(address);
+    codes[code] = (codes[code] ?? 0) + 1;
+  }
+
+  close(): Promise<void> {
+    this.#timer?.clear();
+    return this.#write();
+  }
+
+  #failuresOf(address: string | undefined): Failures {
+    const known = address ?? "";
+    const key = this.#minute.has(known) || this.#minute.size < MAX_ADDRESSES ? known : OTHERS;
+    const found = this.#minute.get(key);
+    if (found !== undefined) return found;
+    const failures: Failures = { address: key === OTHERS ? OTHERS : address ?? null, codes: {} };
+    this.#minute.set(key, failures);
+    return failures;
+  }
+
+  async #write(): Promise<void> {
+    const failures = [...this.#minute.values()];
+    const since = this.#since;
+    this.#minute = new Map();
+    const written = failures.map(({ address, codes }) =>
+      this.#append({ type: "access_failures", address, codes, since })
+    );
+    const failed = (await Promise.allSettled(written)).find((result) => result.status === "rejected");
+    if (failed === undefined) return;
+    this.#options.log.error("Cannot record refused credentials in the audit", { error: failed.reason });
+  }
 }

@@ -10,16 +10,36 @@ import {
   parseAuditRecord,
   readAuditRecord,
 } from "./audit_chain.ts";
-import type { Audit, AuditQuery } from "./audit.ts";
+import type { AuditEvent } from "./audit_event.ts";
 
-/** Records one question looks at, so that a filter nothing fits ends */
+/** A part of the audit, newest first. */
+export interface AuditPart {
+  readonly records: readonly AuditRecord[];
+  /** Older records were not looked at: go on before `lastSeq` */
+  readonly hasMore: boolean;
+  readonly lastSeq: number;
+}
+
+/** Filters and bounds of a list of audit records. */
+export interface AuditQuery {
+  /** Only this type of event */
+  readonly type?: AuditEvent["type"] | undefined;
+  readonly tool?: string | undefined;
+  readonly runId?: string | undefined;
+  /** Only records before this position */
+  readonly before?: number | undefined;
+  /** 1-1000 */
+  readonly limit: number;
+}
+
+/** Records that one list looks at, so that a filter which nothing fits ends */
 const MAX_LOOKED_AT = 20_000;
 
 /** The newest records before a position that fit, newest first. */
 export async function listAudit(
   store: Store,
   query: AuditQuery & { readonly before: number },
-): ReturnType<Audit["list"]> {
+): Promise<AuditPart> {
   const records: AuditRecord[] = [];
   const where = rarestOf(query);
   let before = query.before;

@@ -4,7 +4,7 @@ import type { Logger } from "../../base/telemetry/log.ts";
 import { acceptedFiles } from "../../config/trust_store.ts";
 import { readable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import type { AuditAppend } from "./audit.ts";
+import type { AuditAppend } from "./audit_chain.ts";
 
 /** By the digest of the path: the acceptance of a file that the audit has already. */
 export const RECORDED_TRUST = "recorded_trust";

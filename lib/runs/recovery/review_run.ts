@@ -1,7 +1,7 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import { HttpError } from "../../base/errors.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { Write } from "../../storage/store.ts";
 import { appendEvents } from "../journal/run_recorder.ts";
 import { type RecalledRun, recallRun, type StartedCall } from "./recall_run.ts";

@@ -13,7 +13,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Counter, Family, Metrics } from "../../base/telemetry/metrics.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { isPlainModel, plainModelOf } from "../../providers/models/model_names.ts";
 import type { Providers } from "../../providers/provider.ts";
 import type { Store } from "../../storage/store.ts";

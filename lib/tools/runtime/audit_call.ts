@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import type { AuditEvent } from "../../guard/audit/audit_event.ts";
 import type { Decision } from "../../guard/policy.ts";
 import type { PreparedCall } from "./tool.ts";

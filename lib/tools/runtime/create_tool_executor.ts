@@ -2,7 +2,7 @@ import { cancelError } from "../../base/cancel.ts";
 import { ToolError } from "../../base/errors.ts";
 import { redactJson } from "../../base/redact.ts";
 import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/metrics.ts";
-import type { AuditAppend } from "../../guard/audit/audit.ts";
+import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
 import type { CallBinding } from "./bind_call.ts";
