@@ -1,10 +1,10 @@
 import { asciiOf, type ByteSource, memorySource } from "./byte_source.ts";
-import { type Colour, damaged, type ImageProperties, requireSize } from "./image_properties.ts";
-import { type Exif, MAX_EXIF_BYTES, readExif } from "./read_exif.ts";
+import { type Colour, damaged, type Exif, type ImageProperties, requireSize } from "./image_properties.ts";
+import { MAX_EXIF_BYTES, readExif } from "./read_tiff.ts";
 
 const MAX_CHUNKS = 4096;
 const INCHES_PER_METRE = 39.3701;
-const COLOURS: Readonly<Record<number, readonly [Colour, alpha: boolean]>> = {
+const PNG_COLOURS: Readonly<Record<number, readonly [Colour, alpha: boolean]>> = {
   0: ["gray", false],
   2: ["rgb", false],
   3: ["palette", false],
@@ -12,14 +12,14 @@ const COLOURS: Readonly<Record<number, readonly [Colour, alpha: boolean]>> = {
   6: ["rgb", true],
 };
 
-/** Source: PNG third edition, sections 5 and 11 */
+/** Reads the header of a PNG. Source: PNG third edition, sections 5 and 11 */
 export async function readPng(source: ByteSource): Promise<ImageProperties> {
   const header = await source.part(8, 25);
   if (header.getUint32(0) !== 13 || asciiOf(header, 4, 4) !== "IHDR") {
     throw damaged("its first chunk is not the header");
   }
   const size = requireSize(header.getUint32(8), header.getUint32(12));
-  const [colour, opaqueAlpha] = COLOURS[header.getUint8(17)] ?? [];
+  const [colour, opaqueAlpha] = PNG_COLOURS[header.getUint8(17)] ?? [];
   if (colour === undefined) throw damaged("its colour type is unknown");
   let alpha = opaqueAlpha;
   let frames = 1;
@@ -34,7 +34,7 @@ export async function readPng(source: ByteSource): Promise<ImageProperties> {
     if (name === "IEND" || content + length > source.size) break;
     if (name === "tRNS") alpha = true;
     if (name === "acTL" && length === 8) frames = (await source.part(content, 4)).getUint32(0);
-    if (name === "pHYs" && length === 9) dpi = densityOf(await source.part(content, 9));
+    if (name === "pHYs" && length === 9) dpi = pngDensity(await source.part(content, 9));
     if (name === "eXIf" && length <= MAX_EXIF_BYTES) {
       exif = await readExif(memorySource(await source.part(content, length)));
     }
@@ -43,7 +43,7 @@ export async function readPng(source: ByteSource): Promise<ImageProperties> {
   return { format: "PNG", ...size, bitsPerSample: header.getUint8(16), colour, alpha, frames, dpi, exif };
 }
 
-function densityOf(view: DataView): readonly [number, number] | undefined {
+function pngDensity(view: DataView): readonly [number, number] | undefined {
   const perInch = (perMetre: number) => Math.round(perMetre / INCHES_PER_METRE);
   return view.getUint8(8) === 1 ? [perInch(view.getUint32(0)), perInch(view.getUint32(4))] : undefined;
 }
@@ -54,7 +54,7 @@ const EXTENSION = 0x21;
 const IMAGE = 0x2c;
 const GRAPHIC_CONTROL = 0xf9;
 
-/** Source: GIF89a specification, sections 18 to 26 */
+/** Reads the header of a GIF and counts its frames. Source: GIF89a specification, sections 18 to 26 */
 export async function readGif(source: ByteSource): Promise<ImageProperties> {
   const screen = await source.part(6, 7);
   const size = requireSize(screen.getUint16(0, true), screen.getUint16(2, true));
@@ -107,7 +107,7 @@ interface Picture {
   readonly alpha: boolean;
 }
 
-/** Source: RFC 9649, sections 2.7 and 3.4; RFC 6386, section 9.1 */
+/** Reads the header of a WebP and counts its frames. Source: RFC 9649, sections 2.7 and 3.4; RFC 6386, section 9.1 */
 export async function readWebp(source: ByteSource): Promise<ImageProperties> {
   let canvas: Picture | undefined;
   let frames = 0;
@@ -160,7 +160,7 @@ function lossless(view: DataView): Picture {
 
 const CORE_HEADER_BYTES = 12;
 
-/** Source: Microsoft, "Bitmap Header Types" */
+/** Reads the header of a BMP. Source: Microsoft, "Bitmap Header Types" */
 export async function readBmp(source: ByteSource): Promise<ImageProperties> {
   const headerBytes = (await source.part(14, 4)).getUint32(0, true);
   if (headerBytes === CORE_HEADER_BYTES) {
@@ -185,4 +185,63 @@ export async function readBmp(source: ByteSource): Promise<ImageProperties> {
 function depth(bitsPerPixel: number): Pick<ImageProperties, "bitsPerSample" | "colour" | "alpha"> {
   if (bitsPerPixel <= 8) return { bitsPerSample: bitsPerPixel, colour: "palette", alpha: false };
   return { bitsPerSample: bitsPerPixel === 16 ? 5 : 8, colour: "rgb", alpha: bitsPerPixel === 32 };
+}
+
+const MAX_SEGMENTS = 2048;
+const START_OF_SCAN = 0xda;
+const JPEG_COLOURS: Readonly<Record<number, Colour>> = { 1: "gray", 3: "rgb", 4: "cmyk" };
+
+/** Reads the header of a JPEG. Source: ITU-T T.81, annex B; JFIF 1.02; Exif 3.0, section 4.5.4 */
+export async function readJpeg(source: ByteSource): Promise<ImageProperties> {
+  let dpi: readonly [number, number] | undefined;
+  let exif: Exif | undefined;
+  let at = 2;
+  for (let segments = 0; segments < MAX_SEGMENTS; segments++) {
+    const head = await source.part(at, 4);
+    const marker = head.getUint8(1);
+    if (head.getUint8(0) !== 0xff) throw damaged("a segment does not start where the one before it ends");
+    if (marker === 0xff) {
+      // Any number of fill bytes may stand before a marker
+      at++;
+      continue;
+    }
+    const length = head.getUint16(2);
+    if (length < 2 || marker === START_OF_SCAN) break;
+    const content = { at: at + 4, length: length - 2 };
+    if (isFrame(marker)) {
+      const frame = await source.part(content.at, 6);
+      const size = requireSize(frame.getUint16(3), frame.getUint16(1));
+      return {
+        format: "JPEG",
+        ...size,
+        bitsPerSample: frame.getUint8(0),
+        colour: JPEG_COLOURS[frame.getUint8(5)],
+        alpha: false,
+        frames: 1,
+        dpi,
+        exif,
+      };
+    }
+    if (marker === 0xe0 && content.length >= 12) dpi = jpegDensity(await source.part(content.at, 12)) ?? dpi;
+    if (marker === 0xe1 && content.length > 6) {
+      const segment = await source.part(content.at, content.length);
+      if (asciiOf(segment, 0, 6) === "Exif\0\0") {
+        exif ??= await readExif(memorySource(new DataView(segment.buffer, segment.byteOffset + 6, content.length - 6)));
+      }
+    }
+    at += 2 + length;
+  }
+  throw damaged("it has no frame header");
+}
+
+/** SOF0 to SOF15, without the three of that range that are something else */
+function isFrame(marker: number): boolean {
+  return marker >= 0xc0 && marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc;
+}
+
+function jpegDensity(view: DataView): readonly [number, number] | undefined {
+  if (asciiOf(view, 0, 5) !== "JFIF\0") return undefined;
+  const [unit, x, y] = [view.getUint8(7), view.getUint16(8), view.getUint16(10)];
+  if (unit === 1) return [x, y];
+  return unit === 2 ? [Math.round(x * 2.54), Math.round(y * 2.54)] : undefined;
 }

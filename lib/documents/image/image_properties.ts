@@ -1,5 +1,4 @@
 import { DocumentError } from "../document_error.ts";
-import type { Exif } from "./read_exif.ts";
 
 /** The properties that the header of an image gives. */
 export interface ImageProperties {
@@ -18,17 +17,41 @@ export interface ImageProperties {
   readonly exif?: Exif | undefined;
 }
 
+/** Data that a camera or program stored about a picture. */
+export interface Exif {
+  /** EXIF orientation, 1 to 8: the turn a viewer applies. Undefined or 1: no turn */
+  readonly orientation?: number;
+  readonly description?: string;
+  readonly make?: string;
+  readonly model?: string;
+  readonly lens?: string;
+  readonly software?: string;
+  readonly artist?: string;
+  readonly copyright?: string;
+  /** As written: `2026:05:04 03:02:01`, in the camera's own time */
+  readonly taken?: string;
+  readonly changed?: string;
+  readonly exposure_seconds?: number;
+  readonly f_number?: number;
+  readonly iso?: number;
+  readonly focal_length_mm?: number;
+  /** Degrees, north and east positive */
+  readonly latitude?: number;
+  readonly longitude?: number;
+  readonly altitude_m?: number;
+}
+
 /** Image formats whose headers are read. */
 export type ImageFormat = "PNG" | "JPEG" | "GIF" | "WebP" | "AVIF" | "HEIC" | "SVG" | "TIFF" | "BMP";
 /** Colour model of the stored pixels. */
 export type Colour = "gray" | "rgb" | "palette" | "cmyk" | "lab" | "black and white";
 
-/** The error for an image whose structure is wrong. @param what after `it is damaged: ` */
+/** Returns the error for an image whose structure is wrong. @param what after `it is damaged: ` */
 export function damaged(what: string): DocumentError {
   return new DocumentError("document_invalid", `it is damaged: ${what}`);
 }
 
-/** A size in pixels. @throws {DocumentError} for none */
+/** Returns a size in pixels. @throws {DocumentError} `document_invalid` when a side is below 1 */
 export function requireSize(width: number, height: number): { readonly width: number; readonly height: number } {
   if (width < 1 || height < 1) throw damaged(`its size is ${width} x ${height} pixels`);
   return { width, height };

@@ -1,6 +1,6 @@
 import { asciiOf, type ByteSource, memorySource } from "./byte_source.ts";
-import { damaged, type ImageProperties, requireSize } from "./image_properties.ts";
-import { type Exif, MAX_EXIF_BYTES, readExif } from "./read_exif.ts";
+import { damaged, type Exif, type ImageProperties, requireSize } from "./image_properties.ts";
+import { MAX_EXIF_BYTES, readExif } from "./read_tiff.ts";
 
 const MAX_BOXES = 1000;
 const MAX_ITEMS = 10_000;

@@ -1,9 +1,8 @@
 import { DocumentError } from "../document_error.ts";
 import { asciiOf, type ByteSource } from "./byte_source.ts";
 import type { ImageProperties } from "./image_properties.ts";
-import { readBmp, readGif, readPng, readWebp } from "./bitmap_formats.ts";
+import { readBmp, readGif, readJpeg, readPng, readWebp } from "./bitmap_formats.ts";
 import { readHeif } from "./read_heif.ts";
-import { readJpeg } from "./read_jpeg.ts";
 import { readSvg } from "./read_svg.ts";
 import { readTiff } from "./read_tiff.ts";
 

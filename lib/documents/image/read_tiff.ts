@@ -1,7 +1,8 @@
-import type { ByteSource } from "./byte_source.ts";
-import { type Colour, damaged, type ImageProperties, requireSize } from "./image_properties.ts";
-import { exifOf } from "./read_exif.ts";
-import { openTiff, type TiffFields } from "./tiff_fields.ts";
+import { asciiOf, type ByteSource, memorySource } from "./byte_source.ts";
+import { type Colour, damaged, type Exif, type ImageProperties, requireSize } from "./image_properties.ts";
+
+/** Longest block of EXIF data that an image reader hands on, in bytes. */
+export const MAX_EXIF_BYTES = 262_144;
 
 const MAX_PAGES = 1000;
 const WIDTH = 0x100;
@@ -22,7 +23,7 @@ const COLOURS: Readonly<Record<number, Colour>> = {
   8: "lab",
 };
 
-/** Source: TIFF 6.0, part 1 */
+/** Reads the header of a TIFF file: its first page, the number of pages and its EXIF fields. Source: TIFF 6.0, part 1 */
 export async function readTiff(source: ByteSource): Promise<ImageProperties> {
   const tiff = await openTiff(source);
   const first = await tiff.directory(tiff.first);
@@ -50,6 +51,19 @@ export async function readTiff(source: ByteSource): Promise<ImageProperties> {
   };
 }
 
+/**
+ * Reads the EXIF data in a part of an image, which has the form of a TIFF file.
+ * @returns undefined when the data is damaged, since the picture is readable without it
+ */
+export async function readExif(source: ByteSource): Promise<Exif | undefined> {
+  try {
+    const tiff = await openTiff(await withoutMark(source));
+    return await exifOf(tiff, (await tiff.directory(tiff.first)).fields);
+  } catch {
+    return undefined;
+  }
+}
+
 function densityOf(fields: TiffFields): readonly [number, number] | undefined {
   const [x] = fields.numbers(X_RESOLUTION);
   const [y] = fields.numbers(Y_RESOLUTION);
@@ -57,4 +71,195 @@ function densityOf(fields: TiffFields): readonly [number, number] | undefined {
   if (x === undefined || y === undefined || unit === 1) return undefined;
   const perUnit = unit === 3 ? 2.54 : 1;
   return [Math.round(x * perUnit), Math.round(y * perUnit)];
+}
+
+const EXIF_DIRECTORY = 0x8769;
+const GPS_DIRECTORY = 0x8825;
+
+/**
+ * Returns the EXIF fields that a TIFF directory and those it names hold; undefined when there are none.
+ * Source: Exif 3.0, section 4.6
+ */
+async function exifOf(tiff: Tiff, fields: TiffFields): Promise<Exif | undefined> {
+  const at = async (tag: number): Promise<TiffFields | undefined> => {
+    const [offset] = fields.numbers(tag);
+    if (offset === undefined) return undefined;
+    return (await tiff.directory(offset).catch(() => undefined))?.fields;
+  };
+  const camera = await at(EXIF_DIRECTORY);
+  const place = await at(GPS_DIRECTORY);
+  const all = {
+    orientation: between(fields.numbers(0x112)[0], 1, 8),
+    description: fields.text(0x10e),
+    make: fields.text(0x10f),
+    model: fields.text(0x110),
+    lens: camera?.text(0xa434),
+    software: fields.text(0x131),
+    artist: fields.text(0x13b),
+    copyright: fields.text(0x8298),
+    taken: camera?.text(0x9003),
+    changed: fields.text(0x132),
+    exposure_seconds: between(camera?.numbers(0x829a)[0], 0, 1e6),
+    f_number: between(camera?.numbers(0x829d)[0], 0, 1000),
+    iso: between(camera?.numbers(0x8827)[0], 1, 1e7),
+    focal_length_mm: between(camera?.numbers(0x920a)[0], 0, 1e5),
+    latitude: between(degrees(place, { reference: 1, value: 2, negative: "S" }), -90, 90),
+    longitude: between(degrees(place, { reference: 3, value: 4, negative: "W" }), -180, 180),
+    altitude_m: altitude(place),
+  };
+  const known = Object.entries(all).filter(([, value]) => value !== undefined);
+  // The names and types are those above
+  return known.length === 0 ? undefined : Object.fromEntries(known) as Exif;
+}
+
+function between(value: number | undefined, min: number, max: number): number | undefined {
+  return value !== undefined && value >= min && value <= max ? value : undefined;
+}
+
+interface Tags {
+  readonly reference: number;
+  readonly value: number;
+  readonly negative: string;
+}
+
+function degrees(fields: TiffFields | undefined, tags: Tags): number | undefined {
+  const [whole, minutes = 0, seconds = 0] = fields?.numbers(tags.value) ?? [];
+  if (whole === undefined) return undefined;
+  const value = Math.round((whole + minutes / 60 + seconds / 3600) * 1e6) / 1e6;
+  return fields?.text(tags.reference) === tags.negative ? -value : value;
+}
+
+function altitude(fields: TiffFields | undefined): number | undefined {
+  const metres = between(fields?.numbers(6)[0], 0, 1e6);
+  return metres === undefined || fields?.numbers(5)[0] !== 1 ? metres : -metres;
+}
+
+/** Some programs put the mark of JPEG before it everywhere. */
+async function withoutMark(source: ByteSource): Promise<ByteSource> {
+  const mark = await source.part(0, Math.min(6, source.size));
+  if (mark.byteLength < 6 || asciiOf(mark, 0, 6) !== "Exif\0\0") return source;
+  return memorySource(await source.part(6, source.size - 6));
+}
+
+const MAX_FIELDS = 1000;
+const MAX_NUMBERS = 16;
+const MAX_TEXT_BYTES = 1000;
+const ASCII = 2;
+/** Number of bytes of one value, by the number of its type: BYTE, ASCII, SHORT, LONG, RATIONAL, then the signed ones, FLOAT and DOUBLE */
+const TYPE_BYTES = [0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8] as const;
+
+/** The directories of a TIFF file. EXIF uses the same form. */
+interface Tiff {
+  /** Offset of the first directory. */
+  readonly first: number;
+  /** Reads a directory. @throws {DocumentError} `document_invalid` */
+  directory(offset: number): Promise<{ readonly fields: TiffFields; readonly next: number }>;
+  /** Returns the offset of the directory after the one at `offset`; 0 after the last. */
+  nextOf(offset: number): Promise<number>;
+}
+
+/** Values by tag. */
+interface TiffFields {
+  /** Returns the first numbers of a tag, rationals as fractions. Empty when there is no such tag. */
+  numbers(tag: number): readonly number[];
+  /** Returns the text of a tag without control characters; undefined when there is none. */
+  text(tag: number): string | undefined;
+}
+
+type Value = readonly number[] | string;
+
+/** Opens the directories of a TIFF file. @throws {DocumentError} `document_invalid` when the header is none */
+async function openTiff(source: ByteSource): Promise<Tiff> {
+  const header = await source.part(0, 8);
+  const order = asciiOf(header, 0, 2);
+  const little = order === "II";
+  if ((!little && order !== "MM") || header.getUint16(2, little) !== 42) throw damaged("it has no TIFF header");
+
+  const readValue = async (entry: DataView): Promise<Value | undefined> => {
+    const type = entry.getUint16(2, little);
+    const count = entry.getUint32(4, little);
+    const each = TYPE_BYTES[type] ?? 0;
+    if (each === 0) return undefined;
+    const wanted = Math.min(count, type === ASCII ? MAX_TEXT_BYTES : MAX_NUMBERS);
+    const inside = each * count <= 4;
+    const at = entry.getUint32(8, little);
+    const view = inside
+      ? new DataView(entry.buffer, entry.byteOffset + 8, each * count)
+      : await source.part(at, each * wanted).catch(() => undefined);
+    if (view === undefined) return undefined;
+    if (type === ASCII) return toText(view);
+    return Array.from({ length: wanted }, (_, i) => toNumber(view, { at: i * each, type, little }));
+  };
+
+  const directory = async (offset: number) => {
+    const count = (await source.part(offset, 2)).getUint16(0, little);
+    if (count > MAX_FIELDS) throw damaged(`a directory of it has ${count} fields`);
+    // A copy, since reading the values moves the window
+    const part = await source.part(offset + 2, count * 12);
+    const entries = new DataView(part.buffer.slice(part.byteOffset, part.byteOffset + count * 12));
+    const values = new Map<number, Value>();
+    for (let i = 0; i < count; i++) {
+      const entry = new DataView(entries.buffer, i * 12, 12);
+      const value = await readValue(entry);
+      if (value !== undefined) values.set(entry.getUint16(0, little), value);
+    }
+    return { fields: toFields(values), next: await nextOf(offset) };
+  };
+  const nextOf = async (offset: number) => {
+    const count = (await source.part(offset, 2)).getUint16(0, little);
+    const at = offset + 2 + count * 12;
+    return at + 4 > source.size ? 0 : (await source.part(at, 4)).getUint32(0, little);
+  };
+  return { first: header.getUint32(4, little), directory, nextOf };
+}
+
+function toFields(values: ReadonlyMap<number, Value>): TiffFields {
+  return {
+    numbers(tag) {
+      const value = values.get(tag);
+      return value === undefined || typeof value === "string" ? [] : value;
+    },
+    text(tag) {
+      const value = values.get(tag);
+      return typeof value === "string" && value !== "" ? value : undefined;
+    },
+  };
+}
+
+function toText(view: DataView): string {
+  const text = new TextDecoder().decode(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
+  // It is shown to the model, so it must not make lines of its own
+  // deno-lint-ignore no-control-regex
+  return text.split("\0", 1).join("").replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
+}
+
+interface NumberPlace {
+  readonly at: number;
+  readonly type: number;
+  readonly little: boolean;
+}
+
+function toNumber(view: DataView, { at, type, little }: NumberPlace): number {
+  switch (type) {
+    case 3:
+      return view.getUint16(at, little);
+    case 4:
+      return view.getUint32(at, little);
+    case 5:
+      return view.getUint32(at, little) / view.getUint32(at + 4, little);
+    case 6:
+      return view.getInt8(at);
+    case 8:
+      return view.getInt16(at, little);
+    case 9:
+      return view.getInt32(at, little);
+    case 10:
+      return view.getInt32(at, little) / view.getInt32(at + 4, little);
+    case 11:
+      return view.getFloat32(at, little);
+    case 12:
+      return view.getFloat64(at, little);
+    default:
+      return view.getUint8(at);
+  }
 }
