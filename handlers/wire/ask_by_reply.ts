@@ -5,7 +5,7 @@ import {
   type ApprovalRequest,
   type Approver,
   nobodyCouldAnswer,
-} from "../../lib/tools/runtime/tool_executor.ts";
+} from "../../lib/tools/runtime/tool_call.ts";
 
 /** Options of `askByReply`. */
 export interface AskByReplyOptions {

@@ -6,7 +6,7 @@ import type { Caller } from "../base/records/caller.ts";
 import type { Message } from "../base/records/message.ts";
 import type { Run, RunKind, RunStatus } from "../base/records/run.ts";
 import type { Write } from "../storage/store.ts";
-import type { Approver } from "../tools/runtime/tool_executor.ts";
+import type { Approver } from "../tools/runtime/tool_call.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../providers/provider.ts";
 
 /** Bounds that one run has of its own; 0 tokens: as configured. */

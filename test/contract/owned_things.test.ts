@@ -8,7 +8,7 @@ import { createServices, type GatewayServices } from "../../lib/gateway.ts";
 import { systemClock } from "../../lib/base/clock.ts";
 import { BUILTIN_TOOLS } from "../../lib/tools/builtin.ts";
 import type { OwnedKind } from "../../lib/tools/runtime/owned_things.ts";
-import type { ToolResult } from "../../lib/tools/runtime/tool.ts";
+import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
 import { toConfig } from "../support/config_edits.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { withTemporaryFolder } from "../support/temporary_folder.ts";

@@ -7,7 +7,8 @@ import {
   type Nodes,
   type NodesOptions,
 } from "../../lib/extensions/nodes/nodes.ts";
-import type { Tool, ToolContext, ToolResult } from "../../lib/tools/runtime/tool.ts";
+import type { Tool, ToolContext } from "../../lib/tools/runtime/tool.ts";
+import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";
 import { createFakeClock, type FakeClock } from "./fake_clock.ts";
 

@@ -1,7 +1,8 @@
 import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
 import { parseInput } from "../../tools/runtime/parse_input.ts";
-import type { Access, PreparedCall, Tool, ToolContext, ToolResult } from "../../tools/runtime/tool.ts";
+import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
+import type { ToolResult } from "../../tools/runtime/tool_call.ts";
 import type { ToolOffer } from "./protocol.ts";
 
 /** The offer of a node and the way to call it, from which a tool is made. */

@@ -1,6 +1,7 @@
 import type { Random } from "../../base/random.ts";
 import type { ServiceName, Tool } from "../../tools/runtime/tool.ts";
-import { type Approver, nobodyCouldAnswer, type ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import { type Approver, nobodyCouldAnswer } from "../../tools/runtime/tool_call.ts";
 import type { NodeWork } from "./node_end.ts";
 import { MAX_TOOLS, OFFERED_TOOL_NAME, type ToolOffer } from "./protocol.ts";
 

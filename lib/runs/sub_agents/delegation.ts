@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ProviderError, ToolError } from "../../base/errors.ts";
 import type { Run } from "../../base/records/run.ts";
 import type { Store } from "../../storage/store.ts";
-import type { SubAgentCaller } from "../../tools/agents/sub_agents.ts";
+import type { CallContext } from "../../tools/runtime/tool_call.ts";
 import type { RunHandle, RunSupervisor } from "../run_request.ts";
 import { startSubAgent, subAgentRequest } from "./sub_agent_request.ts";
 import { SUB_AGENTS, type SubAgentRecord } from "./sub_agent_records.ts";
@@ -23,10 +23,10 @@ export interface Delegation {
   /** Starts a delegation that ends with its caller and uses the caller's approver, and waits for the answer. */
   attached(
     planned: Omit<SubAgentRecord, "run_id">,
-    order: { readonly prompt: string; readonly by: SubAgentCaller },
+    order: { readonly prompt: string; readonly by: CallContext },
   ): Promise<string>;
   /** Waits for the answer of a durable delegation. A shutdown leaves it to the next start. */
-  durable(record: SubAgentRecord, by: SubAgentCaller): Promise<string>;
+  durable(record: SubAgentRecord, by: CallContext): Promise<string>;
 }
 
 /** Returns the delegations over a supervisor. */
@@ -76,7 +76,7 @@ export function createDelegation({ store, clock, supervisor }: DelegationOptions
 /** Returns the text of an attached run, read to its end. */
 async function readAnswer(
   handle: RunHandle,
-  { record, by }: { readonly record: SubAgentRecord; readonly by: SubAgentCaller },
+  { record, by }: { readonly record: SubAgentRecord; readonly by: CallContext },
 ): Promise<string> {
   let text = "";
   try {

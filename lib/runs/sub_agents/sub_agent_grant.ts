@@ -1,9 +1,9 @@
 import { ToolError } from "../../base/errors.ts";
 import type { Config } from "../../config/config.ts";
-import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../tools/agents/sub_agents.ts";
+import { SUB_AGENT_LIMITS } from "../../tools/agents/sub_agents.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import { toolsPassedOn } from "../../tools/runtime/tool.ts";
+import { type CallContext, toolsPassedOn } from "../../tools/runtime/tool_call.ts";
 import type { SubAgentRecord } from "./sub_agent_records.ts";
 
 /** Place of a sub-agent below its callers, pinned at its start. */
@@ -18,7 +18,7 @@ type AgentConfig = Config["agents"][string];
  */
 export function lineageOf(
   child: { readonly id: string; readonly agent: string | null; readonly config: AgentConfig | undefined },
-  { by, parent }: { readonly by: SubAgentCaller; readonly parent: SubAgentRecord | undefined },
+  { by, parent }: { readonly by: CallContext; readonly parent: SubAgentRecord | undefined },
 ): Lineage {
   const above = parent?.max_depth ?? (child.config === undefined ? SUB_AGENT_LIMITS.depth : Number.POSITIVE_INFINITY);
   const maxDepth = Math.min(above, child.config?.max_depth ?? Number.POSITIVE_INFINITY);
@@ -38,7 +38,7 @@ export function lineageOf(
 }
 
 /** Returns the names of the tools that the caller can pass on: its own tools without `delegate`. */
-export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: SubAgentCaller): readonly string[] {
+export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: CallContext): readonly string[] {
   return executor.enabled(toolsPassedOn(by) ?? ["*"]).map(({ name }) => name).filter((name) => name !== "delegate");
 }
 
@@ -50,7 +50,7 @@ export function heldTools(executor: Pick<ToolExecutor, "enabled">, by: SubAgentC
 export function grantTools(
   executor: Pick<ToolExecutor, "enabled" | "get">,
   { by, asked, agent }: {
-    readonly by: SubAgentCaller;
+    readonly by: CallContext;
     readonly asked: readonly string[] | undefined;
     readonly agent: AgentConfig | undefined;
   },

@@ -3,7 +3,8 @@ import { canonicalDigest } from "../../base/json.ts";
 import { isEnded, type Run } from "../../base/records/run.ts";
 import { readable, readRecord, readRecords } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
-import { SUB_AGENT_LIMITS, type SubAgentCaller, type SubAgentView } from "../../tools/agents/sub_agents.ts";
+import { SUB_AGENT_LIMITS, type SubAgentView } from "../../tools/agents/sub_agents.ts";
+import type { CallContext } from "../../tools/runtime/tool_call.ts";
 
 const recordSchema = v.object({
   v: v.literal(1),
@@ -74,12 +75,12 @@ export interface SubAgentRecordsOptions {
 const MAX_TASKS = 1000;
 
 /** Returns the id that belongs to one call. The same call made again has the same id. */
-export function idOfCall(prefix: string, { runId, callId }: Pick<SubAgentCaller, "runId" | "callId">): string {
+export function idOfCall(prefix: string, { runId, callId }: Pick<CallContext, "runId" | "callId">): string {
   return `${prefix}${canonicalDigest([runId, callId]).slice(0, 24)}`;
 }
 
 /** Returns the claim of a further task. */
-export function taskWrite(id: string, by: SubAgentCaller): (runId: string) => Write {
+export function taskWrite(id: string, by: CallContext): (runId: string) => Write {
   const key = `${id}/${idOfCall("", by)}`;
   return (runId) => ({ op: "insert", collection: SUB_AGENT_TASKS, key, body: { v: 1, run_id: runId } });
 }

@@ -1,6 +1,5 @@
 import { HttpError, ProviderError, ToolError } from "../../base/errors.ts";
-import type { SubAgentCaller } from "../../tools/agents/sub_agents.ts";
-import type { Inherited } from "../../tools/runtime/tool.ts";
+import type { CallContext, Inherited } from "../../tools/runtime/tool_call.ts";
 import type { RunHandle, RunRequest, RunSupervisor } from "../run_request.ts";
 import { narrowLimits } from "../supervisor/run_settings.ts";
 import type { SubAgentRecord } from "./sub_agent_records.ts";
@@ -10,7 +9,7 @@ type Limits = NonNullable<SubAgentRecord["limits"]>;
 /** Returns the request that starts a run of a sub-agent. */
 export function subAgentRequest(
   record: Pick<SubAgentRecord, "id" | "kind" | "agent" | "parent_id" | "depth" | "tools" | "limits">,
-  { text, by, durable }: { readonly text: string; readonly by: SubAgentCaller; readonly durable: boolean },
+  { text, by, durable }: { readonly text: string; readonly by: CallContext; readonly durable: boolean },
 ): RunRequest {
   return {
     kind: "subagent",
@@ -34,7 +33,7 @@ export function subAgentRequest(
 /** Returns the record for a further task from this caller: with the tools that both have, and the lower of both limits. */
 export function nextTask(
   record: SubAgentRecord,
-  { held, by }: { readonly held: readonly string[]; readonly by: SubAgentCaller },
+  { held, by }: { readonly held: readonly string[]; readonly by: CallContext },
 ): SubAgentRecord {
   const given = by.inherited?.limits;
   const limits = record.limits === undefined ? given && toLimits(given) : narrowLimits(record.limits, given ?? {});

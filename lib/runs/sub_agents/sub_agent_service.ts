@@ -10,11 +10,11 @@ import type { Store } from "../../storage/store.ts";
 import {
   type NewSubAgent,
   SUB_AGENT_LIMITS,
-  type SubAgentCaller,
   type SubAgentList,
   type SubAgents,
   type SubAgentView,
 } from "../../tools/agents/sub_agents.ts";
+import type { CallContext } from "../../tools/runtime/tool_call.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { reasonUnknown } from "../supervisor/agent_profile.ts";
@@ -75,7 +75,7 @@ class SubAgentService implements SubAgents {
     });
   }
 
-  async spawn(order: NewSubAgent, by: SubAgentCaller): Promise<SubAgentView> {
+  async spawn(order: NewSubAgent, by: CallContext): Promise<SubAgentView> {
     const id = idOfCall("sub_", by);
     const known = await this.#records.find(id);
     if (known !== undefined) return await this.#records.view(known);
@@ -90,18 +90,18 @@ class SubAgentService implements SubAgents {
     });
   }
 
-  list({ status }: Parameters<SubAgents["list"]>[0], by: SubAgentCaller): Promise<SubAgentList> {
+  list({ status }: Parameters<SubAgents["list"]>[0], by: CallContext): Promise<SubAgentList> {
     return this.#collect(
       by,
       (record, view) => record.kind === "spawn" && (status === undefined || view.status === status),
     );
   }
 
-  async status(id: string, by: SubAgentCaller): Promise<SubAgentView> {
+  async status(id: string, by: CallContext): Promise<SubAgentView> {
     return await this.#records.view(await this.#visible(id, "show", by));
   }
 
-  async result(id: string, by: SubAgentCaller): ReturnType<SubAgents["result"]> {
+  async result(id: string, by: CallContext): ReturnType<SubAgents["result"]> {
     const { clock } = this.#options;
     const record = await this.#visible(id, "wait for", by);
     const limit = clock.timeoutSignal(SUB_AGENT_LIMITS.waitMs);
@@ -124,7 +124,7 @@ class SubAgentService implements SubAgents {
     };
   }
 
-  async message(id: string, text: string, by: SubAgentCaller): Promise<SubAgentView> {
+  async message(id: string, text: string, by: CallContext): Promise<SubAgentView> {
     checkText("text", text);
     const record = await this.#visible(id, "tell", by);
     if (record.kind === "delegate") {
@@ -142,7 +142,7 @@ class SubAgentService implements SubAgents {
   }
 
   /** Cancels the runs of a sub-agent, the newest first. @returns false when none of them was at work */
-  async cancel(id: string, by: SubAgentCaller): Promise<boolean> {
+  async cancel(id: string, by: CallContext): Promise<boolean> {
     const record = await this.#visible(id, "cancel", by);
     let stopped = false;
     for (const runId of (await this.#records.runsOf(record)).toReversed()) {
@@ -151,7 +151,7 @@ class SubAgentService implements SubAgents {
     return stopped;
   }
 
-  async delegate({ agent, prompt }: Parameters<SubAgents["delegate"]>[0], by: SubAgentCaller): Promise<string> {
+  async delegate({ agent, prompt }: Parameters<SubAgents["delegate"]>[0], by: CallContext): Promise<string> {
     const id = idOfCall("del_", by);
     const known = await this.#records.find(id);
     if (known !== undefined) return await this.#delegation.durable(known, by);
@@ -162,7 +162,7 @@ class SubAgentService implements SubAgents {
     return await this.#delegation.durable(await this.#visible(id, "wait for", by), by);
   }
 
-  delegations(by: SubAgentCaller): Promise<SubAgentList> {
+  delegations(by: CallContext): Promise<SubAgentList> {
     return this.#collect(by, () => true);
   }
 
@@ -173,7 +173,7 @@ class SubAgentService implements SubAgents {
   }
 
   /** Returns the sub-agent that the caller is itself; undefined for every other caller. */
-  async #selfOf(by: SubAgentCaller): Promise<SubAgentRecord | undefined> {
+  async #selfOf(by: CallContext): Promise<SubAgentRecord | undefined> {
     if (by.caller.via !== "subagent") return undefined;
     const self = by.conversationId === null
       ? await this.#records.ofRun(by.runId)
@@ -186,7 +186,7 @@ class SubAgentService implements SubAgents {
   }
 
   /** @throws {ToolError} `not_found` for a sub-agent that the caller may not see; `insufficient_scope` for another token's */
-  async #visible(id: string, action: string, by: SubAgentCaller): Promise<SubAgentRecord> {
+  async #visible(id: string, action: string, by: CallContext): Promise<SubAgentRecord> {
     const [record, self] = await Promise.all([this.#records.find(id), this.#selfOf(by)]);
     if (record === undefined || !isBelow(record, self)) {
       throw new ToolError(
@@ -233,7 +233,7 @@ class SubAgentService implements SubAgents {
   async #plan(
     kind: SubAgentRecord["kind"],
     { task, agent, tools: asked }: NewSubAgent,
-    { id, by }: { readonly id: string; readonly by: SubAgentCaller },
+    { id, by }: { readonly id: string; readonly by: CallContext },
   ): Promise<Omit<SubAgentRecord, "run_id">> {
     const { tools, clock } = this.#options;
     checkText(kind === "spawn" ? "task" : "prompt", task);
@@ -273,7 +273,7 @@ class SubAgentService implements SubAgents {
   }
 
   async #collect(
-    by: SubAgentCaller,
+    by: CallContext,
     keep: (record: SubAgentRecord, view: SubAgentView) => boolean,
   ): Promise<SubAgentList> {
     const self = await this.#selfOf(by);

@@ -8,7 +8,7 @@ import {
   type ApprovalRequest,
   type DenialRule,
   nobodyCouldAnswer,
-} from "../../tools/runtime/tool_executor.ts";
+} from "../../tools/runtime/tool_call.ts";
 import { approve, createEarlierApprovals, toAnswered } from "./earlier_approvals.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 import type { QueuePlace } from "./run_queue.ts";

@@ -1,7 +1,7 @@
 import type { AgentEventBody } from "../../base/records/agent_event.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Approvals } from "../../guard/approvals.ts";
-import type { ApprovalAnswer, ApprovalRequest } from "../../tools/runtime/tool_executor.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../../tools/runtime/tool_call.ts";
 import type { RecordedApproval } from "../recovery/recall_run.ts";
 
 /** An earlier approval that still waits, or whose answer counts. */

@@ -4,7 +4,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { MailboxMessage } from "../../memory/mailbox.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 
 const nameField = (description: string) =>
   v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(128), v.description(description)));

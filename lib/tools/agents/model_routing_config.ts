@@ -4,7 +4,7 @@ import type { Config } from "../../config/config.ts";
 import { classifyQuery, hasRoutes, routeOf } from "../../providers/models/routing.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 
 const NEEDED = { resolve_hint: ["hint"], classify_query: ["query"], route_query: ["query"] };
 

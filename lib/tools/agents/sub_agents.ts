@@ -1,5 +1,5 @@
 import type { RunStatus } from "../../base/records/run.ts";
-import type { ToolContext } from "../runtime/tool.ts";
+import type { CallContext } from "../runtime/tool_call.ts";
 
 /** Bounds of sub-agents. */
 export const SUB_AGENT_LIMITS = {
@@ -16,22 +16,6 @@ export const SUB_AGENT_LIMITS = {
   /** Milliseconds `result` waits for an answer */
   waitMs: 60_000,
 } as const;
-
-/** The parts of a call's context that say who starts, reads or stops a sub-agent, and the rights that a sub-agent inherits. */
-export type SubAgentCaller = Pick<
-  ToolContext,
-  | "runId"
-  | "callId"
-  | "requestId"
-  | "conversationId"
-  | "caller"
-  | "allowed"
-  | "depth"
-  | "direct"
-  | "inherited"
-  | "signal"
-  | "progress"
->;
 
 /** Order for a sub-agent. */
 export interface NewSubAgent {
@@ -94,20 +78,20 @@ export interface SubAgentAnswer {
  */
 export interface SubAgents {
   /** Starts a sub-agent in the background: a durable run in a conversation of its own */
-  spawn(task: NewSubAgent, by: SubAgentCaller): Promise<SubAgentView>;
+  spawn(task: NewSubAgent, by: CallContext): Promise<SubAgentView>;
   /** Newest first, those in the background */
-  list(filter: { readonly status?: RunStatus | undefined }, by: SubAgentCaller): Promise<SubAgentList>;
-  status(id: string, by: SubAgentCaller): Promise<SubAgentView>;
+  list(filter: { readonly status?: RunStatus | undefined }, by: CallContext): Promise<SubAgentList>;
+  status(id: string, by: CallContext): Promise<SubAgentView>;
   /** Waits for the answer of the newest run, up to `waitMs` of SUB_AGENT_LIMITS */
-  result(id: string, by: SubAgentCaller): Promise<SubAgentAnswer>;
+  result(id: string, by: CallContext): Promise<SubAgentAnswer>;
   /** Queues a further run in the sub-agent's conversation, with the tools that both the sub-agent and the caller have */
-  message(id: string, text: string, by: SubAgentCaller): Promise<SubAgentView>;
+  message(id: string, text: string, by: CallContext): Promise<SubAgentView>;
   /** Cancels the runs that work and wait. @returns false when the sub-agent had ended already */
-  cancel(id: string, by: SubAgentCaller): Promise<boolean>;
+  cancel(id: string, by: CallContext): Promise<boolean>;
   /** Runs a configured agent to its answer. @throws {ToolError} `agent_failed`; {CancelError} when the caller's signal aborts */
-  delegate(order: { readonly agent: string; readonly prompt: string }, by: SubAgentCaller): Promise<string>;
+  delegate(order: { readonly agent: string; readonly prompt: string }, by: CallContext): Promise<string>;
   /** Both kinds, newest first */
-  delegations(by: SubAgentCaller): Promise<SubAgentList>;
+  delegations(by: CallContext): Promise<SubAgentList>;
 }
 
 /** Returns a sub-agent as one line of text for the model. */

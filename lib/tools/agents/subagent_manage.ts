@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import { describeSubAgent } from "./sub_agents.ts";
 
 /** `subagent_manage`: one sub-agent's state, answer, next turn or end (docs/design/runs.md "Sub-agents"). */

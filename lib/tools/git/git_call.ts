@@ -1,7 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import { parsePath } from "../../system/files/parse_path.ts";
 import type { GitResult, GitRunOptions, RemoteAddress, Repository } from "../../system/git/git.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import type { GitInput } from "./git_input.ts";
 
 /** Call on a checked repository, with everything that an operation uses. */

@@ -1,6 +1,6 @@
 import { ToolError } from "../../base/errors.ts";
 import { maskUserinfo } from "../../system/git/git_process.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import { isHidden, linkedOf } from "./checked_names.ts";
 import { fromTop, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { parseRevision, resolveCommit } from "./revision.ts";

@@ -1,7 +1,7 @@
 import { ToolError } from "../../base/errors.ts";
 import type { RemoteAddress } from "../../system/git/git.ts";
 import { maskUserinfo } from "../../system/git/git_process.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable } from "./checked_names.ts";
 import { failed, type GitCall, succeed, toResult } from "./git_call.ts";
 import { isBranchName } from "./git_input.ts";

@@ -1,4 +1,4 @@
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import type { GitCall } from "./git_call.ts";
 import type { GitOp } from "./git_input.ts";
 import { branch, diff, log, show, status } from "./read_operations.ts";

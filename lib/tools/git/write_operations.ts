@@ -1,5 +1,5 @@
 import { ToolError } from "../../base/errors.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable, requireStorable } from "./checked_names.ts";
 import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { type Plan, PLAN_STATUSES } from "../../memory/plans.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 
 const title = v.pipe(v.string(), v.minLength(1), v.maxLength(500));
 

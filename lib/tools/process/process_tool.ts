@@ -5,7 +5,7 @@ import { tokenize } from "../../system/process/tokenize.ts";
 import { type ContextWith, defineTool } from "../runtime/define_tool.ts";
 import { checkOwner, hiddenLines, onlyReached } from "../runtime/owned_things.ts";
 import { requireOpFields } from "../runtime/parse_input.ts";
-import type { ToolResult } from "../runtime/tool.ts";
+import type { ToolResult } from "../runtime/tool_call.ts";
 import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";
 
 /** Bytes of output in one answer. The rest is read from `next_offset` on */

@@ -3,7 +3,6 @@ import { join, resolve } from "node:path";
 import { cancelError } from "../../base/cancel.ts";
 import { canonicalDigest } from "../../base/json.ts";
 import { ToolError } from "../../base/errors.ts";
-import type { BoundState } from "../../base/records/approval.ts";
 import type { Config } from "../../config/config.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { shown } from "../../system/files/parse_path.ts";
@@ -11,22 +10,7 @@ import type { CommandContainment } from "../../system/process/containment.ts";
 import type { Processes } from "../../system/process/processes.ts";
 import { writeScope } from "../files/file_scope.ts";
 import type { BoundParts, PreparedCall, ScreenContext, Tool, ToolServices } from "./tool.ts";
-
-/** The state that an approval of one call counts for (docs/design/policy.md "Binding"). */
-export interface CallBinding {
-  /** SHA-256, hexadecimal, over tool, input, workspace, schema, identity of the executable, files to be changed, `bound` and containment */
-  readonly digest: string;
-  /** Files that the call may change. `sha256` is null for a file that does not exist yet */
-  readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
-  /** Further states that the approval is bound to, for the person who answers */
-  readonly bound: readonly BoundState[];
-  /** Containment of the programs that the call starts. null when the call starts none */
-  readonly containment: CommandContainment | null;
-  /** Deepest folder that holds everything the call changes: absolute, links resolved. undefined when the call changes no files */
-  readonly folder?: string | undefined;
-  /** Version of each file, by the path as the call names it. undefined for a file that does not exist yet */
-  readonly versions: ReadonlyMap<string, string | undefined>;
-}
+import type { CallBinding } from "./tool_call.ts";
 
 /** Options of bindCall. */
 export interface BindOptions {

@@ -6,9 +6,9 @@ import type { Approvals } from "../../guard/approvals.ts";
 import { asksAlways, type Decision } from "../../guard/policy.ts";
 import type { RuleSubject } from "../../guard/rule_match.ts";
 import type { CallAudit } from "./audit_call.ts";
-import type { CallBinding } from "./bind_call.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
-import type { ApprovalAnswer, ApprovalRequest, ToolCallRequest } from "./tool_executor.ts";
+import type { ApprovalAnswer, ApprovalRequest, CallBinding } from "./tool_call.ts";
+import type { ToolCallRequest } from "./tool_executor.ts";
 import type { ToolPolicy } from "./tool_policy.ts";
 
 /** The source of remembered answers. */

@@ -5,12 +5,19 @@ import { DURATION_BUCKETS_SECONDS, type Metrics } from "../../base/telemetry/met
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { RULE_ENABLED } from "../../guard/policy.ts";
 import { auditCall, type CallAudit } from "./audit_call.ts";
-import type { CallBinding } from "./bind_call.ts";
 import { createPermit, type Permit, type PermitCall, type Refusal, type RememberedAnswers } from "./create_permit.ts";
 import { type CatalogueOptions, createCatalogue, type ToolCatalogue } from "./registry.ts";
-import { boundResult } from "./run_bounded.ts";
-import { type CallRunner, failedResult, type Outcome, reportBug, runCall, surroundings } from "./run_call.ts";
+import {
+  boundResult,
+  type CallRunner,
+  failedResult,
+  type Outcome,
+  reportBug,
+  runCall,
+  surroundings,
+} from "./run_call.ts";
 import type { PreparedCall, Tool } from "./tool.ts";
+import type { CallBinding } from "./tool_call.ts";
 import type { BoundCall, ToolCallOutcome, ToolCallRequest, ToolExecutor } from "./tool_executor.ts";
 import { createToolPolicy, type ToolPolicy, type ToolPolicyOptions } from "./tool_policy.ts";
 

@@ -13,9 +13,9 @@ import type {
   ServiceName,
   Tool,
   ToolContext,
-  ToolResult,
   ToolServices,
 } from "./tool.ts";
+import type { ToolResult } from "./tool_call.ts";
 
 /** Schema of a tool's input: a strict object, so that an unknown field is refused. */
 export type InputSchema = v.StrictObjectSchema<v.ObjectEntries, undefined>;

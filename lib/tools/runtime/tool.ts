@@ -1,6 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
 import type { BoundState } from "../../base/records/approval.ts";
-import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Config } from "../../config/config.ts";
@@ -18,7 +17,7 @@ import type { Workers } from "../../system/process/workers.ts";
 import type { SubAgents } from "../agents/sub_agents.ts";
 import type { Schedules } from "../schedule/schedules.ts";
 import type { Sops } from "../sops/sops.ts";
-import type { Approver } from "./tool_executor.ts";
+import type { CallContext, CheckedCall, ToolResult } from "./tool_call.ts";
 
 export type { Access, Effects };
 
@@ -47,16 +46,8 @@ export interface Tool {
   execute(input: string, context: ToolContext): Promise<ToolResult>;
 }
 
-/** Call with a checked input. The executor, the policy, the approval and the audit all use this one object. */
-export interface PreparedCall {
-  readonly input: unknown;
-  /** SHA-256 of the input's canonical JSON (RFC 8785), hexadecimal */
-  readonly digest: string;
-  /** May depend on the input */
-  readonly access: Access;
-  readonly effects: Effects;
-  /** Set when making the call twice does no more than making it once: it may be made again after a crash. Default false */
-  readonly repeatable?: boolean | undefined;
+/** Call with a checked input that can be made. The executor, the policy, the approval and the audit all use this one object. */
+export interface PreparedCall extends CheckedCall {
   /**
    * Refuses a call that the newest configuration forbids, as a command that is not allowed, before an approval is opened. Default:
    * refuses nothing. @throws {ToolError}
@@ -91,55 +82,18 @@ export type ScreenContext = Pick<
   "workspaceRoot" | "allowSensitiveFileReads" | "allowSensitiveFileWrites" | "config" | "services"
 >;
 
-/** Context of a running call. */
-export interface ToolContext {
+/** Context of a running call: the caller's part, the workspace, and the services of the gateway. */
+export interface ToolContext extends CallContext {
   /** Absolute path of the folder the agent works in */
   readonly workspaceRoot: string;
   readonly allowSensitiveFileReads: boolean;
   readonly allowSensitiveFileWrites: boolean;
-  readonly runId: string;
-  readonly callId: string;
-  /** Id of the HTTP request that the work came by. undefined when it came by none */
-  readonly requestId?: string | undefined;
-  /** null outside a conversation */
-  readonly conversationId: string | null;
-  readonly caller: Caller;
-  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
-  readonly allowed?: readonly string[] | undefined;
-  /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
-  readonly depth: number;
-  /** undefined for a call outside a run */
-  readonly inherited?: Inherited | undefined;
-  /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
-  readonly direct: boolean;
-  readonly signal: AbortSignal;
   readonly clock: Clock;
   readonly log: Logger;
   /** The newest configuration */
   readonly config: Config;
   /** Services that the tool's `needs` names; defineTool narrows the type */
   readonly services: ToolServices;
-  /** Reports progress to the readers of the run */
-  progress(message: string): void;
-}
-
-/** Rights and limits that a run started by a tool inherits from the run that called the tool. */
-export interface Inherited {
-  /** Limits of the caller's run; the started run has the same or lower ones. 0 tokens: no limit */
-  readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
-  /** Patterns of the tools that a started run may have, when the caller's run is only this one call. undefined: the caller's tools */
-  readonly tools: readonly string[] | undefined;
-  /** Set when the caller's run goes on after a restart */
-  readonly durable: boolean;
-  /** Answers approvals for the caller's run, and shows them to its reader */
-  readonly approver: Approver;
-}
-
-/** Result of a call: `output` is text for the model, `data` is for programs. */
-export interface ToolResult {
-  readonly output: string;
-  readonly isError: boolean;
-  readonly data?: unknown;
 }
 
 /** Services that tools name in `needs`. A new service is added here and joined in lib/gateway.ts. */
@@ -160,13 +114,3 @@ export interface ToolServices {
 }
 /** Name of a service in `needs`. */
 export type ServiceName = keyof ToolServices;
-
-/**
- * Returns the patterns of the tools that a started or scheduled run may have at most: those of the calling run. A run that is only
- * this one call may pass on more tools than it has itself. undefined: all enabled tools.
- */
-export function toolsPassedOn(
-  { allowed, inherited }: Pick<ToolContext, "allowed" | "inherited">,
-): readonly string[] | undefined {
-  return inherited?.tools ?? allowed;
-}

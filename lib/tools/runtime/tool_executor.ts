@@ -1,8 +1,7 @@
 import type { Caller } from "../../base/records/caller.ts";
 import type { ObjectJsonSchema } from "../../base/json.ts";
-import type { RuleSubject } from "../../guard/rule_match.ts";
-import type { CallBinding } from "./bind_call.ts";
-import type { Access, Inherited, PreparedCall, Tool, ToolResult, ToolSource } from "./tool.ts";
+import type { Access, PreparedCall, Tool, ToolSource } from "./tool.ts";
+import type { Approver, CallBinding, Inherited, ToolResult } from "./tool_call.ts";
 import type { Judgement } from "./tool_policy.ts";
 
 /** Description of a tool, as `/v1/tools` and `postern tools` show it. */
@@ -16,54 +15,6 @@ export interface ToolInfo {
   readonly source: ToolSource;
   readonly input_schema: ObjectJsonSchema | undefined;
 }
-
-/** Request for the approval of one call, made when the policy says `ask`. */
-export interface ApprovalRequest {
-  readonly tool: string;
-  readonly prepared: PreparedCall;
-  /** The input for the person who answers: known secrets masked */
-  readonly input: unknown;
-  /** State that the answer counts for; the executor compares it again just before the call runs */
-  readonly binding: CallBinding;
-  readonly workspaceRoot: string;
-  /** Properties of the call that remembered answers are looked up by */
-  readonly subject: RuleSubject;
-  readonly reason: string;
-  readonly rule: string;
-  readonly caller: Caller;
-  readonly runId: string;
-  readonly callId: string;
-}
-
-/**
- * Source of a denial, as the audit records it in `rule`: a person (`approval`), nobody because nobody could be asked
- * (`nobody_could_answer`), an approval that expired or still waits, or an approver that failed.
- */
-export type DenialRule =
-  | "approval"
-  | "nobody_could_answer"
-  | "approval_expired"
-  | "approval_waits"
-  | "approval_failed";
-
-/** Answer to an approval. The `reason` of a denial goes to the model: why, and what would allow the call. */
-export type ApprovalAnswer =
-  | { readonly decision: "approve"; readonly reason: string; readonly approvalId?: string }
-  | {
-    readonly decision: "deny";
-    readonly reason: string;
-    /** Required, so that no denial is recorded as a person's by default */
-    readonly rule: DenialRule;
-    readonly approvalId?: string;
-  };
-
-/** Returns the denial of a call when nobody could be asked. @param why one sentence, with what would allow the call */
-export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decision: "deny" }> {
-  return { decision: "deny", rule: "nobody_could_answer", reason: `Denied (nobody_could_answer): ${why}` };
-}
-
-/** Function that answers an approval. Rejects with CancelError when the signal aborts. */
-export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
 
 /** Request for one tool call. */
 export interface ToolCallRequest {

@@ -4,7 +4,7 @@ import type { Schedule } from "../../base/records/schedule.ts";
 import { zonedTime } from "../../base/zoned_time.ts";
 import type { Config } from "../../config/config.ts";
 import type { ScopedCaller } from "../runtime/owned_things.ts";
-import { type Inherited, type ToolContext, type ToolResult, toolsPassedOn } from "../runtime/tool.ts";
+import { type CallContext, type Inherited, type ToolResult, toolsPassedOn } from "../runtime/tool_call.ts";
 
 /** Bounds of schedules. */
 export const SCHEDULE_LIMITS = {
@@ -133,7 +133,7 @@ export const CRON_ENABLED = {
 } as const;
 
 /** Returns the maker of a schedule that a tool call makes or changes. */
-export function scheduleMaker(context: Pick<ToolContext, "caller" | "allowed" | "inherited">): ScheduleMaker {
+export function scheduleMaker(context: Pick<CallContext, "caller" | "allowed" | "inherited">): ScheduleMaker {
   return { caller: context.caller, tools: toolsPassedOn(context), limits: context.inherited?.limits };
 }
 

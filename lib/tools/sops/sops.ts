@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { ConfigProblem } from "../../base/errors.ts";
 import { type Caller, hasScope } from "../../base/records/caller.ts";
-import { type Inherited, type ToolContext, type ToolResult, toolsPassedOn } from "../runtime/tool.ts";
+import { type CallContext, type Inherited, type ToolResult, toolsPassedOn } from "../runtime/tool_call.ts";
 
 /** States of an execution (docs/design/automation.md "Procedures"). */
 export const SOP_STATUSES = [
@@ -162,7 +162,7 @@ export const executionIdField = v.pipe(
  * never may, whoever started its run.
  */
 export function sopCaller(
-  context: Pick<ToolContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
+  context: Pick<CallContext, "caller" | "runId" | "direct" | "allowed" | "inherited">,
 ): SopCaller {
   const { caller, runId, direct, inherited } = context;
   const mayGrant = direct && hasScope(caller.scopes, "approve");

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createScriptedProvider, createScriptedProviders } from "../../../fixtures/scripted_provider.ts";
 import { createServices, type GatewayServices } from "../../../lib/gateway.ts";
-import type { ToolResult } from "../../../lib/tools/runtime/tool.ts";
+import type { ToolResult } from "../../../lib/tools/runtime/tool_call.ts";
 import type { SopExecutionView } from "../../../lib/tools/sops/sops.ts";
 import { toConfig } from "../../support/config_edits.ts";
 import { createFakeClock, type FakeClock } from "../../support/fake_clock.ts";

@@ -6,21 +6,14 @@ import { createMetrics } from "../../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
-import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createSeededRandom } from "../../support/seeded_random.ts";
 
 const REQUEST: ApprovalRequest = {
   tool: "write_file",
-  prepared: {
-    input: {},
-    digest: "input",
-    access: "write",
-    repeatable: false,
-    effects: {},
-    run: () => Promise.reject(new Error("unused")),
-  },
+  prepared: { input: {}, digest: "input", access: "write", repeatable: false, effects: {} },
   input: {},
   binding: { digest: "call", files: [], bound: [], containment: null, versions: new Map() },
   workspaceRoot: "/workspace",

@@ -4,7 +4,7 @@ import fc from "fast-check";
 import { ToolError } from "../../../lib/base/errors.ts";
 import { grantTools, lineageOf } from "../../../lib/runs/sub_agents/sub_agent_grant.ts";
 import type { SubAgentRecord } from "../../../lib/runs/sub_agents/sub_agent_records.ts";
-import type { SubAgentCaller } from "../../../lib/tools/agents/sub_agents.ts";
+import type { CallContext } from "../../../lib/tools/runtime/tool_call.ts";
 import { matchesPatterns } from "../../../lib/tools/runtime/registry.ts";
 import { createFakeToolExecutor } from "../../support/fake_tool_executor.ts";
 import { configOf } from "../../support/running_gateway.ts";
@@ -14,7 +14,7 @@ const door = createFakeToolExecutor(NAMES.map((name) => ({ name })));
 const pattern = fc.constantFrom(...NAMES, "*", "read*", "de*", "d*", "", "nothing", "delegate*");
 const patterns = fc.array(pattern, { maxLength: 5 });
 
-const caller = (more: Partial<SubAgentCaller> = {}): SubAgentCaller => ({
+const caller = (more: Partial<CallContext> = {}): CallContext => ({
   runId: "run_top",
   callId: "call_1",
   conversationId: null,

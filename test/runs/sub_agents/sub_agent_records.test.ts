@@ -3,10 +3,11 @@ import { test } from "node:test";
 import type { Scope } from "../../../lib/base/records/caller.ts";
 import type { Write } from "../../../lib/storage/store.ts";
 import { createSubAgents } from "../../../lib/runs/sub_agents/sub_agent_service.ts";
-import { SUB_AGENT_LIMITS, type SubAgentCaller } from "../../../lib/tools/agents/sub_agents.ts";
+import { SUB_AGENT_LIMITS } from "../../../lib/tools/agents/sub_agents.ts";
+import type { CallContext } from "../../../lib/tools/runtime/tool_call.ts";
 import { supervised } from "../../support/supervised.ts";
 
-const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat"]): SubAgentCaller => ({
+const by = (callId: string, tokenId = "tok_1", scopes: readonly Scope[] = ["chat"]): CallContext => ({
   runId: "run_parent",
   callId,
   conversationId: null,

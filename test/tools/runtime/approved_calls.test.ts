@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 import { bindFiles } from "../../../lib/tools/runtime/bind_call.ts";
 import type { Tool } from "../../../lib/tools/runtime/tool.ts";
-import type { ApprovalAnswer, ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { ApprovalAnswer, ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { namedFiles } from "../../../lib/system/process/screen_arguments.ts";
-import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { git, gitTest, initRepository } from "../../support/git_fixture.ts";
 import { type ConfigChanges, createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_call.ts";
 import { type ConfigChanges, createToolBench, type ToolBench } from "../../support/tool_bench.ts";
 import { gitTest, initRepository } from "../../support/git_fixture.ts";
 import { withWorkspace } from "../../support/workspace.ts";

@@ -6,8 +6,8 @@ import { ToolError } from "../../../lib/base/errors.ts";
 import type { Access } from "../../../lib/guard/policy.ts";
 import { BUILTIN_TOOLS } from "../../../lib/tools/builtin.ts";
 import { type ContextWith, defineTool } from "../../../lib/tools/runtime/define_tool.ts";
-import type { Tool, ToolResult } from "../../../lib/tools/runtime/tool.ts";
-import type { ApprovalRequest } from "../../../lib/tools/runtime/tool_executor.ts";
+import type { Tool } from "../../../lib/tools/runtime/tool.ts";
+import type { ApprovalRequest, ToolResult } from "../../../lib/tools/runtime/tool_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { createToolBench, type ToolBenchOptions } from "../../support/tool_bench.ts";
 

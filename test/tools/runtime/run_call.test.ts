@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CancelError, cancelError } from "../../../lib/base/cancel.ts";
 import { ToolError } from "../../../lib/base/errors.ts";
-import { runBounded } from "../../../lib/tools/runtime/run_bounded.ts";
+import { runBounded } from "../../../lib/tools/runtime/run_call.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 
 /** Work that fails with `error` once its signal aborts. */

@@ -1,0 +1,132 @@
+import type { BoundState } from "../../base/records/approval.ts";
+import type { Caller } from "../../base/records/caller.ts";
+import type { Access, Effects } from "../../guard/policy.ts";
+import type { RuleSubject } from "../../guard/rule_match.ts";
+import type { CommandContainment } from "../../system/process/containment.ts";
+
+/** Content of a call whose input was checked: what the policy, an approval and the audit look at. */
+export interface CheckedCall {
+  readonly input: unknown;
+  /** SHA-256 of the input's canonical JSON (RFC 8785), hexadecimal */
+  readonly digest: string;
+  /** May depend on the input */
+  readonly access: Access;
+  readonly effects: Effects;
+  /** Set when making the call twice does no more than making it once: it may be made again after a crash. Default false */
+  readonly repeatable?: boolean | undefined;
+}
+
+/** Result of a call: `output` is text for the model, `data` is for programs. */
+export interface ToolResult {
+  readonly output: string;
+  readonly isError: boolean;
+  readonly data?: unknown;
+}
+
+/** The caller's part of a call's context: the run and the token that it comes from, and the rights that it passes on. */
+export interface CallContext {
+  readonly runId: string;
+  readonly callId: string;
+  /** Id of the HTTP request that the work came by. undefined when it came by none */
+  readonly requestId?: string | undefined;
+  /** null outside a conversation */
+  readonly conversationId: string | null;
+  readonly caller: Caller;
+  /** Patterns of the tools that exist for the caller. undefined: all enabled tools */
+  readonly allowed?: readonly string[] | undefined;
+  /** Depth of the caller's run: 0 for a run that a person started, 1 for its sub-agents, and so on */
+  readonly depth: number;
+  /** undefined for a call outside a run */
+  readonly inherited?: Inherited | undefined;
+  /** Set when the caller makes the call itself, not a model for the caller. With the scope `approve` it counts as a person's approval */
+  readonly direct: boolean;
+  readonly signal: AbortSignal;
+  /** Reports progress to the readers of the run */
+  progress(message: string): void;
+}
+
+/** Rights and limits that a run started by a tool inherits from the run that called the tool. */
+export interface Inherited {
+  /** Limits of the caller's run; the started run has the same or lower ones. 0 tokens: no limit */
+  readonly limits: { readonly maxIterations: number; readonly maxToolCalls: number; readonly tokensPerRun: number };
+  /** Patterns of the tools that a started run may have, when the caller's run is only this one call. undefined: the caller's tools */
+  readonly tools: readonly string[] | undefined;
+  /** Set when the caller's run goes on after a restart */
+  readonly durable: boolean;
+  /** Answers approvals for the caller's run, and shows them to its reader */
+  readonly approver: Approver;
+}
+
+/**
+ * Returns the patterns of the tools that a started or scheduled run may have at most: those of the calling run. A run that is only
+ * this one call may pass on more tools than it has itself. undefined: all enabled tools.
+ */
+export function toolsPassedOn(
+  { allowed, inherited }: Pick<CallContext, "allowed" | "inherited">,
+): readonly string[] | undefined {
+  return inherited?.tools ?? allowed;
+}
+
+/** The state that an approval of one call counts for (docs/design/policy.md "Binding"). */
+export interface CallBinding {
+  /** SHA-256, hexadecimal, over tool, input, workspace, schema, identity of the executable, files to be changed, `bound` and containment */
+  readonly digest: string;
+  /** Files that the call may change. `sha256` is null for a file that does not exist yet */
+  readonly files: readonly { readonly path: string; readonly sha256: string | null }[];
+  /** Further states that the approval is bound to, for the person who answers */
+  readonly bound: readonly BoundState[];
+  /** Containment of the programs that the call starts. null when the call starts none */
+  readonly containment: CommandContainment | null;
+  /** Deepest folder that holds everything the call changes: absolute, links resolved. undefined when the call changes no files */
+  readonly folder?: string | undefined;
+  /** Version of each file, by the path as the call names it. undefined for a file that does not exist yet */
+  readonly versions: ReadonlyMap<string, string | undefined>;
+}
+
+/** Request for the approval of one call, made when the policy says `ask`. */
+export interface ApprovalRequest {
+  readonly tool: string;
+  readonly prepared: CheckedCall;
+  /** The input for the person who answers: known secrets masked */
+  readonly input: unknown;
+  /** State that the answer counts for; the executor compares it again just before the call runs */
+  readonly binding: CallBinding;
+  readonly workspaceRoot: string;
+  /** Properties of the call that remembered answers are looked up by */
+  readonly subject: RuleSubject;
+  readonly reason: string;
+  readonly rule: string;
+  readonly caller: Caller;
+  readonly runId: string;
+  readonly callId: string;
+}
+
+/**
+ * Source of a denial, as the audit records it in `rule`: a person (`approval`), nobody because nobody could be asked
+ * (`nobody_could_answer`), an approval that expired or still waits, or an approver that failed.
+ */
+export type DenialRule =
+  | "approval"
+  | "nobody_could_answer"
+  | "approval_expired"
+  | "approval_waits"
+  | "approval_failed";
+
+/** Answer to an approval. The `reason` of a denial goes to the model: why, and what would allow the call. */
+export type ApprovalAnswer =
+  | { readonly decision: "approve"; readonly reason: string; readonly approvalId?: string }
+  | {
+    readonly decision: "deny";
+    readonly reason: string;
+    /** Required, so that no denial is recorded as a person's by default */
+    readonly rule: DenialRule;
+    readonly approvalId?: string;
+  };
+
+/** Returns the denial of a call when nobody could be asked. @param why one sentence, with what would allow the call */
+export function nobodyCouldAnswer(why: string): Extract<ApprovalAnswer, { decision: "deny" }> {
+  return { decision: "deny", rule: "nobody_could_answer", reason: `Denied (nobody_could_answer): ${why}` };
+}
+
+/** Function that answers an approval. Rejects with CancelError when the signal aborts. */
+export type Approver = (request: ApprovalRequest, signal: AbortSignal) => Promise<ApprovalAnswer>;
