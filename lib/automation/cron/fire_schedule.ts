@@ -1,4 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
+import { HttpError, ProviderError } from "../../base/errors.ts";
+import { type Caller, commonScopes, type Scope } from "../../base/records/caller.ts";
+import { isAtWork } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import { readable, readRecord, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store, Write } from "../../storage/store.ts";
 import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
@@ -14,17 +19,43 @@ import {
   type ScheduleRecord,
   SCHEDULES,
 } from "./schedule_record.ts";
-import { startRun, type StartRunOptions } from "./start_run.ts";
 
 /** Clock, store and runs for firing a schedule. */
-export interface FireOptions extends StartRunOptions {
+export interface FireOptions {
+  readonly store: Store;
   readonly clock: Clock;
+  readonly log: Logger;
+  /** undefined: there is no agent, or not yet */
+  readonly runs: () => RunSupervisor | undefined;
+  /** Scopes that a token has now. undefined: the token does not count any more */
+  readonly scopesOf: (tokenId: string | null) => readonly Scope[] | undefined;
 }
 
 /** `settled`: dealt with, and due again at `nextAt` (undefined: not any more). `later`: to be tried again. */
 export type Fired = { readonly kind: "settled"; readonly nextAt: number | undefined } | { readonly kind: "later" };
 
-/** Missed firings of one schedule that are counted; of more it is only said that there were more */
+/** Time of a firing and the caller who asked for it. */
+export interface Occasion {
+  /** Due time, in milliseconds since the epoch */
+  readonly time: number;
+  /** Now, in milliseconds since the epoch */
+  readonly at: number;
+  readonly trigger: "schedule" | "manual";
+  /** Caller that asked for the firing. Undefined: the schedule itself fires */
+  readonly by?: Caller | undefined;
+  /** A firing that cannot start now fails, instead of being tried again */
+  readonly isLast: boolean;
+  /** Returns the writes that belong into the same transaction as the firing */
+  readonly writes: (firing: FiringRecord) => readonly Write[];
+}
+
+/** Outcome of a firing. `recorded`: the outcome is on disk. */
+export interface StartedFiring {
+  readonly firing: FiringRecord;
+  readonly recorded: boolean;
+}
+
+/** Missed firings of one schedule that are counted. The record of more gives no number */
 const MAX_COUNTED = 100;
 const PAGE = 20;
 
@@ -51,7 +82,7 @@ export async function fireSchedule(
   const time = before?.time ?? Math.max(due, times.latest(now) ?? due);
   const nextAt = times.next(time);
   const missed = (firing: FiringRecord) => missedBefore(firing, { due, now, times });
-  /** The schedule as it stands after the firing, and what it missed before */
+  /** Returns the writes of the schedule after the firing, and of the firings that it missed before */
   const writes = (firing: FiringRecord): readonly Write[] => {
     const body: ScheduleRecord = {
       ...record,
@@ -63,17 +94,17 @@ export async function fireSchedule(
     };
     return [
       { op: "putIf", collection: SCHEDULES, key: id, version: stored.version, body },
-      ...[missed(firing)].filter((missed) => missed !== undefined).map(noted),
-      ...(nextAt === undefined ? moveAway(body) : []),
+      ...[missed(firing)].filter((missed) => missed !== undefined).map(firingWrite),
+      ...(nextAt === undefined ? moveToDone(body) : []),
     ];
   };
   const started = before === undefined
-    ? await startRun(record, { time, at: now, trigger: "schedule", isLast, writes }, options)
+    ? await startFiring(record, { time, at: now, trigger: "schedule", isLast, writes }, options)
     : { firing: before, recorded: false };
   if (started === undefined) return { kind: "later" };
   const { firing, recorded } = started;
-  // Where another writer changed the schedule meanwhile, it is looked at again
-  if (!recorded && !await store.batch([noted(firing), ...writes(firing)])) return { kind: "later" };
+  // Another writer changed the schedule meanwhile: the next try reads it again
+  if (!recorded && !await store.batch([firingWrite(firing), ...writes(firing)])) return { kind: "later" };
   const { status, run_id, reason } = firing;
   const due_at = new Date(firing.time).toISOString();
   log.info("Schedule fired", { schedule_id: id, due_at, status, run_id, reason, missed: missed(firing)?.missed_count });
@@ -81,7 +112,85 @@ export async function fireSchedule(
   return { kind: "settled", nextAt };
 }
 
-/** The newest firing of the schedule itself between two times. */
+/**
+ * Starts the run of one firing, at most once for its time: the transaction that accepts the run records the firing and the writes of
+ * `occasion`.
+ *
+ * The firing is skipped while the run before is queued, is at work or waits for a person. A run that needs review does not hold it up.
+ * @returns undefined: the firing can be tried again later
+ */
+export async function startFiring(
+  record: ScheduleRecord,
+  occasion: Occasion,
+  { store, runs, log, scopesOf }: FireOptions,
+): Promise<StartedFiring | undefined> {
+  const supervisor = runs();
+  const { caller, id } = record;
+  const firing = (more: Partial<FiringRecord>): FiringRecord => ({ ...blank(id, occasion), ...more });
+  const without = (status: FiringRecord["status"], reason: string) => ({
+    firing: firing({ status, reason }),
+    recorded: false,
+  });
+  if (supervisor === undefined) return without("failed", "There is no agent: [provider] kind is none");
+  const scopesNow = scopesOf(caller.token_id);
+  if (scopesNow === undefined) {
+    const reason = "The token that made the schedule was revoked or has expired: cron_update makes it somebody else's";
+    return without("failed", reason);
+  }
+  const before = record.last_run_id === null ? undefined : await unlessUnreadable(supervisor.get(record.last_run_id));
+  if (before !== undefined && isAtWork(before.status)) {
+    return without("skipped", `The run of the firing before is still at work: ${before.id} (${before.status})`);
+  }
+  const started = (runId: string) => firing({ status: "started", run_id: runId });
+  const claim = (runId: string): readonly Write[] => {
+    const body = started(runId);
+    return [{ op: "insert", collection: FIRINGS, key: firingKey(body), body }, ...occasion.writes(body)];
+  };
+  try {
+    const run = await supervisor.start({ ...toRequest(record, occasion, scopesNow), claim });
+    return { firing: started(run.id), recorded: true };
+  } catch (error) {
+    // The time has a firing already: from before the clock was turned back, or from this start, whose answer was lost
+    const stored = await store.get(FIRINGS, firingKey(firing({})));
+    if (stored !== undefined) {
+      const [found] = readable(store, FIRINGS, [stored], parseFiring);
+      return found === undefined ? without("failed", FIRED_BEFORE) : { firing: found.value, recorded: false };
+    }
+    if (isShutdown(error)) return undefined;
+    if (canWait(error) && !occasion.isLast) {
+      log.warn("A schedule cannot fire now, and will be tried again", { schedule_id: id, error });
+      return undefined;
+    }
+    log.error("A schedule could not fire", { schedule_id: id, error });
+    return without("failed", reasonOf(error));
+  }
+}
+
+/** Keeps the newest firings of a schedule. */
+export async function forgetOldFirings(store: Store, id: string): Promise<void> {
+  const prefix = firingsOf(id);
+  const over = await store.count(FIRINGS, prefix) - SCHEDULE_LIMITS.history;
+  if (over <= 0) return;
+  const oldest = await store.scan(FIRINGS, { prefix, limit: over });
+  await store.batch(oldest.map(({ key }) => ({ op: "delete", collection: FIRINGS, key })));
+}
+
+/** Keeps the newest done schedules, each with its history. */
+export async function forgetOldDone(store: Store): Promise<void> {
+  const over = await store.count(DONE_SCHEDULES) - SCHEDULE_LIMITS.done;
+  if (over <= 0) return;
+  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: Math.min(over, 1000) })) {
+    await store.batch([{ op: "delete", collection: DONE_SCHEDULES, key }, ...await firingDeletes(store, key)]);
+  }
+}
+
+/** Returns the writes that forget every firing of a schedule. */
+export async function firingDeletes(store: Store, id: string): Promise<readonly Write[]> {
+  const all = await store.scan(FIRINGS, { prefix: firingsOf(id), limit: 1000 });
+  return all.map(({ key }) => ({ op: "delete", collection: FIRINGS, key }));
+}
+
+/** Returns the newest firing from `due` to `now` that the schedule began by itself, and did not miss. */
 async function firedBefore(
   store: Store,
   { id, due, now }: { readonly id: string; readonly due: number; readonly now: number },
@@ -91,7 +200,7 @@ async function firedBefore(
     const page = await store.scan(FIRINGS, { prefix, reverse: true, after, limit: PAGE });
     for (const { value: firing } of readable(store, FIRINGS, page, parseFiring)) {
       if (firing.time < due) return undefined;
-      // A missed one stands at the time of the first: its last one fired, or is to fire
+      // A missed firing stands for several, up to one that fired or is to fire
       if (firing.trigger === "schedule" && firing.status !== "missed") return firing;
     }
     after = page.at(-1)?.key ?? after;
@@ -123,11 +232,11 @@ function missedBefore(
   };
 }
 
-function noted(firing: FiringRecord): Write {
+function firingWrite(firing: FiringRecord): Write {
   return { op: "put", collection: FIRINGS, key: firingKey(firing), body: firing };
 }
 
-function moveAway(record: ScheduleRecord): readonly Write[] {
+function moveToDone(record: ScheduleRecord): readonly Write[] {
   const { id: key } = record;
   return [
     { op: "delete", collection: SCHEDULES, key },
@@ -136,26 +245,71 @@ function moveAway(record: ScheduleRecord): readonly Write[] {
   ];
 }
 
-/** Keeps the newest firings of a schedule. */
-export async function forgetOldFirings(store: Store, id: string): Promise<void> {
-  const prefix = firingsOf(id);
-  const over = await store.count(FIRINGS, prefix) - SCHEDULE_LIMITS.history;
-  if (over <= 0) return;
-  const oldest = await store.scan(FIRINGS, { prefix, limit: over });
-  await store.batch(oldest.map(({ key }) => ({ op: "delete", collection: FIRINGS, key })));
+const FIRED_BEFORE = "It had fired at this time before, and the record of what came of it was damaged";
+
+function blank(scheduleId: string, { time, at, trigger }: Occasion): FiringRecord {
+  return {
+    v: 1,
+    schedule_id: scheduleId,
+    time,
+    at,
+    trigger,
+    status: "failed",
+    run_id: null,
+    reason: null,
+    missed_count: null,
+    missed_until: null,
+  };
 }
 
-/** Keeps the newest one-time tasks that fired, each with its history. */
-export async function forgetOldDone(store: Store): Promise<void> {
-  const over = await store.count(DONE_SCHEDULES) - SCHEDULE_LIMITS.done;
-  if (over <= 0) return;
-  for (const { key } of await store.scan(DONE_SCHEDULES, { order: "created", limit: Math.min(over, 1000) })) {
-    await store.batch([{ op: "delete", collection: DONE_SCHEDULES, key }, ...await firingDeletes(store, key)]);
-  }
+function toRequest(
+  { id, schedule, prompt, call, caller, tools, limits }: ScheduleRecord,
+  occasion: Occasion,
+  scopesNow: readonly Scope[],
+): RunRequest {
+  const { by, time } = occasion;
+  const via = caller.via ?? "cron";
+  const scopes = commonScopes(caller.scopes, scopesNow);
+  const when = new Date(time).toISOString();
+  return {
+    kind: "cron",
+    messages: [{ role: "user", content: prompt ?? "" }],
+    caller: by === undefined
+      ? { via, tokenId: caller.token_id, scopes }
+      // Whoever sets off the work of another has no more rights for it than either of them
+      : { via, tokenId: by.tokenId, scopes: commonScopes(by.scopes, scopes) },
+    durable: true,
+    canApprove: false,
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+    ...(tools === null ? {} : { tools }),
+    ...(limits === null ? {} : { limits }),
+    ...(call === null
+      ? { instructions: toldBy(id, schedule, when) }
+      : { call: { tool: call.tool, input: JSON.stringify(call.input) } }),
+  };
 }
 
-/** The writes that forget every firing of a schedule. */
-export async function firingDeletes(store: Store, id: string): Promise<readonly Write[]> {
-  const all = await store.scan(FIRINGS, { prefix: firingsOf(id), limit: 1000 });
-  return all.map(({ key }) => ({ op: "delete", collection: FIRINGS, key }));
+function toldBy(id: string, schedule: string, when: string): string {
+  return `You were started by the schedule "${id}" (${schedule}), due at ${when}. Nobody reads along: do what the message says and ` +
+    "report what came of it, without asking back.";
+}
+
+/** Tells whether the gateway is shutting down: the schedule fires after its next start. */
+function isShutdown(error: unknown): boolean {
+  return error instanceof HttpError && error.code === "shutting_down";
+}
+
+/** Tells whether another try may succeed: the queue is full, or the store could not be written. */
+function canWait(error: unknown): boolean {
+  // A conflict: the schedule was changed in this very moment
+  if (error instanceof HttpError) return ["overloaded", "conflict", "storage_unavailable"].includes(error.code);
+  return !(error instanceof ProviderError);
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof HttpError || error instanceof ProviderError
+    ? error.message
+    : "Cannot start the run: an internal error, which the gateway's log names";
 }

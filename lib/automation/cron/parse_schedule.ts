@@ -1,7 +1,12 @@
 import { ToolError } from "../../base/errors.ts";
 import { SCHEDULE_LIMITS } from "../../tools/schedule/schedules.ts";
-import { parseDuration, parseIsoTime, type WrittenTime } from "./one_time.ts";
 import { parsePhrase } from "./plain_phrase.ts";
+
+/** A time as it was written: an instant, or a time of day in a zone that is not named. */
+export type WrittenTime =
+  | { readonly kind: "instant"; readonly at: number }
+  /** `YYYY-MM-DDThh:mm:ss`, with milliseconds beside it */
+  | { readonly kind: "local"; readonly local: string; readonly ms: number };
 
 /** Times that a schedule's text stands for, before a time zone and the current time are known. */
 export type ParsedSchedule =
@@ -17,7 +22,7 @@ const ONE_TIME = '"in 2h30m", "at 2026-12-24T18:00" or "at 2026-12-24T18:00:00+0
 const MAX_SHOWN = 60;
 
 /**
- * A schedule from its text: five cron fields, a plain phrase, `in <duration>` or `at <ISO 8601>`. Case and spaces do not matter.
+ * Returns the schedule that a text stands for: five cron fields, a plain phrase, `in <duration>` or `at <ISO 8601>`. Case and spaces do not matter.
  * @throws {ToolError} `invalid_schedule` with the reason and what is accepted
  */
 export function parseSchedule(text: string): ParsedSchedule {
@@ -48,7 +53,7 @@ export function parseSchedule(text: string): ParsedSchedule {
   return phrase;
 }
 
-/** The refusal of a schedule. @param reason the end of a sentence */
+/** Returns the refusal of a schedule. @param reason the end of a sentence */
 export function unusable(text: string, reason: string, accepted: "recurring" | "one_time" | "either"): ToolError {
   const forms = { recurring: RECURRING, one_time: ONE_TIME, either: `${RECURRING}, ${ONE_TIME}` }[accepted];
   const shown = text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)}...` : text;
@@ -81,19 +86,19 @@ const FIELDS: readonly Field[] = [
 const DAY_OF_MONTH = 2;
 
 /** Tells whether a text is meant as cron fields: no phrase begins with a digit or a sign. */
-export function looksLikeCron(text: string): boolean {
+function looksLikeCron(text: string): boolean {
   return /^[\d*?,/-]/.test(text);
 }
 
 /**
- * Five cron fields with one space between, names in capitals.
+ * Returns five cron fields with one space between, names in capitals.
  *
  * Each field is a list of `*`, a value, a range `a-b`, the first or the last with `/step`. Months and days of the week may be three-letter
  * names; Sunday is 0 and 7; `L` is the last day of the month. Where both days are restricted, either one is enough.
  * @returns the fields, or what is wrong with them as the end of a sentence
  * Source: POSIX crontab; crontab(5) for steps and names
  */
-export function parseCronFields(text: string): { readonly expression: string } | { readonly problem: string } {
+function parseCronFields(text: string): { readonly expression: string } | { readonly problem: string } {
   const parts = text.trim().toUpperCase().split(/\s+/);
   if (parts.length !== FIELDS.length) {
     return { problem: `it has ${parts.length} ${parts.length === 1 ? "field" : "fields"}, and cron has five` };
@@ -135,4 +140,63 @@ function valueOf(text: string, { min, max, names }: Field, isEnd: boolean): numb
   if (named >= 0) return min + named || (isEnd ? max : min);
   const value = /^\d{1,2}$/.test(text) ? Number(text) : -1;
   return value >= min && value <= max ? value : undefined;
+}
+
+const UNIT_MS: Readonly<Record<string, number>> = {
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+  d: 86_400_000,
+  w: 604_800_000,
+};
+const UNITS = /^(?:(w)(?:eeks?)?|(d)(?:ays?)?|(h)(?:ours?|rs?)?|(m)(?:in(?:ute)?s?)?|(s)(?:ec(?:ond)?s?)?)$/;
+/** Ten years */
+const MAX_DURATION_MS = 3650 * 86_400_000;
+
+/**
+ * Returns a duration such as `90s`, `10 minutes`, `2h30m`, `1 day and 2 hours`: whole numbers with units from weeks to seconds, each once, the larger
+ * before the smaller.
+ * @returns milliseconds, 1 s to ten years; undefined for anything else
+ */
+function parseDuration(text: string): number | undefined {
+  const parts = [...text.toLowerCase().matchAll(/(\d{1,9}) ?([a-z]+)(?: and |, | |$|(?=\d))|(.)/gs)];
+  let total = 0;
+  let below = Infinity;
+  for (const [, count, name = "", other] of parts) {
+    const unit = UNITS.exec(name)?.slice(1).find((letter) => letter !== undefined);
+    const unitMs = UNIT_MS[unit ?? ""] ?? Infinity;
+    if (other !== undefined || unitMs >= below) return undefined;
+    below = unitMs;
+    total += Number(count) * unitMs;
+  }
+  return total >= 1000 && total <= MAX_DURATION_MS && !/(?:and|,) ?$/.test(text) ? total : undefined;
+}
+
+const ISO = /^(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?$/i;
+
+/**
+ * Returns a date and a time of ISO 8601, such as `2026-12-24T18:00`, `2026-12-24T18:00:30Z`, `2026-12-24 18:00+01:00`.
+ * @returns undefined for anything else, a day that does not exist among it
+ */
+function parseIsoTime(text: string): WrittenTime | undefined {
+  const match = ISO.exec(text);
+  if (match === null) return undefined;
+  const [, date, minutes, seconds = "00", fraction = "", zone] = match;
+  const ms = Number(fraction.padEnd(3, "0").slice(0, 3));
+  const local = `${date}T${minutes}:${seconds}`;
+  const asUtc = Date.parse(`${local}Z`);
+  // Where a day or hour does not exist, parsing refuses it or moves on to the next
+  if (Number.isNaN(asUtc) || new Date(asUtc).toISOString().slice(0, 19) !== local) return undefined;
+  if (zone === undefined) return { kind: "local", local, ms };
+  const offset = offsetMs(zone);
+  return offset === undefined ? undefined : { kind: "instant", at: asUtc + ms - offset };
+}
+
+function offsetMs(zone: string): number | undefined {
+  if (zone.toUpperCase() === "Z") return 0;
+  const [, sign, hours, minutes = "0"] = /^([+-])(\d\d):?(\d\d)?$/.exec(zone) ?? [];
+  const total = Number(hours) * 60 + Number(minutes);
+  // The widest offsets of the world are -12 and +14 hours
+  if (Number(minutes) > 59 || total > 14 * 60) return undefined;
+  return (sign === "-" ? -total : total) * 60_000;
 }

@@ -1,8 +1,8 @@
 import type { Firing, Schedule } from "../../base/records/schedule.ts";
 import type { RunSupervisor } from "../../runs/run_request.ts";
-import { readable, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
+import { readable, type ReadRecord, readRecord, readRecords, unlessUnreadable } from "../../storage/read_records.ts";
 import type { Store } from "../../storage/store.ts";
-import { onlyReached } from "../../tools/runtime/owned_things.ts";
+import { onlyReached, type ScopedCaller } from "../../tools/runtime/owned_things.ts";
 import type { Schedules } from "../../tools/schedule/schedules.ts";
 import {
   DONE_SCHEDULES,
@@ -17,7 +17,9 @@ import {
 } from "./schedule_record.ts";
 
 const SCHEDULE_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
+/** Done schedules that a list shows */
 const DONE_SHOWN = 20;
+const NEWEST_FIRST = { order: "created", reverse: true } as const;
 
 /** A schedule as it lies in the store. */
 export interface FoundSchedule {
@@ -35,26 +37,33 @@ export interface ScheduleQuery {
   readonly after?: string | undefined;
 }
 
+/** Runs and masking for showing schedules. */
+export interface ViewOptions {
+  readonly runs: () => RunSupervisor | undefined;
+  /** Masks known secrets in a value */
+  readonly shown: (value: unknown) => unknown;
+}
+
 /** Schedules and their firings, as they are shown and as they lie in the store. */
 export interface ScheduleReader extends Pick<Schedules, "list"> {
-  /** undefined for an unknown id */
+  /** Returns a schedule in any state; undefined for an unknown id */
   get(id: string): Promise<Schedule | undefined>;
-  /** Newest first; one-time tasks that fired only when `state` asks for them */
+  /** Returns the newest first. Done schedules are left out unless `state` asks for them */
   page(query: ScheduleQuery): Promise<{ readonly schedules: readonly Schedule[]; readonly hasMore: boolean }>;
-  /** The newest first. @param options.after older than this firing. @returns undefined for an unknown id */
+  /** Returns the firings, the newest first. @param options.after older than this firing. @returns undefined for an unknown id */
   history(
     id: string,
     options: { readonly limit: number; readonly after?: string | undefined },
   ): Promise<{ readonly firings: readonly Firing[]; readonly hasMore: boolean } | undefined>;
-  /** Finds a schedule that is active or paused */
+  /** Returns a schedule that is active or paused */
   find(id: string): Promise<FoundSchedule | undefined>;
-  /** Tells whether the id belongs to a one-time schedule that has fired */
+  /** Tells whether the id belongs to a schedule with one time that has fired */
   isDone(id: string): Promise<boolean>;
   /** Tells whether there is a record, readable or not, of a schedule that is active or paused */
   isThere(id: string): Promise<boolean>;
-  /** Returns the id of the token whose rights a schedule or a task that fired has; undefined where no record says it */
+  /** Returns the id of the token whose rights a schedule has, be it active, paused or done. Undefined: no record says it */
   ownerOf(id: string): Promise<string | null | undefined>;
-  /** All that are active or paused, by id */
+  /** Returns all schedules that are active or paused, by id */
   records(): AsyncGenerator<ScheduleRecord>;
 }
 
@@ -65,83 +74,98 @@ export function isScheduleId(id: string): boolean {
 
 /** Creates a reader of the schedules in a store. */
 export function createScheduleReader(store: Store, view: ViewOptions): ScheduleReader {
-  const getFrom = async (collection: string, id: string) =>
-    isScheduleId(id) ? await readRecord(store, collection, id, parseScheduleRecord) : undefined;
+  return new StoreScheduleReader(store, view);
+}
 
-  async function* records(): AsyncGenerator<ScheduleRecord> {
-    for await (const { value } of readRecords(store, SCHEDULES, parseScheduleRecord)) yield value;
+class StoreScheduleReader implements ScheduleReader {
+  readonly #store: Store;
+  readonly #view: ViewOptions;
+
+  constructor(store: Store, view: ViewOptions) {
+    this.#store = store;
+    this.#view = view;
   }
 
-  const get: ScheduleReader["get"] = async (id) => {
-    const stored = await getFrom(SCHEDULES, id) ?? await getFrom(DONE_SCHEDULES, id);
-    return stored === undefined ? undefined : await toSchedule(stored.value, view);
-  };
+  async get(id: string): Promise<Schedule | undefined> {
+    const stored = await this.#getFrom(SCHEDULES, id) ?? await this.#getFrom(DONE_SCHEDULES, id);
+    return stored === undefined ? undefined : await toSchedule(stored.value, this.#view);
+  }
 
-  return {
-    records,
-    get,
+  async find(id: string): Promise<FoundSchedule | undefined> {
+    const stored = await this.#getFrom(SCHEDULES, id);
+    return stored === undefined ? undefined : { record: stored.value, version: stored.version };
+  }
 
-    async find(id) {
-      const stored = await getFrom(SCHEDULES, id);
-      return stored === undefined ? undefined : { record: stored.value, version: stored.version };
-    },
+  async isDone(id: string): Promise<boolean> {
+    return isScheduleId(id) && await this.#store.get(DONE_SCHEDULES, id) !== undefined;
+  }
 
-    isDone: async (id) => isScheduleId(id) && await store.get(DONE_SCHEDULES, id) !== undefined,
-    isThere: async (id) => isScheduleId(id) && await store.get(SCHEDULES, id) !== undefined,
+  async isThere(id: string): Promise<boolean> {
+    return isScheduleId(id) && await this.#store.get(SCHEDULES, id) !== undefined;
+  }
 
-    async ownerOf(id) {
-      const found = await unlessUnreadable(getFrom(SCHEDULES, id)) ??
-        await unlessUnreadable(getFrom(DONE_SCHEDULES, id));
-      return found?.value.caller.token_id;
-    },
+  async ownerOf(id: string): Promise<string | null | undefined> {
+    const found = await unlessUnreadable(this.#getFrom(SCHEDULES, id)) ??
+      await unlessUnreadable(this.#getFrom(DONE_SCHEDULES, id));
+    return found?.value.caller.token_id;
+  }
 
-    async list({ state }, caller) {
-      const all = await Array.fromAsync(records());
-      const newest = { order: "created", reverse: true } as const;
-      for await (const { value } of readRecords(store, DONE_SCHEDULES, parseScheduleRecord, newest)) all.push(value);
-      const asked = state === undefined ? all : all.filter((record) => record.state === state);
-      const { reached, hidden } = onlyReached(asked, caller, (record) => record.caller.token_id);
-      const open = reached.filter((record) => record.state !== "done");
-      const done = reached.filter((record) => record.state === "done").slice(0, DONE_SHOWN);
-      return { schedules: await Promise.all([...open, ...done].map((record) => toSchedule(record, view))), hidden };
-    },
+  async *records(): AsyncGenerator<ScheduleRecord> {
+    for await (const { value } of readRecords(this.#store, SCHEDULES, parseScheduleRecord)) yield value;
+  }
 
-    async page({ state, limit, after }) {
-      const found: ScheduleRecord[] = [];
-      const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
-      const options = { order: "created", reverse: true, after } as const;
-      for await (const { value: record } of readRecords(store, collection, parseScheduleRecord, options)) {
-        if (state === undefined || record.state === state) found.push(record);
-        if (found.length > limit) break;
-      }
-      const schedules = await Promise.all(found.slice(0, limit).map((record) => toSchedule(record, view)));
-      return { schedules, hasMore: found.length > limit };
-    },
+  async list(
+    { state }: { readonly state?: Schedule["state"] | undefined },
+    caller: ScopedCaller,
+  ): ReturnType<Schedules["list"]> {
+    const all = await Array.fromAsync(this.records());
+    const stored = readRecords(this.#store, DONE_SCHEDULES, parseScheduleRecord, NEWEST_FIRST);
+    for await (const { value } of stored) all.push(value);
+    const asked = state === undefined ? all : all.filter((record) => record.state === state);
+    const { reached, hidden } = onlyReached(asked, caller, (record) => record.caller.token_id);
+    const open = reached.filter((record) => record.state !== "done");
+    const done = reached.filter((record) => record.state === "done").slice(0, DONE_SHOWN);
+    return { schedules: await this.#shown([...open, ...done]), hidden };
+  }
 
-    async history(id, { limit, after }) {
-      if (await get(id) === undefined) return undefined;
-      const prefix = firingsOf(id);
-      const page = await store.scan(FIRINGS, {
-        prefix,
-        reverse: true,
-        limit: Math.min(limit + 1, 1000),
-        ...(after === undefined ? {} : { after: `${prefix}${after}` }),
-      });
-      const found = readable(store, FIRINGS, page.slice(0, limit), parseFiring);
-      const firings = await Promise.all(found.map(({ value }) => toFiring(value, view)));
-      return { firings, hasMore: page.length > limit };
-    },
-  };
+  async page({ state, limit, after }: ScheduleQuery): ReturnType<ScheduleReader["page"]> {
+    const found: ScheduleRecord[] = [];
+    const collection = state === "done" ? DONE_SCHEDULES : SCHEDULES;
+    const stored = readRecords(this.#store, collection, parseScheduleRecord, { ...NEWEST_FIRST, after });
+    for await (const { value: record } of stored) {
+      if (state === undefined || record.state === state) found.push(record);
+      if (found.length > limit) break;
+    }
+    return { schedules: await this.#shown(found.slice(0, limit)), hasMore: found.length > limit };
+  }
+
+  async history(
+    id: string,
+    { limit, after }: Parameters<ScheduleReader["history"]>[1],
+  ): ReturnType<ScheduleReader["history"]> {
+    if (await this.get(id) === undefined) return undefined;
+    const prefix = firingsOf(id);
+    const page = await this.#store.scan(FIRINGS, {
+      prefix,
+      reverse: true,
+      limit: Math.min(limit + 1, 1000),
+      ...(after === undefined ? {} : { after: `${prefix}${after}` }),
+    });
+    const found = readable(this.#store, FIRINGS, page.slice(0, limit), parseFiring);
+    const firings = await Promise.all(found.map(({ value }) => toFiring(value, this.#view)));
+    return { firings, hasMore: page.length > limit };
+  }
+
+  async #getFrom(collection: string, id: string): Promise<ReadRecord<ScheduleRecord> | undefined> {
+    return isScheduleId(id) ? await readRecord(this.#store, collection, id, parseScheduleRecord) : undefined;
+  }
+
+  async #shown(records: readonly ScheduleRecord[]): Promise<readonly Schedule[]> {
+    return await Promise.all(records.map((record) => toSchedule(record, this.#view)));
+  }
 }
 
-/** Runs and masking for showing schedules. */
-export interface ViewOptions {
-  readonly runs: () => RunSupervisor | undefined;
-  /** Masks known secrets in a value */
-  readonly shown: (value: unknown) => unknown;
-}
-
-/** A schedule as it is shown: times as text, secrets masked, with what became of its newest run. */
+/** Returns a schedule as it is shown: times as text, secrets masked, with the outcome of its newest run. */
 export async function toSchedule(record: ScheduleRecord, options: ViewOptions): Promise<Schedule> {
   const { id, state, timing, timezone, prompt, call, next_at, created_at, updated_at, caller, last } = record;
   const shown = (text: string) => String(options.shown(text));
@@ -165,7 +189,7 @@ export async function toSchedule(record: ScheduleRecord, options: ViewOptions): 
   };
 }
 
-/** A firing as it is shown, with what became of its run. */
+/** Returns a firing as it is shown, with the outcome of its run. */
 export async function toFiring(record: FiringRecord, { runs, shown }: ViewOptions): Promise<Firing> {
   const { schedule_id, time, at, trigger, status, run_id, reason, missed_count, missed_until } = record;
   const run = run_id === null ? undefined : await unlessUnreadable(runs()?.get(run_id));

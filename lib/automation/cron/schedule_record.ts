@@ -9,7 +9,7 @@ import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts
 
 /** By schedule id: those that are active or paused. */
 export const SCHEDULES = "schedules";
-/** By schedule id: one-time tasks that fired. */
+/** By schedule id: done schedules, which had one time and have fired. */
 export const DONE_SCHEDULES = "done_schedules";
 /** By `<schedule id>/<time>`: at most one firing for each time. */
 export const FIRINGS = "schedule_firings";

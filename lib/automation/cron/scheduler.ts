@@ -2,13 +2,13 @@ import type { Clock, Timer } from "../../base/clock.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Fired } from "./fire_schedule.ts";
 
-/** Wakes what is due, by one timer. Times are milliseconds since the epoch. */
+/** Fires the schedules that are due, by one timer. Times are milliseconds since the epoch. */
 export interface Scheduler {
-  /** When a schedule is due next; undefined: not any more */
+  /** Sets when a schedule is due next. @param nextAt undefined: not any more */
   set(id: string, nextAt: number | undefined): void;
   /** Begins to fire */
   start(): void;
-  /** Fires nothing more. Resolves when what is being fired is dealt with */
+  /** Fires nothing more. Resolves when the firings that have begun are done */
   stop(): Promise<void>;
 }
 
@@ -18,118 +18,144 @@ export interface SchedulerOptions {
   readonly log: Logger;
   /** @param isLast see fireSchedule */
   readonly fire: (id: string, isLast: boolean) => Promise<Fired>;
-  /** Called once what was due is dealt with */
+  /** Called once all due schedules are fired */
   readonly tidy: () => Promise<void>;
-  /** The clock was turned back: reckons anew when these are due, and calls `set` */
+  /** Called when the clock was turned back: calculates anew when these schedules are due, and calls `set` */
   readonly realign: (ids: readonly string[]) => Promise<void>;
 }
 
-/** Milliseconds after which a clock that slept or was changed is noticed at the latest */
+/** Longest sleep in milliseconds, after which a changed clock is noticed */
 const MAX_SLEEP_MS = 60_000;
 /** Milliseconds until a schedule that could not be fired is tried again */
 const RETRY_MS = 5_000;
 /** Milliseconds of failed tries after which the next try is the last one */
 const GIVE_UP_MS = 10 * 60_000;
-/** Fired side by side: as many as one commit of the store takes */
+/** Schedules that are fired side by side: as many as one commit of the store takes */
 const AT_ONCE = 64;
 /** Milliseconds that a clock may be set back before due times are calculated again */
 const TOLERANCE_MS = 1_000;
 
 interface Entry {
   readonly nextAt: number;
-  /** Monotonic time of the first try that failed, and before which there is no other */
+  /** Monotonic times of the first try that failed, and of the next try. Undefined: the last try did not fail */
   readonly failing?: { readonly since: number; readonly until: number };
 }
 
+interface ClockReading {
+  readonly now: number;
+  readonly monotonic: number;
+}
+
+/** Creates the timer over all schedules. */
+export function createScheduler(options: SchedulerOptions): Scheduler {
+  return new TimerScheduler(options);
+}
+
 /**
- * The timer over all schedules: it sleeps until the next one is due, a minute at most, so that a machine that slept or a clock that jumped
- * forward is noticed; by the monotonic clock it notices one that was turned back.
+ * Sleeps until the next schedule is due, a minute at most: so it notices a machine that slept, and a clock that jumped forward. The
+ * monotonic clock shows when the clock was turned back.
  */
-export function createScheduler({ clock, log, fire, tidy, realign }: SchedulerOptions): Scheduler {
-  const entries = new Map<string, Entry>();
-  let timer: Timer | undefined;
-  let working: Promise<void> | undefined;
-  let running = false;
-  let seen = { now: clock.now(), monotonic: clock.monotonic() };
+class TimerScheduler implements Scheduler {
+  readonly #options: SchedulerOptions;
+  readonly #entries = new Map<string, Entry>();
+  #isRunning = false;
+  #timer: Timer | undefined;
+  /** Set while due schedules are fired. */
+  #work: Promise<void> | undefined;
+  /** Both clocks at the last look. */
+  #seen: ClockReading;
 
-  const waitOf = ({ nextAt, failing }: Entry) =>
-    Math.max(nextAt - clock.now(), failing === undefined ? 0 : failing.until - clock.monotonic());
+  constructor(options: SchedulerOptions) {
+    this.#options = options;
+    this.#seen = readClock(options.clock);
+  }
 
-  const arm = () => {
-    timer?.clear();
-    timer = undefined;
-    if (!running || working !== undefined || entries.size === 0) return;
+  set(id: string, nextAt: number | undefined): void {
+    this.#put(id, nextAt);
+    this.#arm();
+  }
+
+  start(): void {
+    this.#isRunning = true;
+    this.#seen = readClock(this.#options.clock);
+    this.#arm();
+  }
+
+  async stop(): Promise<void> {
+    this.#isRunning = false;
+    this.#arm();
+    await this.#work;
+  }
+
+  #put(id: string, nextAt: number | undefined): void {
+    if (nextAt === undefined) this.#entries.delete(id);
+    else this.#entries.set(id, { nextAt });
+  }
+
+  #waitOf({ nextAt, failing }: Entry): number {
+    const { clock } = this.#options;
+    return Math.max(nextAt - clock.now(), failing === undefined ? 0 : failing.until - clock.monotonic());
+  }
+
+  #arm(): void {
+    this.#timer?.clear();
+    this.#timer = undefined;
+    if (!this.#isRunning || this.#work !== undefined || this.#entries.size === 0) return;
     let wait = MAX_SLEEP_MS;
-    for (const entry of entries.values()) wait = Math.min(wait, waitOf(entry));
-    timer = clock.after(Math.max(0, wait), wake);
-  };
+    for (const entry of this.#entries.values()) wait = Math.min(wait, this.#waitOf(entry));
+    this.#timer = this.#options.clock.after(Math.max(0, wait), () => this.#wake());
+  }
 
-  const wake = () => {
-    timer = undefined;
-    working = work().catch((error) => log.error("Schedules could not be fired", { error })).finally(() => {
-      working = undefined;
-      arm();
+  #wake(): void {
+    const { log } = this.#options;
+    this.#timer = undefined;
+    this.#work = this.#fireDue().catch((error) => log.error("Schedules could not be fired", { error })).finally(() => {
+      this.#work = undefined;
+      this.#arm();
     });
-  };
+  }
 
-  const work = async () => {
-    await checkClock();
-    for (let fired = false;; fired = true) {
-      const due = [...entries].filter(([, entry]) => waitOf(entry) <= 0).map(([id]) => id).slice(0, AT_ONCE);
-      if (due.length === 0 || !running) return fired ? await tidy() : undefined;
-      await Promise.all(due.map(fireOne));
+  async #fireDue(): Promise<void> {
+    await this.#checkClock();
+    for (let hasFired = false;; hasFired = true) {
+      const due = [...this.#entries].filter(([, entry]) => this.#waitOf(entry) <= 0).map(([id]) => id);
+      if (due.length === 0 || !this.#isRunning) return hasFired ? await this.#options.tidy() : undefined;
+      await Promise.all(due.slice(0, AT_ONCE).map((id) => this.#fireOne(id)));
     }
-  };
+  }
 
-  const fireOne = async (id: string) => {
-    const before = entries.get(id);
+  async #fireOne(id: string): Promise<void> {
+    const { clock, log, fire } = this.#options;
+    const before = this.#entries.get(id);
     if (before === undefined) return;
     const monotonic = clock.monotonic();
     const since = before.failing?.since ?? monotonic;
     const isLast = monotonic - since >= GIVE_UP_MS;
     try {
       const fired = await fire(id, isLast);
-      // Somebody may have changed or removed it meanwhile, and said when it is due
-      if (entries.get(id) !== before) return;
-      if (fired.kind === "settled") return put(id, fired.nextAt);
+      // Somebody changed or removed the schedule meanwhile, and has set its next time
+      if (this.#entries.get(id) !== before) return;
+      if (fired.kind === "settled") return this.#put(id, fired.nextAt);
     } catch (error) {
       log.error("A schedule could not be fired, and will be tried again", { schedule_id: id, error });
-      if (entries.get(id) !== before) return;
+      if (this.#entries.get(id) !== before) return;
     }
-    entries.set(id, {
-      nextAt: before.nextAt,
-      failing: { since, until: clock.monotonic() + (isLast ? MAX_SLEEP_MS : RETRY_MS) },
-    });
-  };
+    const until = clock.monotonic() + (isLast ? MAX_SLEEP_MS : RETRY_MS);
+    this.#entries.set(id, { nextAt: before.nextAt, failing: { since, until } });
+  }
 
-  const put = (id: string, nextAt: number | undefined) => {
-    if (nextAt === undefined) entries.delete(id);
-    else entries.set(id, { nextAt });
-  };
-
-  const checkClock = async () => {
-    const before = seen;
-    seen = { now: clock.now(), monotonic: clock.monotonic() };
+  /** Calculates the next times again when the clock was turned back. */
+  async #checkClock(): Promise<void> {
+    const { clock, log, realign } = this.#options;
+    const before = this.#seen;
+    const seen = this.#seen = readClock(clock);
     const lost = (seen.monotonic - before.monotonic) - (seen.now - before.now);
     if (lost <= TOLERANCE_MS) return;
     log.warn("The clock was turned back: when schedules are due is reckoned anew", { by_ms: Math.round(lost) });
-    await realign([...entries.keys()]);
-  };
+    await realign([...this.#entries.keys()]);
+  }
+}
 
-  return {
-    set(id, nextAt) {
-      put(id, nextAt);
-      arm();
-    },
-    start() {
-      running = true;
-      seen = { now: clock.now(), monotonic: clock.monotonic() };
-      arm();
-    },
-    async stop() {
-      running = false;
-      arm();
-      await working;
-    },
-  };
+function readClock(clock: Clock): ClockReading {
+  return { now: clock.now(), monotonic: clock.monotonic() };
 }

@@ -1,0 +1,160 @@
+import { ToolError } from "../../base/errors.ts";
+import { isTimezone } from "../../base/zoned_time.ts";
+import { matchesPatterns } from "../../tools/runtime/registry.ts";
+import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import {
+  type NewSchedule,
+  SCHEDULE_LIMITS,
+  type ScheduleChanges,
+  type ScheduledWork,
+  type ScheduleMaker,
+} from "../../tools/schedule/schedules.ts";
+import { firingTimes, toTiming } from "./firing_times.ts";
+import { parseSchedule } from "./parse_schedule.ts";
+import type { ScheduleRecord, Timing } from "./schedule_record.ts";
+
+/** The maker, tools, time zone and present that the fields of a schedule are checked with. */
+export interface ScheduleCheckOptions {
+  readonly by: ScheduleMaker;
+  readonly tools: Pick<ToolExecutor, "explain">;
+  /** Zone of a schedule that names none: an IANA name; empty: the machine's */
+  readonly timezone: string;
+  /** Milliseconds since the epoch */
+  readonly now: number;
+}
+
+/**
+ * Returns the record of a new schedule.
+ * @throws {ToolError} `invalid_input` for the work or the zone, `invalid_schedule` for the times
+ */
+export function newRecord(
+  id: string,
+  { schedule, timezone, ...work }: NewSchedule,
+  options: ScheduleCheckOptions,
+): ScheduleRecord {
+  const { by, now } = options;
+  const checked = checkWork(work, options);
+  const zone = zoneOf(timezone ?? options.timezone);
+  const timing = timingOf(schedule, zone, now);
+  return {
+    v: 1,
+    id,
+    state: "active",
+    schedule: schedule.trim(),
+    timing,
+    timezone: zone,
+    ...checked,
+    ...makerFields(by),
+    next_at: nextTime({ timing, timezone: zone }, now),
+    created_at: now,
+    updated_at: now,
+    seen_at: now,
+    last: null,
+    last_run_id: null,
+  };
+}
+
+/** Returns the fields of a schedule that an order changes. @throws {ToolError} as `newRecord`, and for an order that changes nothing */
+export function changedFields(
+  record: ScheduleRecord,
+  { schedule, timezone, ...work }: ScheduleChanges,
+  options: ScheduleCheckOptions,
+): Partial<ScheduleRecord> {
+  const { by, now } = options;
+  const hasWork = Object.values(work).some((value) => value !== undefined);
+  if (schedule === undefined && timezone === undefined && !hasWork) {
+    throw new ToolError("invalid_input", `Cannot update "${record.id}": give what is to change`);
+  }
+  const zone = timezone === undefined ? record.timezone : zoneOf(timezone);
+  const isRetimed = schedule !== undefined || (timezone !== undefined && record.timing.kind === "cron");
+  const timing = isRetimed ? timingOf(schedule ?? record.schedule, zone, now) : record.timing;
+  return {
+    schedule: schedule?.trim() ?? record.schedule,
+    timing,
+    timezone: zone,
+    ...checkWork(hasWork ? changedWork(record, work) : earlierWork(record), options),
+    ...makerFields(by),
+    next_at: record.state === "active" ? nextTime({ timing, timezone: zone }, now) : null,
+    updated_at: now,
+  };
+}
+
+/** Returns the next time of a schedule, in milliseconds since the epoch. Null: it does not fire any more. */
+export function nextTime(
+  { timing, timezone }: Pick<ScheduleRecord, "timing" | "timezone">,
+  now: number,
+): number | null {
+  return firingTimes(timing, timezone).next(now) ?? null;
+}
+
+function timingOf(schedule: string, timezone: string, now: number): Timing {
+  return toTiming(parseSchedule(schedule), { given: schedule, timezone, now });
+}
+
+/** @param zone empty: the machine's */
+function zoneOf(zone: string): string {
+  if (zone === "") return Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (isTimezone(zone)) return zone;
+  const shown = JSON.stringify(zone.slice(0, 64));
+  throw new ToolError("invalid_input", `Cannot use the "timezone" ${shown}: it must be an IANA name, as Europe/Zurich`);
+}
+
+function makerFields({ caller, tools, limits }: ScheduleMaker): Pick<ScheduleRecord, "caller" | "tools" | "limits"> {
+  return {
+    caller: {
+      token_id: caller.tokenId,
+      scopes: [...caller.scopes],
+      ...(caller.via === "subagent" ? { via: caller.via } : {}),
+    },
+    tools: tools === undefined ? null : [...tools],
+    limits: limits === undefined ? null : { ...limits },
+  };
+}
+
+function earlierWork({ prompt, call }: ScheduleRecord): ScheduledWork {
+  return { prompt: prompt ?? undefined, ...call };
+}
+
+/** Returns the work as it is given. An input alone goes to the tool that the schedule calls already. */
+function changedWork({ call }: ScheduleRecord, given: ScheduledWork): ScheduledWork {
+  return given.prompt === undefined && given.tool === undefined ? { ...call, input: given.input } : given;
+}
+
+/**
+ * Checks the work of a schedule as far as that is possible before it fires: a prompt, or a tool that exists and takes this input. The
+ * policy decides at each firing whether the tool is on and the call may run.
+ */
+function checkWork(
+  { prompt, tool, input }: ScheduledWork,
+  { tools, by }: ScheduleCheckOptions,
+): Pick<ScheduleRecord, "prompt" | "call"> {
+  if ((prompt === undefined) === (tool === undefined)) {
+    throw invalid(
+      `there must be either "prompt" or "tool", and there ${prompt === undefined ? "is neither" : "are both"}`,
+    );
+  }
+  if (tool === undefined) {
+    if (input !== undefined) throw invalid('"input" goes with "tool"');
+    if (prompt === undefined || prompt.trim() === "") throw invalid('"prompt" must not be blank');
+    return { prompt, call: null };
+  }
+  const call = { tool, input: { ...input } };
+  const text = JSON.stringify(call.input);
+  if (text.length > SCHEDULE_LIMITS.inputCharacters) {
+    throw invalid(`"input" must have at most ${SCHEDULE_LIMITS.inputCharacters} characters as JSON`);
+  }
+  const judged = tools.explain(tool, text);
+  const name = JSON.stringify(tool.slice(0, 64));
+  if (judged === undefined) throw invalid(`there is no tool ${name}`);
+  if (by.tools !== undefined && !matchesPatterns(tool, by.tools)) {
+    throw invalid(`the caller itself has no tool ${name}`);
+  }
+  if (judged.kind === "bad_input") {
+    throw judged.error instanceof ToolError ? invalid(judged.error.message) : judged.error;
+  }
+  return { prompt: null, call };
+}
+
+function invalid(reason: string): ToolError {
+  return new ToolError("invalid_input", `Cannot use this schedule: ${reason}`);
+}
