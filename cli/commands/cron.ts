@@ -18,7 +18,7 @@ export const cronListCommand = defineCliCommand({
       valueHint: "state",
       description: `Only those that are ${
         SCHEDULE_STATES.join(", ")
-      }; done are one-time tasks that fired (default: active and paused)`,
+      }; done are schedules with one time that have fired (default: active and paused)`,
     },
   },
   example: "postern cron list",

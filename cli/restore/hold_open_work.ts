@@ -126,7 +126,7 @@ async function holdDeliveries({ store, clock }: HoldOptions): Promise<number> {
   return held;
 }
 
-/** Skips firings whose time has passed. A one-time task whose time has passed is paused: a person sets another time or removes it. */
+/** Skips firings whose time has passed. A schedule whose one time has passed is paused: a person sets another time or removes it. */
 async function skipFirings({ store, clock }: HoldOptions): Promise<number> {
   const now = clock.now();
   let skipped = 0;

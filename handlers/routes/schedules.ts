@@ -14,7 +14,7 @@ export const schedulesRoute: Route = {
   access: "runs",
   summary: "Schedules that are active or paused, newest first",
   query: {
-    state: choiceQuery("Only those in this state; done: one-time tasks that fired", SCHEDULE_STATES),
+    state: choiceQuery("Only those in this state; done: schedules with one time that have fired", SCHEDULE_STATES),
     limit: LIMIT_QUERY,
     after: textQuery("Only those made before the one with this id"),
   },

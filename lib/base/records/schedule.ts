@@ -3,7 +3,7 @@ import { runStatusSchema } from "./run.ts";
 
 const time = v.string();
 
-/** `active` fires; `paused` does not, and is not caught up; `done`: a one-time task that fired. */
+/** `active` fires; `paused` does not, and is not caught up; `done`: it had one time and has fired. */
 export const SCHEDULE_STATES = ["active", "paused", "done"] as const;
 
 /**

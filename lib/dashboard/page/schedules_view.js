@@ -10,7 +10,7 @@ const FIRING_WORDS = new Map([
   ["missed", "Missed"],
   ["failed", "Failed"],
 ]);
-const OFF = "Nothing fires: the [cron] section of postern.toml has enabled = false.";
+const OFF = "No schedule fires: the [cron] section of postern.toml has enabled = false.";
 
 /**
  * @typedef {{

@@ -10,7 +10,7 @@ const when = (description: string) =>
 export const schedule = defineTool({
   name: "schedule",
   description:
-    "Schedules a one-time task: at a time, or in a while, it tells the agent a prompt, or calls a tool, in a run of its own",
+    "Makes a schedule that fires once: at a time, or in a while, it tells the agent a prompt, or calls a tool, in a run of its own",
   access: "state",
   ...CRON_ENABLED,
   needs: ["schedules"],
@@ -25,9 +25,9 @@ export const schedule = defineTool({
     const which = at === undefined ? "one is missing" : "both are given";
     throw new ToolError("invalid_input", `Cannot call "schedule": there must be either "at" or "in", and ${which}`);
   },
-  async run({ at, in: after, ...task }, context) {
+  async run({ at, in: after, ...order }, context) {
     const { schedules } = context.services;
     const time = at === undefined ? `in ${after}` : `at ${at}`;
-    return scheduleResult("Scheduled", await schedules.add({ ...task, schedule: time }, scheduleMaker(context)));
+    return scheduleResult("Scheduled", await schedules.add({ ...order, schedule: time }, scheduleMaker(context)));
   },
 });

@@ -60,7 +60,7 @@ export interface ScheduleMaker {
  * id that exists, or a change that does not fit the state; `too_many_schedules` over `[cron] max_tasks`.
  */
 export interface Schedules {
-  add(task: NewSchedule, by: ScheduleMaker): Promise<Schedule>;
+  add(order: NewSchedule, by: ScheduleMaker): Promise<Schedule>;
   /** Changes a schedule. The caller becomes its maker: its runs have the rights of the caller from then on */
   update(id: string, changes: ScheduleChanges, by: ScheduleMaker): Promise<Schedule>;
   /** Removes a schedule with its history. Runs that it started go on */

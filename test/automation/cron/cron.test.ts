@@ -73,7 +73,7 @@ test("a schedule of a tool makes one call of it", async () => {
   await cron.stop();
 });
 
-test("a one-time task fires once, is done, and stays in the history", async () => {
+test("a schedule with one time fires once, is done, and stays in the history", async () => {
   const { cron, clock, runs, fired } = createCronFixture();
   await cron.start();
   const { kind, next_at } = await cron.add({ id: "call", schedule: "in 2h30m", ...PROMPT }, MAKER);
@@ -297,7 +297,7 @@ test("a firing has no scope that its token has lost since", async () => {
   await cron.stop();
 });
 
-test("a one-time task of another token is shown, replaced and removed after it fired only with the scope runs", async () => {
+test("a done schedule of another token is shown, replaced and removed only with the scope runs", async () => {
   const { cron, clock } = createCronFixture({ script: () => answer("done") });
   await cron.start();
   const [owner, other] = ["tok_1", "tok_2"].map((tokenId) => ({ via: "http", tokenId, scopes: ["chat"] }) as const);
@@ -471,7 +471,7 @@ test("the history is bounded, and is forgotten with its schedule", async () => {
   await cron.stop();
 });
 
-test("one-time tasks that fired are forgotten with their history, the oldest first", async () => {
+test("done schedules are forgotten with their history, the oldest first", async () => {
   const { cron, clock, store } = createCronFixture({ settings: { maxTasks: 1000 }, script: () => answer("done") });
   await cron.start();
   for (let index = 0; index < 230; index++) await cron.add({ id: `t${index}`, schedule: "in 1h", ...PROMPT }, MAKER);

@@ -59,7 +59,7 @@ test("plain phrases mean cron fields, or an even interval where the clock has no
   for (const [text, everyMs] of even) assert.deepEqual(parseSchedule(text), { kind: "interval", everyMs }, text);
 });
 
-test("a one-time schedule is a duration from now, or a time with or without offset", () => {
+test("a schedule with one time is a duration from now, or a time with or without offset", () => {
   const durations: readonly (readonly [text: string, ms: number])[] = [
     ["in 90s", 90_000],
     ["in 10 minutes", 10 * MINUTE],

@@ -39,7 +39,7 @@ test("a schedule is added, listed, changed, paused, resumed and removed", async 
   assert.match(await say("cron_remove", "report"), /^error: Cannot remove "report": there is no schedule/);
 });
 
-test("a one-time task is scheduled at a time of the configured zone, of its own offset, or in a while", async () => {
+test("a schedule that fires once is made for a time of the configured zone, of its own offset, or in a while", async () => {
   const { say } = setUp();
   assert.match(
     await say("schedule", { id: "eve", at: "2026-12-24T18:00", prompt: "Light the tree" }),
