@@ -267,8 +267,8 @@ async function loadMarker({ store, random, dataDir }: Pick<Foundations, "store" 
 }
 
 async function openNodes(found: Foundations): Promise<Nodes> {
-  const { createExtensionServices } = await import("./extensions/extension_services.ts");
-  return createExtensionServices({ ...found, audit: found.guard.audit.append });
+  const { createConfiguredNodes } = await import("./extensions/nodes/nodes.ts");
+  return createConfiguredNodes({ ...found, audit: found.guard.audit.append });
 }
 
 function createGatewayTools(

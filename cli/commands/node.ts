@@ -4,7 +4,7 @@ import process from "node:process";
 import { isNodeId } from "../../lib/base/records/node_id.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
-import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/nodes.ts";
+import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/known_node.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
 import { CommandError, EXIT, UsageError } from "../cli_error.ts";
 import { type CommandContext, defineCliCommand } from "../command.ts";

@@ -89,7 +89,7 @@ export async function runningNodeTool(
   const reply = await client.request({ method: "GET", path: `/v1/tools/${encodeURIComponent(name)}` });
   if (reply.status === 404) return undefined;
   const { description, access, enabled, input_schema } = expectSuccess(reply) as ToolInfo;
-  const { createNodeTool } = await import("../../lib/extensions/nodes/node_tool.ts");
+  const { createNodeTool } = await import("../../lib/extensions/nodes/known_node.ts");
   return createNodeTool({
     nodeId,
     // The schema came as JSON, and the type of an offer is read-only

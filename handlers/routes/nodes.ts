@@ -1,7 +1,9 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { ToolError } from "../../lib/base/errors.ts";
-import type { NodeAdmission, NodeInfo, NodeLink, Nodes } from "../../lib/extensions/nodes/nodes.ts";
+import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
+import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
+import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
 import { bearerTokenOf } from "../middleware/access.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
@@ -213,7 +215,9 @@ function openLink(
     },
   }, remoteAddress);
   return {
-    ...link,
+    text: (text) => link.text(text),
+    binary: () => link.binary(),
+    close: (code, reason) => link.close(code, reason),
     closed() {
       outbox.close();
       link.closed();

@@ -1,12 +1,7 @@
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
-import {
-  createNodes,
-  type LinkPeer,
-  type NodeLink,
-  type Nodes,
-  type NodesOptions,
-} from "../../lib/extensions/nodes/nodes.ts";
+import type { LinkPeer, NodeLink } from "../../lib/extensions/nodes/node_link.ts";
+import { createNodes, type Nodes, type NodesOptions } from "../../lib/extensions/nodes/nodes.ts";
 import type { Tool, ToolContext } from "../../lib/tools/runtime/tool.ts";
 import type { ToolResult } from "../../lib/tools/runtime/tool_call.ts";
 import { createFakeAudit, type FakeAudit } from "./fake_audit.ts";

@@ -1,8 +1,7 @@
 import { type CancelError, cancelError } from "../../base/cancel.ts";
-import type { Clock } from "../../base/clock.ts";
+import type { Clock, Timer } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { isLonger } from "../../base/text.ts";
-import type { LinkPeer, NodeLink } from "./nodes.ts";
 import {
   CLOSE,
   type GatewayFrame,
@@ -16,6 +15,25 @@ import {
   type ResultFrame,
   type ToolOffer,
 } from "./protocol.ts";
+
+/** The socket beneath a link. */
+export interface LinkPeer {
+  /** @returns false when the other side is too slow, or gone */
+  send(text: string): boolean;
+  close(code: number, reason: string): void;
+  /** Ends the connection without a handshake */
+  terminate(): void;
+}
+
+/** The gateway's end of one connection. None of its methods throws. */
+export interface NodeLink {
+  text(text: string): void;
+  /** A frame that no side of this protocol sends */
+  binary(): void;
+  /** The connection is gone */
+  closed(): void;
+  close(code: number, reason: string): void;
+}
 
 /** Timeouts and bounds of a link, from `[gateway.node_control]`. */
 export interface LinkSettings {
@@ -40,19 +58,6 @@ export interface GatewayLinkOptions {
   readonly onEnd: (reason: string) => void;
 }
 
-/** The gateway's end of the link, with what it can ask. */
-export interface GatewayLink extends NodeLink {
-  readonly inFlight: () => number;
-  /**
-   * Makes a call, at most once.
-   * @throws {ToolError} `node_lost` (the outcome is unknown), `node_timeout` (as well), `node_overloaded`, `input_too_large`;
-   *   {CancelError} when the signal aborts; the node is told to stop
-   */
-  invoke(call: Omit<InvokeFrame, "type" | "id">, signal: AbortSignal): Promise<ResultFrame>;
-  /** The tools it has now. @throws as `invoke` */
-  describe(signal: AbortSignal): Promise<readonly ToolOffer[]>;
-}
-
 /** Until the node has said hello. Milliseconds */
 const HELLO_TIMEOUT_MS = 10_000;
 const DESCRIBE_TIMEOUT_MS = 10_000;
@@ -62,7 +67,9 @@ const TOO_BIG = 1009;
 const UNSUPPORTED = 1003;
 const TRY_AGAIN_LATER = 1013;
 
-type Answer = Extract<NodeFrame, { type: "result" | "tools" }>;
+type ToolsFrame = Extract<NodeFrame, { type: "tools" }>;
+type Answer = ResultFrame | ToolsFrame;
+type AskFrame = Extract<GatewayFrame, { type: "invoke" | "describe" }>;
 
 interface Waiting {
   readonly expects: Answer["type"];
@@ -71,85 +78,120 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** Opens the gateway's side of a link. A frame that breaks the protocol ends the link. */
-export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
-  const { nodeId, peer, clock, settings } = options;
-  const waiting = new Map<string, Waiting>();
-  const givenUp = new Set<string>();
-  let state: "new" | "open" | "ended" = "new";
-  let lastHeard = clock.monotonic();
-  let asked = 0;
-  let pings = 0;
+/** The answer that an ask expects, its name in errors, and the signal that gives it up. */
+type Ask = Pick<Waiting, "expects" | "what"> & { readonly signal: AbortSignal };
 
-  const hello = clock.after(HELLO_TIMEOUT_MS, () => close(CLOSE.protocol, "No hello came"));
-  const heartbeat = clock.every(settings.heartbeatMs, () => {
-    if (clock.monotonic() - lastHeard >= settings.silenceMs) {
-      end("nothing was heard from it");
+/** The gateway's end of a link, with what it can ask. A frame that breaks the protocol ends the link. */
+export class GatewayLink implements NodeLink {
+  readonly #options: GatewayLinkOptions;
+  /** Asks that the node has not answered yet, by id */
+  readonly #waiting = new Map<string, Waiting>();
+  /** Ids of asks that were given up and may still be answered */
+  readonly #givenUp = new Set<string>();
+  readonly #hello: Timer;
+  readonly #heartbeat: Timer;
+  #state: "new" | "open" | "ended" = "new";
+  /** Monotonic time of the last frame of the node */
+  #lastHeard: number;
+  /** Asks so far: the last one's id */
+  #asked = 0;
+  /** Pings so far: the last one's number */
+  #pings = 0;
+
+  constructor(options: GatewayLinkOptions) {
+    const { clock, settings } = options;
+    this.#options = options;
+    this.#lastHeard = clock.monotonic();
+    this.#hello = clock.after(HELLO_TIMEOUT_MS, () => this.close(CLOSE.protocol, "No hello came"));
+    this.#heartbeat = clock.every(settings.heartbeatMs, () => this.#beat());
+  }
+
+  /** Number of calls at work on the node. */
+  get inFlight(): number {
+    return this.#waiting.size;
+  }
+
+  /**
+   * Makes a call, at most once.
+   * @throws {ToolError} `node_lost` (the outcome is unknown), `node_timeout` (as well), `node_overloaded`, `input_too_large`;
+   *   {CancelError} when the signal aborts; the node is told to stop
+   */
+  async invoke(call: Omit<InvokeFrame, "type" | "id">, signal: AbortSignal): Promise<ResultFrame> {
+    const frame = { type: "invoke", id: String(++this.#asked), ...call } as const;
+    // #answer compares the type with what is expected
+    return await this.#ask(frame, { expects: "result", what: call.tool, signal }) as ResultFrame;
+  }
+
+  /** Returns the tools that the node has now. @throws as `invoke` */
+  async describe(signal: AbortSignal): Promise<readonly ToolOffer[]> {
+    const limit = this.#options.clock.timeoutSignal(DESCRIBE_TIMEOUT_MS);
+    try {
+      const frame = { type: "describe", id: String(++this.#asked) } as const;
+      const both = AbortSignal.any([limit.signal, signal]);
+      // #answer compares the type with what is expected
+      return (await this.#ask(frame, { expects: "tools", what: "describe", signal: both }) as ToolsFrame).tools;
+    } finally {
+      limit.clear();
+    }
+  }
+
+  text(text: string): void {
+    if (this.#state === "ended") return;
+    const { clock, settings: { maxFrameBytes } } = this.#options;
+    this.#lastHeard = clock.monotonic();
+    if (isLonger(text, maxFrameBytes)) return this.close(TOO_BIG, `Frame over ${maxFrameBytes} bytes`);
+    const parsed = parseNodeFrame(text);
+    if (parsed.ok) this.#take(parsed.frame);
+    else this.close(CLOSE.protocol, `Cannot read it: ${parsed.reason}`.slice(0, 100));
+  }
+
+  binary(): void {
+    this.close(UNSUPPORTED, "Cannot read a binary frame: send text");
+  }
+
+  closed(): void {
+    this.#end("the connection closed");
+  }
+
+  close(code: number, reason: string): void {
+    if (this.#state === "ended") return;
+    this.#end(reason);
+    this.#options.peer.close(code, reason);
+  }
+
+  /** Ends a link that is silent. Pings any other node. */
+  #beat(): void {
+    const { clock, settings, peer } = this.#options;
+    if (clock.monotonic() - this.#lastHeard >= settings.silenceMs) {
+      this.#end("nothing was heard from it");
       return peer.terminate();
     }
-    if (state === "open") send({ type: "ping", n: ++pings });
-  });
-
-  function end(reason: string): void {
-    if (state === "ended") return;
-    state = "ended";
-    hello.clear();
-    heartbeat.clear();
-    const lost = [...waiting.values()];
-    waiting.clear();
-    for (const { what, reject } of lost) reject(linkBroke(what));
-    options.onEnd(reason);
+    if (this.#state === "open") this.#send({ type: "ping", n: ++this.#pings });
   }
 
-  function linkBroke(what: string): ToolError {
-    return new ToolError(
-      "node_lost",
-      `Cannot finish "${what}" on node "${nodeId}": the link broke while it was at work, so whether it took effect is ` +
-        "unknown; look before you call it again",
-    );
+  #end(reason: string): void {
+    if (this.#state === "ended") return;
+    this.#state = "ended";
+    this.#hello.clear();
+    this.#heartbeat.clear();
+    const lost = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const { what, reject } of lost) reject(linkBroke(this.#options.nodeId, what));
+    this.#options.onEnd(reason);
   }
 
-  function close(code: number, reason: string): void {
-    if (state === "ended") return;
-    end(reason);
-    peer.close(code, reason);
+  #send(frame: GatewayFrame, text = JSON.stringify(frame)): void {
+    if (this.#options.peer.send(text) || this.#state === "ended") return;
+    this.close(TRY_AGAIN_LATER, "It reads too slowly");
   }
 
-  function send(frame: GatewayFrame, text = JSON.stringify(frame)): void {
-    if (!peer.send(text) && state !== "ended") close(TRY_AGAIN_LATER, "It reads too slowly");
-  }
-
-  function ask(
-    frame: GatewayFrame & { readonly id: string },
-    { expects, what, signal }: Pick<Waiting, "expects" | "what"> & { readonly signal: AbortSignal },
-  ): Promise<Answer> {
+  #ask(frame: AskFrame, { expects, what, signal }: Ask): Promise<Answer> {
     if (signal.aborted) throw cancelError(signal);
-    if (state !== "open") throw notConnected(nodeId, what);
-    if (waiting.size >= MAX_IN_FLIGHT) {
-      throw new ToolError(
-        "node_overloaded",
-        `Cannot call "${what}" on node "${nodeId}": ${MAX_IN_FLIGHT} calls are at work there; try again after one has ended`,
-      );
-    }
-    const text = JSON.stringify(frame);
-    if (isLonger(text, MAX_FRAME_BYTES)) {
-      throw new ToolError(
-        "input_too_large",
-        `Cannot call "${what}" on node "${nodeId}": the input is longer than ${MAX_FRAME_BYTES} bytes; shorten it`,
-      );
-    }
+    const text = this.#checkedText(frame, what);
     return new Promise((resolve, reject) => {
-      const { id } = frame;
-      const settle = () => signal.removeEventListener("abort", abort);
-      const abort = () => {
-        if (!waiting.delete(id)) return;
-        givenUp.add(id);
-        settle();
-        reject(stopped(what, cancelError(signal)));
-        if (givenUp.size > MAX_GIVEN_UP) return close(CLOSE.protocol, "It leaves too much unanswered");
-        if (frame.type === "invoke") send({ type: "cancel", id });
-      };
-      waiting.set(id, {
+      const giveUp = () => this.#giveUp(frame, cancelError(signal));
+      const settle = () => signal.removeEventListener("abort", giveUp);
+      this.#waiting.set(frame.id, {
         expects,
         what,
         resolve(answer) {
@@ -161,43 +203,64 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
           reject(error);
         },
       });
-      signal.addEventListener("abort", abort, { once: true });
-      send(frame, text);
+      signal.addEventListener("abort", giveUp, { once: true });
+      this.#send(frame, text);
     });
   }
 
-  function stopped(what: string, error: CancelError): Error {
-    if (error.reason !== "timeout") return error;
-    return new ToolError(
-      "node_timeout",
-      `Cannot finish "${what}" on node "${nodeId}": it did not answer in time and was told to stop; whether it took ` +
-        "effect is unknown",
+  /** Returns the text of a frame that may be sent now. @throws {ToolError} */
+  #checkedText(frame: AskFrame, what: string): string {
+    const { nodeId } = this.#options;
+    if (this.#state !== "open") throw notConnected(nodeId, what);
+    if (this.#waiting.size >= MAX_IN_FLIGHT) {
+      throw new ToolError(
+        "node_overloaded",
+        `Cannot call "${what}" on node "${nodeId}": ${MAX_IN_FLIGHT} calls are at work there; try again after one has ended`,
+      );
+    }
+    const text = JSON.stringify(frame);
+    if (!isLonger(text, MAX_FRAME_BYTES)) return text;
+    throw new ToolError(
+      "input_too_large",
+      `Cannot call "${what}" on node "${nodeId}": the input is longer than ${MAX_FRAME_BYTES} bytes; shorten it`,
     );
   }
 
-  function take(frame: NodeFrame): void {
-    if (frame.type === "hello") return greet(frame);
-    if (state === "new") return close(CLOSE.protocol, "It did not say hello first");
+  /** Ends the wait for an answer, and tells the node to stop the call. */
+  #giveUp(frame: AskFrame, error: CancelError): void {
+    const ask = this.#waiting.get(frame.id);
+    if (ask === undefined) return;
+    this.#waiting.delete(frame.id);
+    this.#givenUp.add(frame.id);
+    ask.reject(error.reason === "timeout" ? timedOut(this.#options.nodeId, ask.what) : error);
+    if (this.#givenUp.size > MAX_GIVEN_UP) return this.close(CLOSE.protocol, "It leaves too much unanswered");
+    if (frame.type === "invoke") this.#send({ type: "cancel", id: frame.id });
+  }
+
+  #take(frame: NodeFrame): void {
+    if (frame.type === "hello") return this.#greet(frame);
+    if (this.#state === "new") return this.close(CLOSE.protocol, "It did not say hello first");
     switch (frame.type) {
       case "pong":
-        return frame.n > pings ? close(CLOSE.protocol, "It answers a ping nobody sent") : undefined;
+        return frame.n > this.#pings ? this.close(CLOSE.protocol, "It answers a ping nobody sent") : undefined;
       case "tools":
-        options.onTools(frame.tools);
-        return answer(frame.id, frame);
+        this.#options.onTools(frame.tools);
+        return this.#answer(frame.id, frame);
       case "result":
-        return answer(frame.id, frame);
+        return this.#answer(frame.id, frame);
     }
   }
 
-  function greet(frame: HelloFrame): void {
-    if (state !== "new") return close(CLOSE.protocol, "It says hello twice");
+  #greet(frame: HelloFrame): void {
+    if (this.#state !== "new") return this.close(CLOSE.protocol, "It says hello twice");
     if (frame.v !== PROTOCOL_VERSION) {
-      return close(CLOSE.version, `The gateway speaks version ${PROTOCOL_VERSION} of the protocol`);
+      return this.close(CLOSE.version, `The gateway speaks version ${PROTOCOL_VERSION} of the protocol`);
     }
-    hello.clear();
-    state = "open";
-    options.onHello(frame);
-    send({
+    const { settings, onHello } = this.#options;
+    this.#hello.clear();
+    this.#state = "open";
+    onHello(frame);
+    this.#send({
       type: "welcome",
       v: PROTOCOL_VERSION,
       heartbeat_ms: settings.heartbeatMs,
@@ -206,52 +269,34 @@ export function createGatewayLink(options: GatewayLinkOptions): GatewayLink {
     });
   }
 
-  function answer(id: string, frame: Answer): void {
-    if (givenUp.delete(id)) return;
-    const call = waiting.get(id);
-    if (call === undefined || call.expects !== frame.type) {
-      return close(CLOSE.protocol, "It answers what nobody asked");
+  #answer(id: string, frame: Answer): void {
+    if (this.#givenUp.delete(id)) return;
+    const ask = this.#waiting.get(id);
+    if (ask === undefined || ask.expects !== frame.type) {
+      return this.close(CLOSE.protocol, "It answers what nobody asked");
     }
-    waiting.delete(id);
-    call.resolve(frame);
+    this.#waiting.delete(id);
+    ask.resolve(frame);
   }
-
-  return {
-    inFlight: () => waiting.size,
-    close,
-    async invoke(call, signal) {
-      const frame = { type: "invoke", id: String(++asked), ...call } as const;
-      // `answer` compares the type with what is expected
-      return await ask(frame, { expects: "result", what: call.tool, signal }) as ResultFrame;
-    },
-    async describe(signal) {
-      const limit = clock.timeoutSignal(DESCRIBE_TIMEOUT_MS);
-      try {
-        const frame = { type: "describe", id: String(++asked) } as const;
-        const both = AbortSignal.any([limit.signal, signal]);
-        const { tools } = await ask(frame, { expects: "tools", what: "describe", signal: both }) as Extract<
-          Answer,
-          { type: "tools" }
-        >;
-        return tools;
-      } finally {
-        limit.clear();
-      }
-    },
-    text(text) {
-      if (state === "ended") return;
-      lastHeard = clock.monotonic();
-      if (isLonger(text, settings.maxFrameBytes)) return close(TOO_BIG, `Frame over ${settings.maxFrameBytes} bytes`);
-      const parsed = parseNodeFrame(text);
-      if (parsed.ok) take(parsed.frame);
-      else close(CLOSE.protocol, `Cannot read it: ${parsed.reason}`.slice(0, 100));
-    },
-    binary: () => close(UNSUPPORTED, "Cannot read a binary frame: send text"),
-    closed: () => end("the connection closed"),
-  };
 }
 
-/** Why nothing was asked of a node that is away. @param what the tool, or what else was wanted */
+/** Returns the error for a node that is away: nothing was asked of it. @param what the tool, or what else was wanted */
 export function notConnected(nodeId: string, what: string): ToolError {
   return new ToolError("node_lost", `Cannot call "${what}" on node "${nodeId}": it is not connected; nothing was sent`);
+}
+
+function linkBroke(nodeId: string, what: string): ToolError {
+  return new ToolError(
+    "node_lost",
+    `Cannot finish "${what}" on node "${nodeId}": the link broke while it was at work, so whether it took effect is ` +
+      "unknown; look before you call it again",
+  );
+}
+
+function timedOut(nodeId: string, what: string): ToolError {
+  return new ToolError(
+    "node_timeout",
+    `Cannot finish "${what}" on node "${nodeId}": it did not answer in time and was told to stop; whether it took ` +
+      "effect is unknown",
+  );
 }

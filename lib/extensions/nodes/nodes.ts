@@ -1,65 +1,17 @@
 import { hash, timingSafeEqual } from "node:crypto";
-import { slidingWindow } from "../../access/sliding_window.ts";
-import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
+import { type SlidingWindow, slidingWindow } from "../../access/sliding_window.ts";
 import type { Clock } from "../../base/clock.ts";
-import { ToolError } from "../../base/errors.ts";
+import type { OpenedList } from "../../base/opened_list.ts";
 import { isNodeId } from "../../base/records/node_id.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
-import type { NodeEvent } from "../../guard/audit/audit_event.ts";
+import type { Config } from "../../config/config.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
+import type { NodeEvent } from "../../guard/audit/audit_event.ts";
 import type { Access, Tool } from "../../tools/runtime/tool.ts";
-import { createGatewayLink, type GatewayLink, type LinkSettings, notConnected } from "./node_link.ts";
-import { createNodeTool, nodeToolName } from "./node_tool.ts";
-import { CLOSE, type ToolOffer } from "./protocol.ts";
-
-/** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
-export interface NodeInfo {
-  readonly id: string;
-  readonly object: "node";
-  readonly connected: boolean;
-  /** Since when it is connected, or was the last time; null: it never was since the gateway started */
-  readonly connected_at: string | null;
-  readonly disconnected_at: string | null;
-  /** Peer address of its newest connection; null: none, or the server does not say */
-  readonly address: string | null;
-  /** Version of Postern that the node runs, for example "0.2.0". */
-  readonly version: string | null;
-  readonly platform: string | null;
-  readonly calls_in_flight: number;
-  readonly tool_count: number;
-}
-
-/** A tool of a node. */
-export interface NodeToolInfo {
-  /** On the node */
-  readonly name: string;
-  /** In the gateway's registry: `node__<id>__<name>` */
-  readonly registered_as: string;
-  readonly description: string;
-  /** Access that the node declares. The gateway decides nothing by it */
-  readonly node_access: Access;
-  readonly input_schema: ObjectJsonSchema | undefined;
-}
-
-/** The socket beneath a link. */
-export interface LinkPeer {
-  /** @returns false when the other side is too slow, or gone */
-  send(text: string): boolean;
-  close(code: number, reason: string): void;
-  /** Ends the connection without a handshake */
-  terminate(): void;
-}
-
-/** The gateway's end of one connection. None of its methods throws. */
-export interface NodeLink {
-  text(text: string): void;
-  /** A frame that no side of this protocol sends */
-  binary(): void;
-  /** The connection is gone */
-  closed(): void;
-  close(code: number, reason: string): void;
-}
+import { GatewayLink, type LinkPeer, type LinkSettings, type NodeLink, notConnected } from "./node_link.ts";
+import { KnownNode, type NodeInfo, type NodeToolInfo } from "./known_node.ts";
+import { CLOSE, type HelloFrame, type ToolOffer } from "./protocol.ts";
 
 /** Token, id and address that a node sends with its handshake. */
 export interface NodeHandshake {
@@ -121,150 +73,149 @@ const MAX_HANDSHAKES = 30;
 const WINDOW_MS = 60_000;
 const GOING_AWAY = 1001;
 
-interface Known {
-  link: GatewayLink | undefined;
-  address: string | undefined;
-  version: string | undefined;
-  platform: string | undefined;
-  connectedAt: number | undefined;
-  disconnectedAt: number | undefined;
-  offers: readonly ToolOffer[];
-  /** Digest of each offer, by name: what a call was prepared for must still be there when it is made */
-  digests: ReadonlyMap<string, string>;
+/** Options of `createConfiguredNodes`. */
+export interface ConfiguredNodesOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  /** The newest configuration. */
+  readonly config: () => Pick<Config, "gateway" | "tools">;
+  readonly environment: (name: string) => string | undefined;
+  readonly audit: AuditAppend;
+  readonly opened: OpenedList;
 }
 
-/** The nodes of one gateway. Ids of `allowedIds` that cannot be one are left out. */
+/** Creates the nodes by the `[gateway.node_control]` of the start. */
+export function createConfiguredNodes({ config, environment, opened, ...parts }: ConfiguredNodesOptions): Nodes {
+  const { websocket, node_control: settings } = config().gateway;
+  const nodes = createNodes({
+    ...parts,
+    authToken: settings.auth_token || (environment(settings.auth_token_env) ?? ""),
+    allowedIds: settings.allowed_node_ids,
+    accessOf: (tool) => config().tools[tool]?.access || undefined,
+    settings: {
+      heartbeatMs: websocket.heartbeat_secs * 1000,
+      silenceMs: websocket.pong_timeout_secs * 1000,
+      maxFrameBytes: websocket.max_message_bytes,
+    },
+  });
+  return opened.own(nodes, (open) => open.close());
+}
+
+/** Creates the nodes of one gateway. Ids of `allowedIds` that cannot be one are left out. */
 export function createNodes(options: NodesOptions): Nodes {
-  const { clock, log } = options;
-  const window = slidingWindow({ max: MAX_HANDSHAKES, windowMs: WINDOW_MS });
-  const nodes = new Map<string, Known>(
-    [...new Set(options.allowedIds)].filter(isNodeId).sort().map((id) => [id, unknownYet()]),
-  );
-  const links = new Set<GatewayLink>();
-  let tools: readonly Tool[] | undefined;
-  if (options.authToken === "") log.error("Node control is on without a token: no node can connect");
-  const connected = () => [...nodes.values()].filter(({ link }) => link !== undefined).length;
-  options.metrics.gaugeOf("postern_nodes_connected", "Connected nodes", connected);
+  return new AllowedNodes(options);
+}
 
-  const record = (event: Omit<NodeEvent, "type">) =>
-    void options.audit({ type: "node", ...event }).catch((error) => log.error("Cannot write the audit", { error }));
+class AllowedNodes implements Nodes {
+  readonly #options: NodesOptions;
+  /** Handshakes by sender */
+  readonly #window = slidingWindow({ max: MAX_HANDSHAKES, windowMs: WINDOW_MS });
+  /** By id, in the order of the ids */
+  readonly #nodes: ReadonlyMap<string, KnownNode>;
+  /** Every connection that has not ended, also before its hello */
+  readonly #links = new Set<GatewayLink>();
+  /** All tools. Undefined after a change */
+  #tools: readonly Tool[] | undefined;
 
-  function offered(node: Known, offers: readonly ToolOffer[]): void {
-    const digests = new Map(offers.map((offer) => [offer.name, canonicalDigest(offer)]));
-    const same = digests.size === node.digests.size &&
-      [...digests].every(([name, digest]) => node.digests.get(name) === digest);
-    if (same) return;
-    node.offers = offers;
-    node.digests = digests;
-    tools = undefined;
+  constructor(options: NodesOptions) {
+    const { allowedIds, accessOf, authToken, log, metrics } = options;
+    this.#options = options;
+    this.#nodes = new Map(
+      [...new Set(allowedIds)].filter(isNodeId).sort().map((id) => [id, new KnownNode(id, accessOf)]),
+    );
+    if (authToken === "") log.error("Node control is on without a token: no node can connect");
+    const connected = () => [...this.#nodes.values()].filter(({ link }) => link !== undefined).length;
+    metrics.gaugeOf("postern_nodes_connected", "Connected nodes", connected);
   }
 
-  function toTool(id: string, node: Known, offer: ToolOffer): Tool {
-    const name = nodeToolName(id, offer.name);
-    const digest = node.digests.get(offer.name);
-    return createNodeTool({
+  admit(handshake: NodeHandshake): NodeAdmission {
+    return admit(handshake, { ...this.#options, window: this.#window, isAllowed: (id) => this.#nodes.has(id) });
+  }
+
+  open(id: string, peer: LinkPeer, address: string | undefined): NodeLink {
+    const node = this.#nodes.get(id);
+    if (node === undefined) throw new TypeError(`Node "${id}" was not admitted`);
+    const { clock, settings } = this.#options;
+    const link: GatewayLink = new GatewayLink({
       nodeId: id,
-      offer,
-      access: () => options.accessOf(name) ?? "network",
-      connected: () => node.link !== undefined,
-      async call(input, { runId, callId, signal }) {
-        if (node.link === undefined) throw notConnected(id, offer.name);
-        if (node.digests.get(offer.name) !== digest) {
-          throw new ToolError("node_changed", `Cannot call "${name}": its node has changed it since; look at it again`);
-        }
-        const result = await node.link.invoke({ tool: offer.name, input, run_id: runId, call_id: callId }, signal);
-        const { output, is_error: isError, data } = result;
-        return { output, isError, ...(data === undefined ? {} : { data }) };
-      },
+      peer,
+      clock,
+      settings,
+      onHello: (hello) => this.#connect(node, link, { hello, address }),
+      onTools: (offers) => this.#takeOffers(node, offers),
+      onEnd: (reason) => this.#end(node, link, { reason, address }),
     });
+    this.#links.add(link);
+    return link;
   }
 
-  function toInfo(id: string, node: Known): NodeInfo {
-    return {
-      id,
-      object: "node",
-      connected: node.link !== undefined,
-      connected_at: toTime(node.connectedAt),
-      disconnected_at: toTime(node.disconnectedAt),
-      address: node.address ?? null,
-      version: node.version ?? null,
-      platform: node.platform ?? null,
-      calls_in_flight: node.link?.inFlight() ?? 0,
-      tool_count: node.offers.length,
-    };
+  list(): readonly NodeInfo[] {
+    return [...this.#nodes.values()].map((node) => node.info());
   }
 
-  const toolInfos = (id: string) =>
-    (nodes.get(id)?.offers ?? []).map((offer): NodeToolInfo => ({
-      name: offer.name,
-      registered_as: nodeToolName(id, offer.name),
-      description: offer.description,
-      node_access: offer.access,
-      input_schema: offer.input_schema,
-    }));
+  get(id: string): NodeInfo | undefined {
+    return this.#nodes.get(id)?.info();
+  }
 
-  return {
-    admit: (handshake) => admit(handshake, { ...options, window, isAllowed: (id) => nodes.has(id) }),
-    open(id, peer, address) {
-      const node = nodes.get(id);
-      if (node === undefined) throw new TypeError(`Node "${id}" was not admitted`);
-      const link: GatewayLink = createGatewayLink({
-        nodeId: id,
-        peer,
-        clock,
-        settings: options.settings,
-        onHello({ version, platform, tools: offers }) {
-          node.link?.close(CLOSE.replaced, "Another connection of this id has taken over");
-          Object.assign(node, {
-            link,
-            address,
-            version,
-            platform,
-            connectedAt: clock.now(),
-            disconnectedAt: undefined,
-          });
-          offered(node, offers);
-          log.info("A node has connected", { node: id, address, version, tools: offers.length });
-          record({ action: "connected", node_id: id, address: address ?? null, reason: null });
-        },
-        onTools: (offers) => offered(node, offers),
-        onEnd(reason) {
-          links.delete(link);
-          if (node.link !== link) {
-            return log.warn("A node came without a proper hello", { node: id, address, reason });
-          }
-          node.link = undefined;
-          node.disconnectedAt = clock.now();
-          log.warn("A node's link has ended", { node: id, address, reason });
-          record({ action: "disconnected", node_id: id, address: address ?? null, reason });
-        },
-      });
-      links.add(link);
-      return link;
-    },
-    list: () => [...nodes].map(([id, node]) => toInfo(id, node)),
-    get(id) {
-      const node = nodes.get(id);
-      return node === undefined ? undefined : toInfo(id, node);
-    },
-    toolsOf: toolInfos,
-    async describe(id, signal) {
-      const link = nodes.get(id)?.link;
-      if (link === undefined) throw notConnected(id, "describe");
-      await link.describe(signal);
-      return toolInfos(id);
-    },
-    tools() {
-      return tools ??= [...nodes].flatMap(([id, node]) => node.offers.map((offer) => toTool(id, node, offer)));
-    },
-    close() {
-      for (const link of [...links]) link.close(GOING_AWAY, "The gateway is shutting down");
-    },
-  };
+  toolsOf(id: string): readonly NodeToolInfo[] {
+    return this.#nodes.get(id)?.toolInfos() ?? [];
+  }
+
+  async describe(id: string, signal: AbortSignal): Promise<readonly NodeToolInfo[]> {
+    const link = this.#nodes.get(id)?.link;
+    if (link === undefined) throw notConnected(id, "describe");
+    await link.describe(signal);
+    return this.toolsOf(id);
+  }
+
+  readonly tools = (): readonly Tool[] => this.#tools ??= [...this.#nodes.values()].flatMap((node) => node.tools());
+
+  close(): void {
+    for (const link of [...this.#links]) link.close(GOING_AWAY, "The gateway is shutting down");
+  }
+
+  #connect(
+    node: KnownNode,
+    link: GatewayLink,
+    { hello, address }: { readonly hello: HelloFrame; readonly address: string | undefined },
+  ): void {
+    const { clock, log } = this.#options;
+    const { version, platform, tools } = hello;
+    node.link?.close(CLOSE.replaced, "Another connection of this id has taken over");
+    node.connect(link, { address, version, platform, connectedAt: clock.now() });
+    this.#takeOffers(node, tools);
+    log.info("A node has connected", { node: node.id, address, version, tools: tools.length });
+    this.#record({ action: "connected", node_id: node.id, address: address ?? null, reason: null });
+  }
+
+  #takeOffers(node: KnownNode, offers: readonly ToolOffer[]): void {
+    if (node.takeOffers(offers)) this.#tools = undefined;
+  }
+
+  #end(
+    node: KnownNode,
+    link: GatewayLink,
+    { reason, address }: { readonly reason: string; readonly address: string | undefined },
+  ): void {
+    const { clock, log } = this.#options;
+    this.#links.delete(link);
+    if (node.link !== link) {
+      return log.warn("A node came without a proper hello", { node: node.id, address, reason });
+    }
+    node.disconnect(clock.now());
+    log.warn("A node's link has ended", { node: node.id, address, reason });
+    this.#record({ action: "disconnected", node_id: node.id, address: address ?? null, reason });
+  }
+
+  #record(event: Omit<NodeEvent, "type">): void {
+    const { audit, log } = this.#options;
+    void audit({ type: "node", ...event }).catch((error) => log.error("Cannot write the audit", { error }));
+  }
 }
 
 interface AdmitOptions extends NodesOptions {
-  readonly window: ReturnType<typeof slidingWindow>;
+  readonly window: SlidingWindow;
   readonly isAllowed: (id: string) => boolean;
 }
 
@@ -304,21 +255,4 @@ function admit({ token, id, address }: NodeHandshake, options: AdmitOptions): No
 function isSame(given: string, secret: string): boolean {
   const digest = (text: string) => hash("sha256", text, "buffer");
   return timingSafeEqual(digest(given), digest(secret));
-}
-
-function unknownYet(): Known {
-  return {
-    link: undefined,
-    address: undefined,
-    version: undefined,
-    platform: undefined,
-    connectedAt: undefined,
-    disconnectedAt: undefined,
-    offers: [],
-    digests: new Map(),
-  };
-}
-
-function toTime(time: number | undefined): string | null {
-  return time === undefined ? null : new Date(time).toISOString();
 }

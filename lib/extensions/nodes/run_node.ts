@@ -3,7 +3,7 @@ import type { Random } from "../../base/random.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { AuditAppend } from "../../guard/audit/audit_chain.ts";
 import { LinkError, type LinkHandlers, type LinkSocket } from "../../system/net/link_socket.ts";
-import { createNodeEnd, type NodeEnd, type NodeWork } from "./node_end.ts";
+import { NodeEnd, type NodeWork } from "./node_end.ts";
 import { CLOSE } from "./protocol.ts";
 
 /** Gateway, work and clock of a node that stays connected. */
@@ -108,7 +108,7 @@ async function holdLink(options: RunNodeOptions): Promise<EndedLink> {
     },
   }, signal);
   const since = clock.monotonic();
-  end = createNodeEnd({
+  end = new NodeEnd({
     socket: {
       send: (text) => socket.send(text),
       unsent: () => socket.unsent(),

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { isNodeId } from "../../../lib/base/records/node_id.ts";
 import { parseGatewayFrame, parseNodeFrame } from "../../../lib/extensions/nodes/protocol.ts";
-import { nodeToolName } from "../../../lib/extensions/nodes/node_tool.ts";
+import { nodeToolName } from "../../../lib/extensions/nodes/known_node.ts";
 import { ECHO, HELLO } from "../../support/node_bench.ts";
 
 test("no text makes the parsers throw, and a reason never repeats a value", () => {

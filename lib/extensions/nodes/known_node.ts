@@ -1,0 +1,206 @@
+import { canonicalDigest, type ObjectJsonSchema } from "../../base/json.ts";
+import { ToolError } from "../../base/errors.ts";
+import { parseInput } from "../../tools/runtime/parse_input.ts";
+import type { Access, PreparedCall, Tool, ToolContext } from "../../tools/runtime/tool.ts";
+import type { ToolResult } from "../../tools/runtime/tool_call.ts";
+import { type GatewayLink, notConnected } from "./node_link.ts";
+import type { HelloFrame, ToolOffer } from "./protocol.ts";
+
+/** An allowed node, as `/v1/nodes` shows it. Times are in ISO 8601. */
+export interface NodeInfo {
+  readonly id: string;
+  readonly object: "node";
+  readonly connected: boolean;
+  /** Since when it is connected, or was the last time; null: it never was since the gateway started */
+  readonly connected_at: string | null;
+  readonly disconnected_at: string | null;
+  /** Peer address of its newest connection; null: none, or the server does not say */
+  readonly address: string | null;
+  /** Version of Postern that the node runs, for example "0.2.0". */
+  readonly version: string | null;
+  readonly platform: string | null;
+  readonly calls_in_flight: number;
+  readonly tool_count: number;
+}
+
+/** A tool of a node. */
+export interface NodeToolInfo {
+  /** On the node */
+  readonly name: string;
+  /** In the gateway's registry: `node__<id>__<name>` */
+  readonly registered_as: string;
+  readonly description: string;
+  /** Access that the node declares. The gateway decides nothing by it */
+  readonly node_access: Access;
+  readonly input_schema: ObjectJsonSchema | undefined;
+}
+
+/** Facts about the newest connection of a node. */
+interface Connection extends Pick<HelloFrame, "version" | "platform"> {
+  /** Peer address; undefined when the server does not say */
+  readonly address: string | undefined;
+  /** Milliseconds since the epoch */
+  readonly connectedAt: number;
+}
+
+/** A node that may connect: its link, and the tools that it told last. */
+export class KnownNode {
+  readonly id: string;
+  readonly #accessOf: (tool: string) => Access | undefined;
+  /** Undefined while the node is away */
+  #link: GatewayLink | undefined;
+  #connection: Connection | undefined;
+  /** Milliseconds since the epoch. Undefined while it is connected, and before it ever was */
+  #disconnectedAt: number | undefined;
+  #offers: readonly ToolOffer[] = [];
+  /** Digest of each offer, by name: what a call was prepared for must still be there when it is made */
+  #digests: ReadonlyMap<string, string> = new Map();
+
+  /** @param accessOf access that the operator sets for a registered tool */
+  constructor(id: string, accessOf: (tool: string) => Access | undefined) {
+    this.id = id;
+    this.#accessOf = accessOf;
+  }
+
+  /** The link of the node. Undefined while it is away. */
+  get link(): GatewayLink | undefined {
+    return this.#link;
+  }
+
+  connect(link: GatewayLink, connection: Connection): void {
+    this.#link = link;
+    this.#connection = connection;
+    this.#disconnectedAt = undefined;
+  }
+
+  /** @param time milliseconds since the epoch */
+  disconnect(time: number): void {
+    this.#link = undefined;
+    this.#disconnectedAt = time;
+  }
+
+  /** Takes the tools that the node tells. @returns false when they are the same as before */
+  takeOffers(offers: readonly ToolOffer[]): boolean {
+    const digests = new Map(offers.map((offer) => [offer.name, canonicalDigest(offer)]));
+    const same = digests.size === this.#digests.size &&
+      [...digests].every(([name, digest]) => this.#digests.get(name) === digest);
+    if (same) return false;
+    this.#offers = offers;
+    this.#digests = digests;
+    return true;
+  }
+
+  info(): NodeInfo {
+    const { connectedAt, address = null, version = null, platform = null } = this.#connection ?? {};
+    return {
+      id: this.id,
+      object: "node",
+      connected: this.#link !== undefined,
+      connected_at: toTime(connectedAt),
+      disconnected_at: toTime(this.#disconnectedAt),
+      address,
+      version,
+      platform,
+      calls_in_flight: this.#link?.inFlight ?? 0,
+      tool_count: this.#offers.length,
+    };
+  }
+
+  toolInfos(): readonly NodeToolInfo[] {
+    return this.#offers.map((offer): NodeToolInfo => ({
+      name: offer.name,
+      registered_as: nodeToolName(this.id, offer.name),
+      description: offer.description,
+      node_access: offer.access,
+      input_schema: offer.input_schema,
+    }));
+  }
+
+  /** Returns the tools of the node as tools of the gateway. */
+  tools(): readonly Tool[] {
+    return this.#offers.map((offer) => this.#toTool(offer));
+  }
+
+  #toTool(offer: ToolOffer): Tool {
+    const name = nodeToolName(this.id, offer.name);
+    const digest = this.#digests.get(offer.name);
+    return createNodeTool({
+      nodeId: this.id,
+      offer,
+      access: () => this.#accessOf(name) ?? "network",
+      connected: () => this.#link !== undefined,
+      call: async (input, { runId, callId, signal }) => {
+        if (this.#link === undefined) throw notConnected(this.id, offer.name);
+        if (this.#digests.get(offer.name) !== digest) {
+          throw new ToolError("node_changed", `Cannot call "${name}": its node has changed it since; look at it again`);
+        }
+        const result = await this.#link.invoke({ tool: offer.name, input, run_id: runId, call_id: callId }, signal);
+        const { output, is_error: isError, data } = result;
+        return { output, isError, ...(data === undefined ? {} : { data }) };
+      },
+    });
+  }
+}
+
+function toTime(time: number | undefined): string | null {
+  return time === undefined ? null : new Date(time).toISOString();
+}
+
+/** The offer of a node and the way to call it, from which a tool is made. */
+export interface NodeToolOptions {
+  readonly nodeId: string;
+  readonly offer: ToolOffer;
+  /** The operator's word, `network` without one (docs/design/plugins.md "Nodes") */
+  readonly access: () => Access;
+  readonly connected: () => boolean;
+  /** Makes the call on the node. @throws {ToolError} {CancelError} */
+  readonly call: (input: Readonly<Record<string, unknown>>, context: ToolContext) => Promise<ToolResult>;
+}
+
+/** Returns the name of a node's tool in the registry. */
+export function nodeToolName(nodeId: string, tool: string): string {
+  return `node__${nodeId}__${tool}`;
+}
+
+/** Makes a tool of a node one of the gateway's. Its input is looked at here as far as its schema says plainly, and checked on the node. */
+export function createNodeTool(options: NodeToolOptions): Tool {
+  const { nodeId, offer, access } = options;
+  const name = nodeToolName(nodeId, offer.name);
+  const inputSchema: ObjectJsonSchema | undefined = offer.input_schema;
+  const fields = Object.keys(inputSchema?.properties ?? {});
+  const required = inputSchema?.required ?? [];
+  const prepare = (text: string): PreparedCall => {
+    const input = parseInput(text, { tool: name, fields, required, textField: fields[0] });
+    const missing = required.find((field) => !Object.hasOwn(input, field));
+    const unknown = Object.keys(input).find((field) => !fields.includes(field));
+    const wrong = missing ?? unknown;
+    if (wrong !== undefined) {
+      const fault = `${JSON.stringify(wrong.slice(0, 64))} ${missing === undefined ? "is not a field" : "is missing"}`;
+      throw new ToolError(
+        "invalid_input",
+        `Cannot call "${name}": ${fault}; the fields are ${fields.join(", ") || "none"}`,
+      );
+    }
+    return {
+      input,
+      digest: canonicalDigest(input),
+      access: access(),
+      effects: {},
+      run: (context) => options.call(input, context),
+    };
+  };
+  return {
+    name,
+    description: `On the node "${nodeId}": ${offer.description}`,
+    get access() {
+      return access();
+    },
+    source: "node",
+    enabled: options.connected,
+    enabledBy: `up the link of the node "${nodeId}", there: postern node --connect <url> --id ${nodeId}`,
+    needs: [],
+    inputSchema,
+    prepare,
+    execute: async (text, context) => await prepare(text).run(context),
+  };
+}
