@@ -137,7 +137,7 @@ async function startWings(options: ServicesOptions, opened: OpenedList) {
   const { config, guard, access, system, work } = found;
   const { approvals, audit } = guard;
   const { files, guardedFetch } = system;
-  const { scopesOf } = access.tokens;
+  const scopesOf = (tokenId: string | null) => access.tokens.scopesOf(tokenId);
   const automation = createAutomationServices({ ...found, ...work, approvals, files, guardedFetch, scopesOf });
   const nodes = config().gateway.node_control.enabled ? await openNodes(found) : undefined;
   const memory = createMemoryServices({ ...found, isKept: config().storage.driver !== "memory" });

@@ -1,6 +1,6 @@
 import { PAIRING_CODES, PAIRING_GUARD, parsePairingCode, parsePairingGuard } from "../../lib/access/pairing.ts";
 import { TOKENS } from "../../lib/access/tokens.ts";
-import { parseTokenBody } from "../../lib/access/token_body.ts";
+import { parseTokenBody } from "../../lib/access/stored_token.ts";
 import { DELIVERIES, OPEN_DELIVERIES, parseDelivery } from "../../lib/automation/channels/delivery_record.ts";
 import {
   DONE_SCHEDULES,

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { TOKEN_LIMITS } from "../../lib/access/tokens.ts";
+import { TOKEN_LIMITS } from "../../lib/access/stored_token.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
 import { type RequestContext, type Route, strictRoute } from "../route.ts";

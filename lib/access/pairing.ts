@@ -5,7 +5,7 @@ import type { Random } from "../base/random.ts";
 import { readable } from "../storage/read_records.ts";
 import type { Store, Stored, Write } from "../storage/store.ts";
 import type { AccessActor, IssuedToken, RecordAccess, Tokens, TokenTerms } from "./identity.ts";
-import { secretHash } from "./token_body.ts";
+import { secretHash } from "./stored_token.ts";
 
 /** How a client that pairs is named, and when its token ends. */
 export type PairingTerms = Partial<TokenTerms> & { readonly address?: string | undefined };

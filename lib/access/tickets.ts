@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Clock } from "../base/clock.ts";
 import type { Random } from "../base/random.ts";
 import type { Identity, Tokens } from "./identity.ts";
-import { secretHash } from "./token_body.ts";
+import { secretHash } from "./stored_token.ts";
 
 /** Single-use tickets for WebSocket handshakes of browsers, which cannot send a header. Kept in memory, 30 s, 1,000 at most; they end with their token. */
 export interface Tickets {

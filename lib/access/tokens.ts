@@ -6,16 +6,8 @@ import { type Scope, SCOPES } from "../base/records/caller.ts";
 import { type Logger, SILENT } from "../base/telemetry/log.ts";
 import { readable, scanAll } from "../storage/read_records.ts";
 import type { Store, Write } from "../storage/store.ts";
-import type { AccessActor, Identity, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
-import { parseTokenBody, secretHash, type TokenBody } from "./token_body.ts";
-
-/** Bounds of tokens. */
-export const TOKEN_LIMITS = {
-  tokens: 1_000,
-  labelCharacters: 128,
-  /** Ten years */
-  ttlSeconds: 315_360_000,
-} as const;
+import type { AccessActor, Identity, IssuedToken, NewToken, RecordAccess, TokenRecord, Tokens } from "./identity.ts";
+import { checkNewToken, KeptToken, parseTokenBody, secretHash, TOKEN_LIMITS, type TokenBody } from "./stored_token.ts";
 
 /** Store, clock and fixed tokens that the tokens of a gateway work with. */
 export interface CreateTokensOptions {
@@ -37,270 +29,235 @@ export const TOKENS = "tokens";
 /** Id of the command line's token. Each start makes another token, and none of them is ever revoked */
 const CONTROL = "control";
 const MAX_PRESENTED_CHARACTERS = 512;
-const LAST_USED_EVERY_MS = 60_000;
-/** Times that a use is written within an idle time, so that a crash forgets little of it */
-const WRITES_PER_IDLE_TIME = 4;
 
 /** A token as `verify` needs it, found by the hash of its text. */
 interface Known {
   readonly identity: Identity;
   readonly loopbackOnly: boolean;
   /** undefined for the tokens of the environment and the control file */
-  readonly kept: Kept | undefined;
-}
-
-interface Kept {
-  /** As it was made or loaded: the last use since then is `lastUsed` */
-  readonly body: TokenBody;
-  version: number;
-  /** Milliseconds since the epoch; Infinity: never */
-  readonly expiresAt: number;
-  /** Milliseconds without a use after which it ends; Infinity: never */
-  readonly idleMs: number;
-  /** Milliseconds since the epoch of the last use that was sent to the store */
-  lastUsedWritten: number;
-  /** Milliseconds since the epoch; undefined: not since the start */
-  lastUsed: number | undefined;
+  readonly kept: KeptToken | undefined;
 }
 
 /**
- * Bearer tokens over a store, all held in memory by their hash. Tokens are `pst_` + 32 random bytes base64url.
+ * Opens the bearer tokens of a store, all held in memory by their hash. Tokens are `pst_` + 32 random bytes base64url.
  *
  * One gateway owns a store's tokens; expired ones are forgotten when it starts. A last use is written at most once a minute.
  */
 export async function createTokens(options: CreateTokensOptions): Promise<Tokens> {
-  const { store, clock, random, log = SILENT } = options;
-  const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));
-  const byHash = new Map<string, Known>();
-  const byId = new Map<string, Kept>();
-  const fixedIds = new Set<string | null>([null, CONTROL]);
-  const listeners: ((tokenId: string) => void | Promise<void>)[] = [];
-  let issuing = 0;
-  /** How often all tokens were revoked */
-  let purges = 0;
+  const tokens = new StoredTokens(options);
+  await tokens.load();
+  return tokens;
+}
 
-  function remember(body: TokenBody, version: number): Kept {
-    const kept = toKept(body, version);
-    byId.set(body.id, kept);
-    byHash.set(body.hash, {
-      identity: { tokenId: body.id, scopes: body.scopes, ...(body.plain ? { plain: true } : {}) },
-      loopbackOnly: false,
-      kept,
-    });
+class StoredTokens implements Tokens {
+  readonly #options: CreateTokensOptions;
+  readonly #record: RecordAccess;
+  readonly #byHash = new Map<string, Known>();
+  readonly #byId = new Map<string, KeptToken>();
+  /** Ids of the tokens that no store keeps; null where pairing is off */
+  readonly #fixedIds = new Set<string | null>([null, CONTROL]);
+  readonly #listeners: ((tokenId: string) => void | Promise<void>)[] = [];
+  /** Ids of tokens whose record cannot be read: verify refuses them */
+  readonly #damaged: string[] = [];
+  /** Tokens that are being made */
+  #issuing = 0;
+  /** How often all tokens were revoked */
+  #purges = 0;
+
+  constructor(options: CreateTokensOptions) {
+    this.#options = options;
+    this.#record = options.record ?? ((_change, writes) => options.store.batch(writes));
+  }
+
+  /** Reads the tokens of the store, forgets the expired ones, and adds the fixed ones. @throws {ConfigError} */
+  async load(): Promise<void> {
+    const { store, envToken, controlToken } = this.#options;
+    for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
+      const [found] = readable(store, TOKENS, [stored], parseTokenBody);
+      if (found === undefined) this.#damaged.push(stored.key);
+      else this.#remember(found.value, found.version);
+    }
+    await this.#forget(this.#expired());
+    this.#rememberFixed("env", envToken, false);
+    this.#rememberFixed(CONTROL, controlToken, true);
+  }
+
+  verify(token: string, peer: "loopback" | "other" = "other"): Identity | undefined {
+    if (token.length > MAX_PRESENTED_CHARACTERS) return undefined;
+    const known = this.#byHash.get(secretHash(token));
+    if (known === undefined || (known.loopbackOnly && peer !== "loopback")) return undefined;
+    const { kept } = known;
+    if (kept === undefined) return known.identity;
+    const now = this.#options.clock.now();
+    if (kept.isOver(now)) return undefined;
+    this.#noteUse(kept, now);
+    return known.identity;
+  }
+
+  async issue(order: NewToken): Promise<IssuedToken> {
+    checkNewToken(order);
+    if (this.#isFull()) await this.#forget(this.#expired());
+    if (this.#isFull()) {
+      throw conflict(`there are ${TOKEN_LIMITS.tokens} already; revoke one first`);
+    }
+    this.#issuing++;
+    try {
+      return await this.#make(order);
+    } finally {
+      this.#issuing--;
+    }
+  }
+
+  isLive(tokenId: string | null): boolean {
+    const kept = this.#keptOf(tokenId);
+    if (kept === undefined) return this.#fixedIds.has(tokenId);
+    return this.#byHash.has(kept.body.hash) && !kept.isOver(this.#options.clock.now());
+  }
+
+  scopesOf(tokenId: string | null): readonly Scope[] | undefined {
+    if (!this.isLive(tokenId)) return undefined;
+    if (tokenId === null) return SCOPES;
+    return this.#byId.get(tokenId)?.body.scopes ?? ["admin"];
+  }
+
+  use(tokenId: string | null): boolean {
+    if (!this.isLive(tokenId)) return false;
+    const kept = this.#keptOf(tokenId);
+    if (kept !== undefined) this.#noteUse(kept, this.#options.clock.now());
+    return true;
+  }
+
+  onRevoke(listener: (tokenId: string) => void | Promise<void>): void {
+    this.#listeners.push(listener);
+  }
+
+  async list(): Promise<readonly TokenRecord[]> {
+    return [...this.#byId.values()].reverse().map((kept) => kept.toRecord());
+  }
+
+  async revoke(id: string, by: AccessActor = null): Promise<boolean> {
+    const kept = this.#byId.get(id);
+    if (kept === undefined) return false;
+    await this.#forget([kept], by);
+    return true;
+  }
+
+  async revokeAll(by: AccessActor = null): Promise<number> {
+    this.#purges++;
+    const all = [...this.#byId.values()];
+    await this.#forget(all, by);
+    // Tokens whose records could not be read go too
+    for (const id of this.#damaged.splice(0)) await this.#options.store.takeOnce(TOKENS, id);
+    return all.length;
+  }
+
+  async count(): Promise<number> {
+    return this.#byId.size - this.#expired().length;
+  }
+
+  #keptOf(tokenId: string | null): KeptToken | undefined {
+    return tokenId === null ? undefined : this.#byId.get(tokenId);
+  }
+
+  #isFull(): boolean {
+    return this.#byId.size + this.#issuing >= TOKEN_LIMITS.tokens;
+  }
+
+  #expired(): readonly KeptToken[] {
+    const now = this.#options.clock.now();
+    return [...this.#byId.values()].filter((kept) => kept.isOver(now));
+  }
+
+  #remember(body: TokenBody, version: number): KeptToken {
+    const kept = new KeptToken(body, version);
+    this.#byId.set(body.id, kept);
+    this.#byHash.set(body.hash, { identity: kept.identity, loopbackOnly: false, kept });
     return kept;
   }
 
-  function rememberFixed(id: string, token: string | undefined, loopbackOnly: boolean): void {
+  #rememberFixed(id: string, token: string | undefined, loopbackOnly: boolean): void {
     if (token === undefined || token === "") return;
     if (token.length > MAX_PRESENTED_CHARACTERS) {
       const reason = `it is longer than ${MAX_PRESENTED_CHARACTERS} characters, and no request could present it`;
       throw new ConfigError("config_environment", `Cannot use POSTERN_TOKEN: ${reason}; use a shorter one`);
     }
-    fixedIds.add(id);
+    this.#fixedIds.add(id);
     const identity: Identity = { tokenId: id, scopes: ["admin"] };
-    byHash.set(secretHash(token), { identity, loopbackOnly, kept: undefined });
+    this.#byHash.set(secretHash(token), { identity, loopbackOnly, kept: undefined });
+  }
+
+  /** Makes a token and writes it. @throws {HttpError} 409 conflict when all tokens were revoked meanwhile */
+  async #make(order: NewToken): Promise<IssuedToken> {
+    const { by = null, paired } = order;
+    const token = `pst_${Buffer.from(this.#options.random.bytes(32)).toString("base64url")}`;
+    const body = this.#toBody(order, secretHash(token));
+    const purgesBefore = this.#purges;
+    const record = new KeptToken(body, 1).toRecord();
+    const change = paired === undefined
+      ? { kind: "issued", record, by } as const
+      : { kind: "paired", record, address: paired.address } as const;
+    if (!await this.#record(change, [{ op: "insert", collection: TOKENS, key: body.id, body }])) {
+      throw new Error(`Cannot create token "${body.id}": the id exists`);
+    }
+    if (this.#purges !== purgesBefore) {
+      // Whoever makes tokens with a stolen one must not outlive the purge
+      await this.#record({ kind: "revoked", tokenIds: [body.id], by: null }, [toDelete(body)]);
+      throw conflict("all tokens were revoked in this moment");
+    }
+    return { token, record: this.#remember(body, 1).toRecord() };
+  }
+
+  #toBody({ scopes, label, ttlSeconds, idleTtlSeconds, plain }: NewToken, hash: string): TokenBody {
+    const { clock, random } = this.#options;
+    const now = clock.now();
+    return {
+      v: 1,
+      id: random.id("tok_"),
+      hash,
+      label,
+      scopes: [...new Set(scopes)],
+      created_at: new Date(now).toISOString(),
+      expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
+      ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
+      ...(plain ? { plain } : {}),
+      last_used_at: null,
+    };
   }
 
   /**
    * Removes tokens: `verify` refuses them at once, and lists show them until the store has removed them too.
    * @param by undefined for tokens that have expired
    */
-  async function forget(tokens: readonly Kept[], by?: AccessActor): Promise<void> {
-    for (const { body } of tokens) byHash.delete(body.hash);
-    const told = tokens.flatMap(({ body }) => listeners.map((tell) => tell(body.id)));
+  async #forget(tokens: readonly KeptToken[], by?: AccessActor): Promise<void> {
+    for (const { body } of tokens) this.#byHash.delete(body.hash);
+    const told = tokens.flatMap(({ body }) => this.#listeners.map((tell) => tell(body.id)));
     if (tokens.length > 0) {
-      const deletes = tokens.map(({ body }): Write => ({ op: "delete", collection: TOKENS, key: body.id }));
-      if (by === undefined) await store.batch(deletes);
-      else await record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
+      const deletes = tokens.map(({ body }) => toDelete(body));
+      if (by === undefined) await this.#options.store.batch(deletes);
+      else await this.#record({ kind: "revoked", tokenIds: tokens.map(({ body }) => body.id), by }, deletes);
     }
-    for (const { body } of tokens) byId.delete(body.id);
+    for (const { body } of tokens) this.#byId.delete(body.id);
     await Promise.all(told);
   }
 
-  const expired = () => {
-    const now = clock.now();
-    return [...byId.values()].filter((kept) => isOver(kept, now));
-  };
-
-  function noteUse(kept: Kept, now: number): void {
-    kept.lastUsed = now;
-    const everyMs = Math.min(LAST_USED_EVERY_MS, kept.idleMs / WRITES_PER_IDLE_TIME);
-    if (now - kept.lastUsedWritten >= everyMs) writeLastUsed(kept, now);
-  }
-
-  function isLive(tokenId: string | null): boolean {
-    const kept = tokenId === null ? undefined : byId.get(tokenId);
-    if (kept === undefined) return fixedIds.has(tokenId);
-    return byHash.has(kept.body.hash) && !isOver(kept, clock.now());
-  }
-
-  /** Writes the use without being waited for; a token revoked meanwhile has no such version and stays gone. */
-  function writeLastUsed(kept: Kept, now: number): void {
-    kept.lastUsedWritten = now;
-    const body: TokenBody = { ...kept.body, last_used_at: new Date(now).toISOString() };
+  /** Notes a use. Nobody waits for its record; a token revoked meanwhile has no such version and stays gone. */
+  #noteUse(kept: KeptToken, now: number): void {
+    const body = kept.use(now);
+    if (body === undefined) return;
+    const { store, log = SILENT } = this.#options;
     store.putIfVersion(TOKENS, body.id, kept.version, body).then(
       (written) => {
-        if (written) kept.version++;
+        if (written) kept.written();
       },
       (error: unknown) => log.warn("Cannot record the use of a token", { token_id: body.id, error }),
     );
   }
-
-  // verify refuses a token whose record cannot be read
-  const damaged: string[] = [];
-  for await (const stored of scanAll(store, TOKENS, { order: "created" })) {
-    const [found] = readable(store, TOKENS, [stored], parseTokenBody);
-    if (found === undefined) damaged.push(stored.key);
-    else remember(found.value, found.version);
-  }
-  await forget(expired());
-  rememberFixed("env", options.envToken, false);
-  rememberFixed(CONTROL, options.controlToken, true);
-
-  return {
-    verify(token, peer = "other") {
-      if (token.length > MAX_PRESENTED_CHARACTERS) return undefined;
-      const known = byHash.get(secretHash(token));
-      if (known === undefined || (known.loopbackOnly && peer !== "loopback")) return undefined;
-      const { kept } = known;
-      if (kept === undefined) return known.identity;
-      const now = clock.now();
-      if (isOver(kept, now)) return undefined;
-      noteUse(kept, now);
-      return known.identity;
-    },
-
-    async issue({ scopes, label, ttlSeconds, idleTtlSeconds, plain, by = null, paired }) {
-      check(scopes, label);
-      checkSeconds("ttl_seconds", ttlSeconds);
-      checkSeconds("idle_ttl_seconds", idleTtlSeconds);
-      if (byId.size + issuing >= TOKEN_LIMITS.tokens) await forget(expired());
-      if (byId.size + issuing >= TOKEN_LIMITS.tokens) {
-        throw new HttpError(
-          "conflict",
-          `Cannot create a token: there are ${TOKEN_LIMITS.tokens} already; revoke one first`,
-          { status: 409, type: "invalid_request_error" },
-        );
-      }
-      issuing++;
-      try {
-        const token = `pst_${Buffer.from(random.bytes(32)).toString("base64url")}`;
-        const now = clock.now();
-        const body: TokenBody = {
-          v: 1,
-          id: random.id("tok_"),
-          hash: secretHash(token),
-          label,
-          scopes: [...new Set(scopes)],
-          created_at: new Date(now).toISOString(),
-          expires_at: ttlSeconds === undefined ? null : new Date(now + ttlSeconds * 1000).toISOString(),
-          ...(idleTtlSeconds === undefined ? {} : { idle_ttl_seconds: idleTtlSeconds }),
-          ...(plain ? { plain } : {}),
-          last_used_at: null,
-        };
-        const purgesBefore = purges;
-        const shown = toRecord(toKept(body, 1));
-        const change = paired === undefined
-          ? { kind: "issued", record: shown, by } as const
-          : { kind: "paired", record: shown, address: paired.address } as const;
-        if (!await record(change, [{ op: "insert", collection: TOKENS, key: body.id, body }])) {
-          throw new Error(`Cannot create token "${body.id}": the id exists`);
-        }
-        if (purges !== purgesBefore) {
-          // Whoever makes tokens with a stolen one must not outlive the purge
-          await record(
-            { kind: "revoked", tokenIds: [body.id], by: null },
-            [{ op: "delete", collection: TOKENS, key: body.id }],
-          );
-          throw new HttpError("conflict", "Cannot create a token: all tokens were revoked in this moment", {
-            status: 409,
-            type: "invalid_request_error",
-          });
-        }
-        return { token, record: toRecord(remember(body, 1)) };
-      } finally {
-        issuing--;
-      }
-    },
-
-    isLive,
-
-    scopesOf(tokenId) {
-      if (!isLive(tokenId)) return undefined;
-      if (tokenId === null) return SCOPES;
-      return byId.get(tokenId)?.body.scopes ?? ["admin"];
-    },
-
-    use(tokenId) {
-      if (!isLive(tokenId)) return false;
-      const kept = tokenId === null ? undefined : byId.get(tokenId);
-      if (kept !== undefined) noteUse(kept, clock.now());
-      return true;
-    },
-
-    onRevoke: (listener) => void listeners.push(listener),
-
-    list: async () => [...byId.values()].reverse().map(toRecord),
-
-    async revoke(id, by = null) {
-      const kept = byId.get(id);
-      if (kept === undefined) return false;
-      await forget([kept], by);
-      return true;
-    },
-
-    async revokeAll(by = null) {
-      purges++;
-      const all = [...byId.values()];
-      await forget(all, by);
-      // Tokens whose records could not be read go too
-      for (const id of damaged.splice(0)) await store.takeOnce(TOKENS, id);
-      return all.length;
-    },
-
-    count: async () => byId.size - expired().length,
-  };
 }
 
-function toKept(body: TokenBody, version: number): Kept {
-  const lastUsedWritten = body.last_used_at === null ? -Infinity : Date.parse(body.last_used_at);
-  const expiresAt = body.expires_at === null ? Infinity : Date.parse(body.expires_at);
-  const idleMs = body.idle_ttl_seconds === undefined ? Infinity : body.idle_ttl_seconds * 1000;
-  return { body, version, expiresAt, idleMs, lastUsedWritten, lastUsed: undefined };
+function toDelete({ id }: TokenBody): Write {
+  return { op: "delete", collection: TOKENS, key: id };
 }
 
-/** A token that was never used counts as used when it was made. */
-function isOver({ body, expiresAt, idleMs, lastUsed }: Kept, now: number): boolean {
-  if (expiresAt <= now) return true;
-  return idleMs !== Infinity && (lastUsed ?? Date.parse(body.last_used_at ?? body.created_at)) + idleMs <= now;
-}
-
-function toRecord(kept: Kept): TokenRecord {
-  const { id, label, scopes, created_at, expires_at, idle_ttl_seconds = null, plain = false, last_used_at } = kept.body;
-  const lastUsed = kept.lastUsed === undefined ? last_used_at : new Date(kept.lastUsed).toISOString();
-  return { id, label, scopes, created_at, expires_at, idle_ttl_seconds, plain, last_used_at: lastUsed };
-}
-
-function check(scopes: readonly Scope[], label: string): void {
-  if (scopes.length === 0 || scopes.some((scope) => !SCOPES.includes(scope))) {
-    throw invalid("scopes", `it must name at least one of ${SCOPES.join(", ")} and nothing else`);
-  }
-  if (label.length > TOKEN_LIMITS.labelCharacters) {
-    throw invalid("label", `it must be at most ${TOKEN_LIMITS.labelCharacters} characters`);
-  }
-}
-
-function checkSeconds(field: string, seconds: number | undefined): void {
-  if (seconds === undefined) return;
-  if (!Number.isInteger(seconds) || seconds < 1 || seconds > TOKEN_LIMITS.ttlSeconds) {
-    throw invalid(field, `it must be a whole number of 1-${TOKEN_LIMITS.ttlSeconds}`);
-  }
-}
-
-function invalid(param: string, reason: string): HttpError {
-  return new HttpError("invalid_request", `Cannot create a token with this "${param}": ${reason}`, {
-    status: 400,
-    type: "invalid_request_error",
-    param,
-  });
+function conflict(reason: string): HttpError {
+  return new HttpError("conflict", `Cannot create a token: ${reason}`, { status: 409, type: "invalid_request_error" });
 }

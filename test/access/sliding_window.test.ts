@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { slidingWindow } from "../../lib/access/sliding_window.ts";
+import { createRecentKeys, slidingWindow } from "../../lib/access/sliding_window.ts";
 
 test("600 requests pass, the next is refused and told when to come again", () => {
   const window = slidingWindow({ max: 600, windowMs: 60_000 });
@@ -89,4 +89,27 @@ test("a limit that allows nothing is refused", () => {
     assert.throws(() => slidingWindow({ max: 1, windowMs: bad }), RangeError);
     assert.throws(() => slidingWindow({ max: 1, windowMs: 1000, maxKeys: bad }), RangeError);
   }
+});
+
+test("createRecentKeys() keeps the keys used last, as a plain list of them would", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 5 }),
+      fc.array(fc.constantFrom(..."abcdefgh"), { maxLength: 60 }),
+      (maxKeys, uses) => {
+        const recent = createRecentKeys({
+          maxKeys,
+          create: () => ({ count: 0 }),
+          reset: (value) => void (value.count = 0),
+        });
+        let reference: { key: string; count: number }[] = [];
+        for (const key of uses) {
+          const count = (reference.find((item) => item.key === key)?.count ?? 0) + 1;
+          reference = [{ key, count }, ...reference.filter((item) => item.key !== key)].slice(0, maxKeys);
+          assert.equal(++recent.use(key).count, count);
+        }
+      },
+    ),
+    { numRuns: 200 },
+  );
 });
