@@ -23,8 +23,9 @@ import {
   screenArguments,
   type ScreenOptions,
 } from "./screen_arguments.ts";
-import { type Survey, type SurveyRequest, type Surveys, UNFINISHED } from "./surveys.ts";
+import { type Survey, type Surveys, UNFINISHED } from "./surveys.ts";
 
+/** Services that preparing a command needs. */
 export interface PreparationOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
   readonly clock: Clock;
@@ -84,22 +85,88 @@ const ENVIRONMENT: Readonly<Record<string, string>> = {
   TERM: "dumb",
 };
 
+/** Creates the preparation of commands. Nothing is started before the first command is prepared. */
 export function createPreparation(options: PreparationOptions): Preparation {
-  const { commands, clock, marker, containment, surveys, quarantine, notes } = options;
-  const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker };
-  const launcher = createLauncherFinder({ commands, clock, env: ENVIRONMENT });
+  return new CommandPreparation(options);
+}
 
-  /** The line behind what ends an uncontained command with the gateway. */
-  const launched = async (line: CommandLine): Promise<CommandLine> => {
-    const [file, ...prefix] = await launcher();
-    return file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
-  };
+class CommandPreparation implements Preparation {
+  readonly #options: PreparationOptions;
+  readonly #launcher: () => Promise<readonly string[]>;
 
-  const lineOf = async ({ words, scope, composed }: LineRequest, surveyed: Surveyed): Promise<CommandLine> => {
+  constructor(options: PreparationOptions) {
+    this.#options = options;
+    this.#launcher = createLauncherFinder({ commands: options.commands, clock: options.clock, env: ENVIRONMENT });
+  }
+
+  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void> {
+    const { signal } = new AbortController();
+    const bubblewrap = await this.#bubblewrapFor(request, signal);
+    const of = this.#surveyOf(await this.#skippedIn(request.scope), signal);
+    await this.#lineOf(request, { of, contained: bubblewrap !== undefined });
+  }
+
+  async prepare(request: AnyRequest): Promise<PreparedCommand> {
+    const { scope, composed, signal } = request;
+    const bubblewrap = await this.#bubblewrapFor(request, signal);
+    const skip = await this.#skippedIn(scope);
+    const of = this.#surveyOf(skip, signal);
+    const line = await this.#lineOf(request, { of, contained: bubblewrap !== undefined });
+    if (composed === undefined) return await this.#prepareScreened(line, request, { bubblewrap, skip, of });
+    return bubblewrap === undefined
+      ? { line: await this.#launched(line), contained: false, ...unwatched(false) }
+      : { line: await contained(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
+  }
+
+  async afterKill(left: readonly LeftNote[]): Promise<Aftermath> {
+    const found: Aftermath[] = [];
+    for (const { note, remove } of left) {
+      found.push(note === undefined ? { quarantined: [], unchecked: true } : await this.#lookAfter(note));
+      await remove().catch(() => {});
+    }
+    return {
+      quarantined: found.flatMap(({ quarantined }) => quarantined),
+      unchecked: found.some(({ unchecked }) => unchecked),
+    };
+  }
+
+  /** Prepares a command of the model: the workspace is surveyed before it, and looked at again after it. */
+  async #prepareScreened(
+    line: CommandLine,
+    request: AnyRequest,
+    { bubblewrap, skip, of }: {
+      readonly bubblewrap: string | undefined;
+      readonly skip: string[];
+      readonly of: SurveyOf;
+    },
+  ): Promise<PreparedCommand> {
+    const { scope, words: [command = ""] } = request;
+    await requireRoom(command, this.#options.quarantine);
+    const workspace = line.cwd;
+    if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
+    const before = await of(workspace, bubblewrap !== undefined && !scope.allowSensitive);
+    const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
+    if (bubblewrap === undefined) {
+      const free = await this.#launched(line);
+      return { line: free, contained: false, ...before.finished ? await this.#watch(note) : unwatched(true) };
+    }
+    requireNames(command, before.unnamable);
+    if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
+    const inside = await contained(line, request, {
+      bubblewrap,
+      hidden: [...forbiddenNames(scope, this.#options), ...before.sensitive],
+      guarded: before.guarded.map(({ path }) => path),
+    });
+    return { line: inside, contained: true, ...await this.#watch(note) };
+  }
+
+  /** Returns the line of a command that was checked. @throws {ToolError} as `Processes.screen` */
+  async #lineOf({ words, scope, composed }: LineRequest, surveyed: Surveyed): Promise<CommandLine> {
     if (process.platform === "win32") {
       throw new ToolError("unsupported_platform", "Cannot run commands: they are not supported on Windows, use Linux");
     }
     const [command = "", ...args] = words;
+    const { commands, marker } = this.#options;
     const file = await commands.find(command);
     if (file === undefined) {
       throw new ToolError(
@@ -108,156 +175,116 @@ export function createPreparation(options: PreparationOptions): Preparation {
       );
     }
     if (composed === undefined) {
-      const { places } = await screenArguments(args, scope, options);
+      const { places } = await screenArguments(args, scope, this.#options);
       await screenPlaces(places, { scope, command, surveyed });
     }
-    return { file, args, cwd: await realpath(scope.workspaceRoot), env: { ...env, ...composed?.env } };
-  };
+    const env = { ...ENVIRONMENT, [MARKER_VARIABLE]: marker, ...composed?.env };
+    return { file, args, cwd: await realpath(scope.workspaceRoot), env };
+  }
+
+  /** Returns the line behind the program that ends an uncontained command with the gateway. */
+  async #launched(line: CommandLine): Promise<CommandLine> {
+    const [file, ...prefix] = await this.#launcher();
+    return file === undefined ? line : { ...line, file, args: [...prefix, line.file, ...line.args] };
+  }
 
   /** Finds bubblewrap for a command; undefined where it runs without. @throws {ToolError} `sandbox_unavailable` */
-  const bubblewrapFor = async (
+  async #bubblewrapFor(
     { sandbox, words: [command = ""] }: Pick<AnyRequest, "sandbox" | "words">,
     signal: AbortSignal,
-  ): Promise<string | undefined> => {
+  ): Promise<string | undefined> {
     if (sandbox === "off") return undefined;
-    const found = await unlessAborted(containment.find(), signal);
+    const found = await unlessAborted(this.#options.containment.find(), signal);
     requireContainment(command, sandbox, found);
     return found.kind === "bubblewrap" ? found.file : undefined;
-  };
+  }
 
-  const skippedIn = (scope: ArgumentScope): Promise<string[]> =>
-    Promise.all(forbiddenNames(scope, options).map((path) => realpath(path).catch(() => path)));
+  #skippedIn(scope: ArgumentScope): Promise<string[]> {
+    return Promise.all(forbiddenNames(scope, this.#options).map((path) => realpath(path).catch(() => path)));
+  }
 
-  const surveyOf = (skip: readonly string[], signal: AbortSignal): SurveyOf => async (root, secrets) => {
-    const { home, ownPaths } = options;
-    const request: SurveyRequest = { root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS };
-    return await surveys.survey(request, signal);
-  };
+  #surveyOf(skip: readonly string[], signal: AbortSignal): SurveyOf {
+    const { home, ownPaths, surveys } = this.#options;
+    return async (root, secrets) =>
+      await surveys.survey({ root, skip, secrets, home, ownPaths, timeoutMs: SURVEY_TIMEOUT_MS }, signal);
+  }
 
-  /**
-   * Refuses what an argument names and a name alone does not tell: a private key; and without a sandbox also a folder that holds
-   * sensitive files, and a hard link of one. Inside the sandbox all of these are hidden.
-   */
-  const screenPlaces = async (
-    places: readonly NamedPlace[],
-    { scope, command, surveyed }: {
-      readonly scope: ArgumentScope;
-      readonly command: string;
-      readonly surveyed: Surveyed;
-    },
-  ): Promise<void> => {
-    if (scope.allowSensitive || surveyed.contained) return;
-    const workspace = await realpath(scope.workspaceRoot);
-    for (const { arg, path } of places) {
-      if (path === workspace || await lstat(path).catch(() => undefined) === undefined) continue;
-      // A hard link in the workspace is known by all of the workspace
-      const survey = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
-      const { finished, sensitive, unnamable } = survey;
-      const first = sensitive.find((found) => isWithin(found, path));
-      if (first !== undefined) {
-        throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
-      }
-      requireNames(command, unnamable.filter((found) => isWithin(found, path)));
-      if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
-    }
-  };
+  /** Notes a command until it was looked after: what it makes is found at the next start where this gateway is killed. */
+  async #watch(note: CallNote): Promise<Pick<PreparedCommand, "after" | "drop">> {
+    const drop = await this.#options.notes.write(note);
+    return { after: () => this.#lookAfter(note).finally(() => drop().catch(() => {})), drop };
+  }
 
   /** Compares the workspace with what was there before a command, and moves protected names that appeared into quarantine. */
-  const lookAfter = async ({ workspace, skip, known: before }: CallNote): Promise<Aftermath> => {
+  async #lookAfter({ workspace, skip, known: before }: CallNote): Promise<Aftermath> {
     // The command may have been cancelled, not what comes after it
-    const now = await surveyOf(skip, new AbortController().signal)(workspace, false).catch(() => UNFINISHED);
+    const survey = this.#surveyOf(skip, new AbortController().signal);
+    const now = await survey(workspace, false).catch(() => UNFINISHED);
     const known = new Set(before);
     const appeared = now.guarded.filter(({ identity }) => !known.has(identity));
     // Names below another new name are left out: the move of the outer one takes them along
     const outer = appeared.filter(({ path }) => !appeared.some((one) => one.path !== path && isWithin(path, one.path)));
     return {
-      quarantined: await quarantine.take(outer, workspace),
+      quarantined: await this.#options.quarantine.take(outer, workspace),
       unchecked: !now.finished || now.unnamable.length > 0,
     };
-  };
+  }
+}
 
-  /** Notes a command until it was looked after: what it makes is found at the next start where this gateway is killed. */
-  const watch = async (note: CallNote): Promise<Pick<PreparedCommand, "after" | "drop">> => {
-    const drop = await notes.write(note);
-    return { after: () => lookAfter(note).finally(() => drop().catch(() => {})), drop };
-  };
+/**
+ * Refuses what an argument names and a name alone does not tell: a private key; and without a sandbox also a folder that holds
+ * sensitive files, and a hard link of one. Inside the sandbox all of these are hidden.
+ */
+async function screenPlaces(
+  places: readonly NamedPlace[],
+  { scope, command, surveyed }: {
+    readonly scope: ArgumentScope;
+    readonly command: string;
+    readonly surveyed: Surveyed;
+  },
+): Promise<void> {
+  if (scope.allowSensitive || surveyed.contained) return;
+  const workspace = await realpath(scope.workspaceRoot);
+  for (const { arg, path } of places) {
+    if (path === workspace || await lstat(path).catch(() => undefined) === undefined) continue;
+    // A hard link in the workspace is known by all of the workspace
+    const survey = await surveyed.of(isWithin(path, workspace) ? workspace : path, true);
+    const { finished, sensitive, unnamable } = survey;
+    const first = sensitive.find((found) => isWithin(found, path));
+    if (first !== undefined) {
+      throw holdsSensitive(arg, isWithin(first, workspace) ? relative(workspace, first) : first);
+    }
+    requireNames(command, unnamable.filter((found) => isWithin(found, path)));
+    if (!finished) throw sandboxUnavailable(command, `${shown(path)} ${NOT_SEARCHED}`, TRY_AGAIN);
+  }
+}
 
-  const requireRoom = async (command: string): Promise<void> => {
-    if (!await quarantine.isFull()) return;
-    throw new ToolError(
-      "quarantine_full",
-      `Cannot run ${
-        JSON.stringify(command)
-      }: ${quarantine.folder} holds as much as it may; a person must look at it and remove it`,
-    );
-  };
+async function requireRoom(command: string, quarantine: Quarantine): Promise<void> {
+  if (!await quarantine.isFull()) return;
+  throw new ToolError(
+    "quarantine_full",
+    `Cannot run ${
+      JSON.stringify(command)
+    }: ${quarantine.folder} holds as much as it may; a person must look at it and remove it`,
+  );
+}
 
-  const contained = async (
-    line: CommandLine,
-    request: AnyRequest,
-    options: Partial<ContainOptions>,
-  ): Promise<CommandLine> => {
-    const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
-    const inside = await contain(line, {
-      bubblewrap: "",
-      hidden: [],
-      ...options,
-      workspaceRoot,
-      network: composed?.network ?? false,
-      readOnly: composed?.writes === false,
-    });
-    if (inside === undefined) throw uncontainable(command);
-    return inside;
-  };
-
-  return {
-    async screen(request) {
-      const { signal } = new AbortController();
-      const bubblewrap = await bubblewrapFor(request, signal);
-      const of = surveyOf(await skippedIn(request.scope), signal);
-      await lineOf(request, { of, contained: bubblewrap !== undefined });
-    },
-    async prepare(request) {
-      const { scope, composed, signal, words: [command = ""] } = request;
-      const bubblewrap = await bubblewrapFor(request, signal);
-      const skip = await skippedIn(scope);
-      const of = surveyOf(skip, signal);
-      const line = await lineOf(request, { of, contained: bubblewrap !== undefined });
-      if (composed !== undefined) {
-        return bubblewrap === undefined
-          ? { line: await launched(line), contained: false, ...unwatched(false) }
-          : { line: await contained(line, request, { bubblewrap }), contained: true, ...unwatched(false) };
-      }
-      await requireRoom(command);
-      const workspace = line.cwd;
-      if (bubblewrap !== undefined && holdsSystem(workspace)) throw uncontainable(command);
-      const before = await of(workspace, bubblewrap !== undefined && !scope.allowSensitive);
-      const note: CallNote = { workspace, skip, known: before.guarded.map(({ identity }) => identity) };
-      if (bubblewrap === undefined) {
-        const free = await launched(line);
-        return { line: free, contained: false, ...before.finished ? await watch(note) : unwatched(true) };
-      }
-      requireNames(command, before.unnamable);
-      if (!before.finished) throw sandboxUnavailable(command, `the workspace ${NOT_SEARCHED}`, TRY_AGAIN);
-      const inside = await contained(line, request, {
-        bubblewrap,
-        hidden: [...forbiddenNames(scope, options), ...before.sensitive],
-        guarded: before.guarded.map(({ path }) => path),
-      });
-      return { line: inside, contained: true, ...await watch(note) };
-    },
-    async afterKill(left) {
-      const found: Aftermath[] = [];
-      for (const { note, remove } of left) {
-        found.push(note === undefined ? { quarantined: [], unchecked: true } : await lookAfter(note));
-        await remove().catch(() => {});
-      }
-      return {
-        quarantined: found.flatMap(({ quarantined }) => quarantined),
-        unchecked: found.some(({ unchecked }) => unchecked),
-      };
-    },
-  };
+async function contained(
+  line: CommandLine,
+  request: AnyRequest,
+  options: Partial<ContainOptions>,
+): Promise<CommandLine> {
+  const { composed, scope: { workspaceRoot }, words: [command = ""] } = request;
+  const inside = await contain(line, {
+    bubblewrap: "",
+    hidden: [],
+    ...options,
+    workspaceRoot,
+    network: composed?.network ?? false,
+    readOnly: composed?.writes === false,
+  });
+  if (inside === undefined) throw uncontainable(command);
+  return inside;
 }
 
 /** The end of a command that nobody looks after. @param unchecked false: it makes no name that is to be looked for */

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
-import { lazily } from "../../base/lazily.ts";
+import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import type { CommandRequest, ProcessRequest, ProcessResult } from "./command_request.ts";
@@ -10,16 +10,18 @@ import type { OutputPart } from "./command_output.ts";
 import {
   type CommandContainment,
   type Containment,
+  type ContainmentFinder,
   containmentOf,
   createContainmentFinder,
   type SandboxMode,
 } from "./containment.ts";
 import { killLeftovers } from "./leftover_processes.ts";
-import type { PreparedCommand } from "./prepare_command.ts";
+import type { Preparation, PreparedCommand, requireStarted } from "./prepare_command.ts";
 import type { Aftermath } from "./quarantine.ts";
-import { createProcessTable, type ProcessInfo } from "./process_table.ts";
-import type { CommandResult } from "./run_command.ts";
+import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
+import type { CommandResult, runCommand } from "./run_command.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
+import type { Surveys } from "./surveys.ts";
 
 /** Programs for tools: the only way a tool starts one (docs/design/paths_and_commands.md "Commands"). */
 export interface Processes {
@@ -46,9 +48,7 @@ export interface Processes {
    * @throws {ToolError} as `run`, and `too_many_processes`
    * @throws {CancelError} as `run`, before anything is started
    */
-  start(
-    request: ProcessRequest & { readonly maxProcesses: number; readonly owner: ProcessInfo["owner"] },
-  ): Promise<ProcessInfo>;
+  start(request: StartRequest): Promise<ProcessInfo>;
   /** Returns the processes that run and the last that ended, in the order of their start. */
   list(): readonly ProcessInfo[];
   /** Returns one process. @throws {ToolError} `process_not_found` */
@@ -75,6 +75,14 @@ export interface Processes {
   close(): Promise<void>;
 }
 
+/** Request for a process that runs on. */
+export interface StartRequest extends ProcessRequest {
+  /** Processes that may run at the same time */
+  readonly maxProcesses: number;
+  readonly owner: ProcessInfo["owner"];
+}
+
+/** Services and places that starting programs needs. */
 export interface ProcessesOptions extends ScreenOptions {
   readonly commands: Pick<CommandLookup, "find">;
   readonly clock: Clock;
@@ -97,116 +105,171 @@ export interface ProcessesOptions extends ScreenOptions {
 /** Time that a composed command gets to remove its lock files after it is told to stop. */
 const GRACE_MS = 1000;
 
-/** Programs for tools. Nothing is started before the first call. */
+/** Creates the programs for tools. Nothing is started before the first call. */
 export function createProcesses(options: ProcessesOptions): Processes {
-  const { commands, clock, marker } = options;
-  const closing = new AbortController();
-  const working = new Set<Promise<unknown>>();
-  const table = createProcessTable(clock, options.redact);
-  const finder = createContainmentFinder({ commands, clock, signal: closing.signal, onLook: options.onLook });
-  const preparing = lazily(async () => {
-    const [
-      { createPreparation, requireStarted },
-      { runCommand },
-      { createSurveys },
-      { createQuarantine },
-      { createCallNotes },
-    ] = await Promise.all([
-      import("./prepare_command.ts"),
-      import("./run_command.ts"),
-      import("./surveys.ts"),
-      import("./quarantine.ts"),
-      import("./call_notes.ts"),
-    ]);
-    const surveys = createSurveys({ clock });
-    const random = options.random ?? createSystemRandom();
-    const quarantine = createQuarantine({ folder: options.quarantine, clock, random });
-    const notes = createCallNotes({ folder: options.notes, random });
-    const preparation = createPreparation({ ...options, containment: finder, surveys, quarantine, notes });
-    return { ...preparation, requireStarted, runCommand, surveys };
-  });
+  return new ToolProcesses(options);
+}
 
-  /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
-  const afterOf = async ({ after }: PreparedCommand): Promise<Aftermath> => {
-    const found = await after();
-    if (found.quarantined.length > 0 || found.unchecked) options.onQuarantine?.(found);
-    return found;
-  };
+class ToolProcesses implements Processes {
+  readonly #options: ProcessesOptions;
+  readonly #closing = new AbortController();
+  /** Work that `close()` waits for */
+  readonly #working = new Set<Promise<unknown>>();
+  readonly #table: ProcessTable;
+  readonly #finder: ContainmentFinder;
+  readonly #runner: Lazy<Promise<CommandRunner>>;
 
-  /** `close()` waits for it. */
-  const track = <T>(work: Promise<T>): Promise<T> => {
-    const settled = work.catch(() => {}).finally(() => working.delete(settled));
-    working.add(settled);
+  constructor(options: ProcessesOptions) {
+    const { commands, clock, onLook } = options;
+    this.#options = options;
+    this.#table = createProcessTable(clock, options.redact);
+    this.#finder = createContainmentFinder({ commands, clock, signal: this.#closing.signal, onLook });
+    this.#runner = lazily(() => loadRunner(options, this.#finder));
+  }
+
+  containment(sandbox: SandboxMode): Promise<CommandContainment> {
+    const known = sandbox === "off" ? Promise.resolve(undefined) : this.#finder.known();
+    return this.#track(known.then((found) => containmentOf(sandbox, found)));
+  }
+
+  async screen(request: Pick<ProcessRequest, "words" | "scope" | "sandbox">): Promise<void> {
+    const { preparation } = await this.#runner();
+    await preparation.screen(request);
+  }
+
+  async named({ words, scope, signal }: Parameters<Processes["named"]>[0]): Promise<readonly NamedFile[]> {
+    const { namedFiles } = await import("./screen_arguments.ts");
+    return await namedFiles(words.slice(1), { workspaceRoot: scope.workspaceRoot, signal });
+  }
+
+  run(request: CommandRequest): Promise<ProcessResult> {
+    return this.#track(this.#run(request));
+  }
+
+  start(request: StartRequest): Promise<ProcessInfo> {
+    return this.#track(this.#start(request));
+  }
+
+  list(): readonly ProcessInfo[] {
+    return this.#table.list();
+  }
+
+  get(id: string): ProcessInfo {
+    return this.#table.get(id);
+  }
+
+  output(id: string, options: { readonly offset: number; readonly maxBytes: number }): OutputPart {
+    return this.#table.output(id, options);
+  }
+
+  kill(id: string): Promise<ProcessInfo> {
+    return this.#table.kill(id);
+  }
+
+  killLeftovers(): Promise<number> {
+    return killLeftovers(this.#options.marker);
+  }
+
+  lookAfterKill(): Promise<Aftermath> {
+    return this.#track(this.#lookAfterKill());
+  }
+
+  async close(): Promise<void> {
+    this.#closing.abort(new CancelError("shutdown"));
+    await Promise.all(this.#working);
+    await this.#table.killAll();
+    await (await this.#runner.made())?.surveys.close();
+  }
+
+  #track<T>(work: Promise<T>): Promise<T> {
+    const settled = work.catch(() => {}).finally(() => this.#working.delete(settled));
+    this.#working.add(settled);
     return work;
-  };
+  }
 
-  const run: Processes["run"] = async (request) => {
-    const { prepare, requireStarted, runCommand } = await preparing();
-    const prepared = await prepare(request);
+  async #run(request: CommandRequest): Promise<ProcessResult> {
+    const { preparation, requireStarted, runCommand } = await this.#runner();
+    const prepared = await preparation.prepare(request);
     const { line, contained } = prepared;
     const { timeoutMs, maxOutputBytes, composed } = request;
-    const signal = AbortSignal.any([request.signal, closing.signal]);
+    const signal = AbortSignal.any([request.signal, this.#closing.signal]);
     const graceMs = composed === undefined ? 0 : GRACE_MS;
+    const { clock } = this.#options;
     // A composed command is read by Postern itself, before the model gets anything of it
-    const redact = composed === undefined ? options.redact : undefined;
+    const redact = composed === undefined ? this.#options.redact : undefined;
     let result: CommandResult;
     try {
       result = await runCommand(line, { timeoutMs, maxOutputBytes, signal, clock, redact, graceMs });
     } catch (error) {
       // Cancelled: what it had done until then is looked at all the same
-      await afterOf(prepared);
+      await this.#afterOf(prepared);
       throw error;
     }
-    const after = await afterOf(prepared);
+    const after = await this.#afterOf(prepared);
     if (contained) requireStarted(request.words, result);
     return { ...result, contained, ...after };
-  };
+  }
 
-  const start: Processes["start"] = async (request) => {
-    const prepared = await (await preparing()).prepare(request);
+  async #start(request: StartRequest): Promise<ProcessInfo> {
+    const { preparation } = await this.#runner();
+    const prepared = await preparation.prepare(request);
     const { line, contained } = prepared;
     const { words, owner, maxProcesses, maxOutputBytes } = request;
-    const signal = AbortSignal.any([request.signal, closing.signal]);
-    const onEnd = () => afterOf(prepared);
+    const signal = AbortSignal.any([request.signal, this.#closing.signal]);
+    const onEnd = () => this.#afterOf(prepared);
     try {
       if (signal.aborted) throw cancelError(signal);
-      return await table.start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd });
+      return await this.#table.start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd });
     } catch (error) {
       await prepared.drop();
       throw error;
     }
-  };
+  }
 
-  const lookAfterKill = async (): Promise<Aftermath> => {
-    if (!existsSync(options.notes)) return { quarantined: [], unchecked: false };
+  /** Returns what was found after a command. Tells `onQuarantine` when protected names appeared or nobody could look for them. */
+  async #afterOf({ after }: PreparedCommand): Promise<Aftermath> {
+    const found = await after();
+    if (found.quarantined.length > 0 || found.unchecked) this.#options.onQuarantine?.(found);
+    return found;
+  }
+
+  async #lookAfterKill(): Promise<Aftermath> {
+    const nothing: Aftermath = { quarantined: [], unchecked: false };
+    if (!existsSync(this.#options.notes)) return nothing;
     const { leftNotes } = await import("./call_notes.ts");
-    const left = await leftNotes(options.notes);
-    return left.length === 0 ? { quarantined: [], unchecked: false } : await (await preparing()).afterKill(left);
-  };
+    const left = await leftNotes(this.#options.notes);
+    if (left.length === 0) return nothing;
+    const { preparation } = await this.#runner();
+    return await preparation.afterKill(left);
+  }
+}
 
-  const containment: Processes["containment"] = async (sandbox) =>
-    containmentOf(sandbox, sandbox === "off" ? undefined : await finder.known());
+/** Parts that the first command loads. */
+interface CommandRunner {
+  readonly preparation: Preparation;
+  readonly surveys: Surveys;
+  readonly requireStarted: typeof requireStarted;
+  readonly runCommand: typeof runCommand;
+}
 
-  return {
-    containment: (sandbox) => track(containment(sandbox)),
-    screen: async (request) => await (await preparing()).screen(request),
-    async named({ words, scope, signal }) {
-      const { namedFiles } = await import("./screen_arguments.ts");
-      return await namedFiles(words.slice(1), { workspaceRoot: scope.workspaceRoot, signal });
-    },
-    run: (request) => track(run(request)),
-    start: (request) => track(start(request)),
-    list: table.list,
-    get: table.get,
-    output: table.output,
-    kill: table.kill,
-    killLeftovers: () => killLeftovers(marker),
-    lookAfterKill: () => track(lookAfterKill()),
-    async close() {
-      closing.abort(new CancelError("shutdown"));
-      await Promise.all(working);
-      await table.killAll();
-      await (await preparing.made())?.surveys.close();
-    },
-  };
+async function loadRunner(options: ProcessesOptions, containment: ContainmentFinder): Promise<CommandRunner> {
+  const [
+    { createPreparation, requireStarted },
+    { runCommand },
+    { createSurveys },
+    { createQuarantine },
+    { createCallNotes },
+  ] = await Promise.all([
+    import("./prepare_command.ts"),
+    import("./run_command.ts"),
+    import("./surveys.ts"),
+    import("./quarantine.ts"),
+    import("./call_notes.ts"),
+  ]);
+  const surveys = createSurveys({ clock: options.clock });
+  const random = options.random ?? createSystemRandom();
+  const quarantine = createQuarantine({ folder: options.quarantine, clock: options.clock, random });
+  const notes = createCallNotes({ folder: options.notes, random });
+  const preparation = createPreparation({ ...options, containment, surveys, quarantine, notes });
+  return { preparation, surveys, requireStarted, runCommand };
 }

@@ -41,8 +41,8 @@ test(
   { skip },
   () =>
     withWorkspace({ "a.txt": "hello" }, async (workspace) => {
-      const { run } = processesIn(workspace);
-      const result = await run(request(workspace.root, "cat a.txt && echo new > b.txt && pwd"));
+      const processes = processesIn(workspace);
+      const result = await processes.run(request(workspace.root, "cat a.txt && echo new > b.txt && pwd"));
       assert.deepEqual(result.ending, { kind: "exit", code: 0 }, result.stderr.text);
       assert.equal(result.contained, true);
       assert.equal(result.stdout.text, `hello${workspace.root}\n`);
@@ -55,8 +55,8 @@ test("a contained command sees nothing else: no outside, no other process, no ne
 }, () =>
   withWorkspace({}, async (workspace) => {
     symlinkSync("../outside", workspace.path("link"));
-    const { run } = processesIn(workspace);
-    const shows = async (script: string) => (await run(request(workspace.root, script))).stdout.text.trim();
+    const processes = processesIn(workspace);
+    const shows = async (script: string) => (await processes.run(request(workspace.root, script))).stdout.text.trim();
     assert.equal(await shows("cat link/secret.txt; cat ../outside/secret.txt; cat /etc/passwd; ls /root /home"), "");
     assert.equal(await shows("ls -d /proc/[0-9]* | wc -l | tr -d ' '").then((count) => Number(count) < 10), true);
     assert.match(await shows("cat /proc/net/dev"), /^[^\n]*\n[^\n]*\n\s*lo:[^\n]*$/);
@@ -71,8 +71,8 @@ test(
   () =>
     withWorkspace({ "private/a.txt": "secret", "data/own.db": "secret", "own.toml": "secret" }, async (workspace) => {
       const own = [workspace.path("data"), workspace.path("own.toml"), workspace.path("none")];
-      const { run } = processesIn(workspace, { ownPaths: own });
-      const result = await run(request(workspace.root, "find . -type f; cat own.toml; ls data private"));
+      const processes = processesIn(workspace, { ownPaths: own });
+      const result = await processes.run(request(workspace.root, "find . -type f; cat own.toml; ls data private"));
       assert.doesNotMatch(result.stdout.text, /secret|own\.db|a\.txt/);
     }),
 );
@@ -93,12 +93,14 @@ test(
       symlinkSync("../.env", workspace.path("a/innocent"));
       symlinkSync("real.txt", workspace.path("plain/id_rsa"));
       symlinkSync("/etc/passwd", workspace.path("plain/credentials.json"));
-      const { run } = processesIn(workspace);
+      const processes = processesIn(workspace);
       const script = "find . -follow -type f | sort | xargs cat; cat .env a/innocent plain/*";
       const { scope } = request(workspace.root, script);
-      const hidden = await run(request(workspace.root, script, { scope: { ...scope, allowSensitive: false } }));
+      const hidden = await processes.run(
+        request(workspace.root, script, { scope: { ...scope, allowSensitive: false } }),
+      );
       assert.equal(hidden.stdout.text, "shown\nshown\n", hidden.stderr.text);
-      const shown = await run(request(workspace.root, "cat .env a/b/c/.env.local"));
+      const shown = await processes.run(request(workspace.root, "cat .env a/b/c/.env.local"));
       assert.equal(shown.stdout.text, "secret\nsecret\n");
       assert.equal(readFileSync(workspace.path(".env"), "utf8"), "secret\n");
     }),
@@ -108,24 +110,29 @@ test("a workspace with more credentials than the sandbox can hide is refused", {
   withWorkspace(
     Object.fromEntries(Array.from({ length: 30 }, (_, i) => [`${`${"x".repeat(250)}/`.repeat(12)}k${i}.pem`, ""])),
     async (workspace) => {
-      const { run } = processesIn(workspace);
+      const processes = processesIn(workspace);
       const { scope } = request(workspace.root, "true");
       // Of 30 paths of 3,000 bytes all are hidden
-      const { ending } = await run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } }));
+      const { ending } = await processes.run(
+        request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } }),
+      );
       assert.deepEqual(ending, { kind: "exit", code: 0 });
       for (let i = 0; i < 400; i++) workspace.write(`${`${"x".repeat(250)}/`.repeat(12)}m${i}.pem`, "");
-      await assert.rejects(run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } })), {
-        code: "sandbox_unavailable",
-      });
+      await assert.rejects(
+        processes.run(request(workspace.root, "true", { scope: { ...scope, allowSensitive: false } })),
+        {
+          code: "sandbox_unavailable",
+        },
+      );
     },
   ));
 
 test("nothing a contained command starts outlives it", { skip }, () =>
   withWorkspace({}, async (workspace) => {
     const marker = `sandbox-${process.pid}`;
-    const { run } = processesIn(workspace, { marker });
+    const processes = processesIn(workspace, { marker });
     const script = "setsid sleep 300 & until [ -e go ]; do sleep 0.02; done; echo done";
-    const work = run(request(workspace.root, script, { timeoutMs: 120_000 }));
+    const work = processes.run(request(workspace.root, script, { timeoutMs: 120_000 }));
     await until(() => marked(marker).includes("sleep 300"), "it does not start");
     workspace.write("go", "");
     assert.equal((await work).stdout.text, "done\n");
@@ -153,13 +160,13 @@ test("without bubblewrap `require` refuses with the way out, `auto` and `off` ru
     const commands = {
       find: async (command: string) => (command === "bwrap" ? undefined : await options.commands.find(command)),
     };
-    const { run } = processesIn(workspace, { commands });
-    await assert.rejects(run(request(workspace.root, "true")), {
+    const processes = processesIn(workspace, { commands });
+    await assert.rejects(processes.run(request(workspace.root, "true")), {
       code: "sandbox_unavailable",
       message: /bubblewrap .*sandbox = "auto"$/,
     });
     for (const sandbox of ["auto", "off"] as const) {
-      const result = await run(request(workspace.root, "true", { sandbox }));
+      const result = await processes.run(request(workspace.root, "true", { sandbox }));
       assert.deepEqual([result.ending, result.contained], [{ kind: "exit", code: 0 }, false]);
     }
   }));
@@ -169,10 +176,10 @@ test(
   { skip },
   () =>
     withWorkspace({ "data/own.db": "kept" }, async (workspace) => {
-      const { run } = processesIn(workspace, { ownPaths: [workspace.path("data")] });
+      const processes = processesIn(workspace, { ownPaths: [workspace.path("data")] });
       const shows = async (script: string, more: { readonly network?: boolean; readonly writes?: boolean } = {}) => {
         const composed = { env: { EXTRA: "x" }, network: false, writes: false, ...more };
-        return (await run({ ...request(workspace.root, script), composed })).stdout.text;
+        return (await processes.run({ ...request(workspace.root, script), composed })).stdout.text;
       };
       const script = "echo b 2>/dev/null > b.txt; cat data/own.db; echo $EXTRA; : /etc/passwd";
       assert.equal(await shows(script), "keptx\n");

@@ -240,7 +240,7 @@ const preparationWith = (survey: (request: SurveyRequest) => Promise<Survey>) =>
 
 test("an unfinished search refuses a command of the sandbox, and an argument without one", () =>
   withWorkspace({ "sub/a.txt": "a" }, async ({ root }) => {
-    const { prepare, screen } = preparationWith(() => Promise.resolve(UNFINISHED));
+    const preparation = preparationWith(() => Promise.resolve(UNFINISHED));
     const request = {
       words: ["ls", "sub"],
       scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
@@ -248,11 +248,11 @@ test("an unfinished search refuses a command of the sandbox, and an argument wit
       signal: new AbortController().signal,
     };
     const unfinished = { code: "sandbox_unavailable", message: /could not be searched for credentials within 20 s/ };
-    await assert.rejects(prepare({ ...request, sandbox: "off" }), unfinished);
-    await assert.rejects(screen({ ...request, sandbox: "off" }), unfinished);
-    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "auto" }), unfinished);
-    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "require" }), unfinished);
-    const { contained, after } = await prepare({ ...request, words: ["ls"], sandbox: "off" });
+    await assert.rejects(preparation.prepare({ ...request, sandbox: "off" }), unfinished);
+    await assert.rejects(preparation.screen({ ...request, sandbox: "off" }), unfinished);
+    await assert.rejects(preparation.prepare({ ...request, words: ["ls"], sandbox: "auto" }), unfinished);
+    await assert.rejects(preparation.prepare({ ...request, words: ["ls"], sandbox: "require" }), unfinished);
+    const { contained, after } = await preparation.prepare({ ...request, words: ["ls"], sandbox: "off" });
     assert.equal(contained, false);
     assert.deepEqual(await after(), { quarantined: [], unchecked: true });
   }));
@@ -261,7 +261,7 @@ test("a name that is not UTF-8 refuses what could read it, and is no sign that n
   withWorkspace({ "sub/a.txt": "a", "other/a.txt": "a" }, async ({ root, path }) => {
     const unnamable = [path("sub/\ufffd")];
     const survey: Survey = { finished: true, sensitive: [], guarded: [], unnamable };
-    const { prepare, screen } = preparationWith(() => Promise.resolve(survey));
+    const preparation = preparationWith(() => Promise.resolve(survey));
     const request = {
       words: ["ls", "sub"],
       scope: { workspaceRoot: root, workspaceOnly: true, forbiddenPaths: [], allowSensitive: false },
@@ -269,10 +269,10 @@ test("a name that is not UTF-8 refuses what could read it, and is no sign that n
       signal: new AbortController().signal,
     };
     const refused = { code: "sandbox_unavailable", message: /sub\/\ufffd" is not UTF-8.*; rename it/ };
-    await assert.rejects(prepare({ ...request, words: ["ls"], sandbox: "auto" }), refused);
-    await assert.rejects(prepare({ ...request, sandbox: "off" }), refused);
-    await assert.rejects(screen({ ...request, sandbox: "off" }), refused);
-    const { after } = await prepare({ ...request, words: ["ls", "other"], sandbox: "off" });
+    await assert.rejects(preparation.prepare({ ...request, words: ["ls"], sandbox: "auto" }), refused);
+    await assert.rejects(preparation.prepare({ ...request, sandbox: "off" }), refused);
+    await assert.rejects(preparation.screen({ ...request, sandbox: "off" }), refused);
+    const { after } = await preparation.prepare({ ...request, words: ["ls", "other"], sandbox: "off" });
     assert.deepEqual(await after(), { quarantined: [], unchecked: true });
   }));
 
