@@ -46,7 +46,7 @@ interface PendingFolder {
   readonly isGuarded: boolean;
 }
 
-/** One survey at work, with what it has found so far. */
+/** Survey at work, with what it has found so far. */
 class FolderSurvey {
   readonly #request: SurveyRequest;
   readonly #folders: RememberedFolders;
