@@ -23,6 +23,7 @@ import {
   takeAway,
 } from "./stage_file.ts";
 
+/** Services that changing files needs. */
 export interface FileChangesOptions {
   readonly reach: Reach;
   readonly rulesOf: (scope: FileScope) => Promise<PathRules>;
@@ -46,55 +47,115 @@ interface Done {
   forget(): Promise<void>;
 }
 
-/** The writing half of `Files`. Changes are made one after the other, so that none is lost to another of this process. */
+/** Creates the writing half of `Files`. Changes are made one after the other, so that none is lost to another of this process. */
 export function createFileChanges(options: FileChangesOptions): Pick<Files, "inspect" | "change"> {
-  const { names } = options;
   let last: Promise<unknown> = Promise.resolve();
-  const inTurn = <T>(work: () => Promise<T>): Promise<T> => {
-    const mine = last.then(work);
-    last = mine.catch(() => {});
-    return mine;
+  return {
+    inspect: async (path, scope, { maxBytes }) =>
+      await inspectFile(path, await options.rulesOf(scope), { reach: options.reach, maxBytes }),
+    change(changes, scope, { signal }) {
+      const mine = last.then(async () => {
+        const set = new ChangeSet(await options.rulesOf(scope), options);
+        await set.make(changes, signal);
+      });
+      last = mine.catch(() => {});
+      return mine;
+    },
   };
+}
 
-  const inspect: Files["inspect"] = async (path, scope, { maxBytes }) => {
-    const rules = await options.rulesOf(scope);
-    const place = await holdPlace(path, { reach: options.reach, rules });
-    try {
-      const stat = await lookAtPlace(place);
-      if (stat === undefined) return { path: place.path, file: undefined };
-      if (maxBytes !== undefined && stat.size > BigInt(maxBytes)) {
-        throw new ToolError(
-          "file_too_large",
-          `Cannot change ${shown(path)}: it has ${stat.size} bytes, more than the ${maxBytes} that can be changed`,
-        );
-      }
-      const content = maxBytes === undefined ? undefined : await readExpected(place.folder, place.name, stat);
-      if (content !== undefined && rules.keyRefusal !== undefined && holdsPrivateKey(content)) {
-        throw rules.keyRefusal(path);
-      }
-      return {
-        path: place.path,
-        file: { size: Number(stat.size), mode: Number(stat.mode & 0o777n), version: versionOf(stat), content },
-      };
-    } catch (error) {
-      throw fileError("write", path, error);
-    } finally {
-      await place.folder.close();
+async function inspectFile(
+  path: string,
+  rules: PathRules,
+  { reach, maxBytes }: { readonly reach: Reach; readonly maxBytes: number | undefined },
+): ReturnType<Files["inspect"]> {
+  const place = await holdPlace(path, { reach, rules });
+  try {
+    const stat = await lookAtPlace(place);
+    if (stat === undefined) return { path: place.path, file: undefined };
+    if (maxBytes !== undefined && stat.size > BigInt(maxBytes)) {
+      throw new ToolError(
+        "file_too_large",
+        `Cannot change ${shown(path)}: it has ${stat.size} bytes, more than the ${maxBytes} that can be changed`,
+      );
     }
-  };
+    const content = maxBytes === undefined ? undefined : await readExpected(place.folder, place.name, stat);
+    if (content !== undefined && rules.keyRefusal !== undefined && holdsPrivateKey(content)) {
+      throw rules.keyRefusal(path);
+    }
+    return {
+      path: place.path,
+      file: { size: Number(stat.size), mode: Number(stat.mode & 0o777n), version: versionOf(stat), content },
+    };
+  } catch (error) {
+    throw fileError("write", path, error);
+  } finally {
+    await place.folder.close();
+  }
+}
 
-  /** Goes to a place, makes its folders and clears what a crash left there. */
-  const prepare = async (change: FileChange, rules: PathRules, opened: OpenedFolders): Promise<HeldPlace> => {
-    const held = await holdPlace(change.path, { reach: options.reach, rules });
-    opened.folders.push(held.folder);
-    const folder = await makeMissing(held, opened);
-    await removeLeftovers(folder, names);
-    return { ...held, folder, missing: [] };
-  };
+/** Changes of several files that are made together, with what was opened, staged and done for them so far. */
+class ChangeSet {
+  readonly #rules: PathRules;
+  readonly #reach: Reach;
+  readonly #names: TemporaryNames;
+  readonly #opened: OpenedFolders = { folders: [], made: [] };
+  readonly #steps: Step[] = [];
+  readonly #done: Done[] = [];
+  /** Path of the file at work, which an error names */
+  #path = "";
+
+  constructor(rules: PathRules, { reach, names }: FileChangesOptions) {
+    this.#rules = rules;
+    this.#reach = reach;
+    this.#names = names;
+  }
+
+  /** Makes all changes or none. @throws {ToolError} @throws {CancelError} when the signal aborts before the first change */
+  async make(changes: readonly FileChange[], signal: AbortSignal): Promise<void> {
+    let failure: unknown;
+    try {
+      await this.#stageAll(changes);
+      if (signal.aborted) throw cancelError(signal);
+      for (const step of this.#steps) {
+        this.#path = step.place.path;
+        this.#done.push(await this.#makeOne(step));
+      }
+      for (const folder of this.#opened.folders) await syncNames(folder);
+    } catch (error) {
+      failure = fileError("write", this.#path, error);
+      const kept = await undoAll(this.#done);
+      if (kept.length > 0) failure = partlyWritten(failure, kept);
+    }
+    await this.#cleanUp({ failed: failure !== undefined });
+    if (failure !== undefined) throw failure;
+  }
 
   /** Everything that can fail for want of space or permission happens here, before the first file changes. */
-  const stage = async (change: FileChange, place: HeldPlace, withBackup: boolean): Promise<Step> => {
+  async #stageAll(changes: readonly FileChange[]): Promise<void> {
+    const places: HeldPlace[] = [];
+    for (const one of changes) {
+      this.#path = one.path;
+      places.push(await this.#prepare(one));
+    }
+    for (const [i, one] of changes.entries()) {
+      this.#path = one.path;
+      this.#steps.push(await this.#stage(one, places[i] as HeldPlace, changes.length > 1)); // One place for each change
+    }
+  }
+
+  /** Goes to a place, makes its folders and clears what a crash left there. */
+  async #prepare({ path }: FileChange): Promise<HeldPlace> {
+    const held = await holdPlace(path, { reach: this.#reach, rules: this.#rules });
+    this.#opened.folders.push(held.folder);
+    const folder = await makeMissing(held, this.#opened);
+    await removeLeftovers(folder, this.#names);
+    return { ...held, folder, missing: [] };
+  }
+
+  async #stage(change: FileChange, place: HeldPlace, withBackup: boolean): Promise<Step> {
     const { folder, path } = place;
+    const names = this.#names;
     const before = await lookAtPlace(place);
     if ((before === undefined ? undefined : versionOf(before)) !== change.expected) throw changed(path);
     if (change.kind === "remove") return { place, before, staged: undefined, backup: undefined };
@@ -108,10 +169,11 @@ export function createFileChanges(options: FileChangesOptions): Pick<Files, "ins
       await removeTemporary(folder, staged.name);
       throw error;
     }
-  };
+  }
 
-  const make = async ({ place, before, staged, backup }: Step): Promise<Done> => {
+  async #makeOne({ place, before, staged, backup }: Step): Promise<Done> {
     const { folder, name, path } = place;
+    const names = this.#names;
     const now = await lookAtPlace(place);
     if ((now === undefined ? undefined : versionOf(now)) !== (before === undefined ? undefined : versionOf(before))) {
       throw changed(path);
@@ -133,48 +195,20 @@ export function createFileChanges(options: FileChangesOptions): Pick<Files, "ins
       await rename(folder.place(backup.name), folder.place(name));
     };
     return { path, undo, forget: async () => {} };
-  };
+  }
 
-  const change: Files["change"] = async (changes, scope, { signal }) => {
-    const rules = await options.rulesOf(scope);
-    const opened: OpenedFolders = { folders: [], made: [] };
-    const steps: Step[] = [];
-    const done: Done[] = [];
-    let failure: unknown;
-    let path = "";
-    try {
-      const places: HeldPlace[] = [];
-      for (const one of changes) {
-        path = one.path;
-        places.push(await prepare(one, rules, opened));
-      }
-      for (const [i, one] of changes.entries()) {
-        path = one.path;
-        steps.push(await stage(one, places[i] as HeldPlace, changes.length > 1)); // One place for each change
-      }
-      if (signal.aborted) throw cancelError(signal);
-      for (const step of steps) {
-        path = step.place.path;
-        done.push(await make(step));
-      }
-      for (const folder of opened.folders) await syncNames(folder);
-    } catch (error) {
-      failure = fileError("write", path, error);
-      const kept = await undoAll(done);
-      if (kept.length > 0) failure = partlyWritten(failure, kept);
-    }
-    for (const { place, staged, backup } of steps) {
+  /** Removes temporary files, after a failure also the folders that were made, and closes every folder. */
+  async #cleanUp({ failed }: { readonly failed: boolean }): Promise<void> {
+    for (const { place, staged, backup } of this.#steps) {
       for (const { name } of [staged, backup].filter((file) => file !== undefined)) {
         await removeTemporary(place.folder, name);
       }
     }
-    if (failure === undefined) { for (const { forget } of done) await forget(); }
-    else for (const { parent, name } of opened.made.toReversed()) await rmdir(parent.place(name)).catch(() => {});
-    for (const folder of opened.folders) await folder.close();
-    if (failure !== undefined) throw failure;
-  };
-
-  return { inspect, change: (changes, scope, more) => inTurn(() => change(changes, scope, more)) };
+    const { folders, made } = this.#opened;
+    if (!failed) { for (const { forget } of this.#done) await forget(); }
+    else for (const { parent, name } of made.toReversed()) await rmdir(parent.place(name)).catch(() => {});
+    for (const folder of folders) await folder.close();
+  }
 }
 
 /** Takes changes back, the last one first. @returns paths of those that could not be */

@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
 import { createYielder } from "../../base/tick.ts";
 import type { Files, FileScope, WalkedFile } from "../../system/files/files.ts";
-import { compileLinePattern } from "./line_pattern.ts";
+import { compileLinePattern, type LinePattern } from "./line_pattern.ts";
 import { matching, SEARCH_LIMITS, type SearchLimits, searchPattern } from "./search_pattern.ts";
 import { searchBytes } from "./search_bytes.ts";
 
@@ -43,12 +43,8 @@ const LARGE_BYTES = 262_144;
 /** Files that are read at once, when reading does not block */
 const READ_AHEAD = 8;
 
-/**
- * Searches the text files below a path, in the order of their names; ends at the first limit it meets, without reading on.
- * @throws {ToolError} as `Files.walk`, and for a bad pattern or glob
- * @throws {CancelError} when the signal aborts
- */
-export async function searchFiles(files: Files, search: FileSearch, options: {
+/** Options of a search. */
+export interface FileSearchOptions {
   readonly scope: FileScope;
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -56,47 +52,88 @@ export async function searchFiles(files: Files, search: FileSearch, options: {
   readonly check: () => void;
   /** Default: SEARCH_LIMITS */
   readonly limits?: SearchLimits;
-}): Promise<FilesSearched> {
+}
+
+/**
+ * Searches the text files below a path, in the order of their names; ends at the first limit it meets, without reading on.
+ * @throws {ToolError} as `Files.walk`, and for a bad pattern or glob
+ * @throws {CancelError} when the signal aborts
+ */
+export async function searchFiles(
+  files: Files,
+  search: FileSearch,
+  options: FileSearchOptions,
+): Promise<FilesSearched> {
   const { scope, signal, check, limits = SEARCH_LIMITS } = options;
-  const pattern = compileLinePattern(search.pattern, search);
+  const found = new FoundMatches(search, { check, limits });
   const matchesGlob = search.glob === undefined ? undefined : searchPattern(search.glob, { anywhere: true });
   const yielder = createYielder(options);
-  const read = { buffers: Array.from({ length: READ_AHEAD }, createBuffer), maxBytes: limits.fileBytes };
-  const matches: FileMatch[] = [];
-  let bytes = 0;
-  let searched = 0;
-  let cutFiles = 0;
-  // A match beyond the limit shows that there are more
-  const isFull = () => matches.length > search.limit;
-  const isOver = () => isFull() || bytes > limits.totalBytes;
-
-  const look = (text: FileText) => {
-    searched++;
-    bytes += text.bytes.length;
-    if (text.cut) cutFiles++;
-    const found = searchBytes(text.bytes, { pattern, limit: search.limit + 1 - matches.length, check });
-    for (const line of found) matches.push({ path: text.path, ...line });
-  };
-
   const walk = files.walk(search.path, scope, { respectGitignore: true, maxEntries: limits.entries, signal });
   try {
-    let truncated = false;
     do {
       const step = await walk.next();
-      if (step.done) {
-        truncated = step.value.truncated;
-        break;
-      }
-      const folder = matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, yielder);
-      for (let i = 0; i < folder.length && !isOver(); i += READ_AHEAD) {
-        check();
-        for (const text of await readTexts(folder.slice(i, i + READ_AHEAD), read)) if (!isFull()) look(text);
-      }
-    } while (!isOver());
-    const ended = bytes > limits.totalBytes ? "bytes" : truncated ? "entries" : undefined;
-    return { matches, files: searched, cutFiles, ended };
+      if (step.done) return found.result({ truncated: step.value.truncated });
+      await found.searchFolder(
+        matchesGlob === undefined ? step.value : await matching(step.value, matchesGlob, yielder),
+      );
+    } while (!found.isOver);
+    return found.result({ truncated: false });
   } finally {
     await walk.return({ truncated: true });
+  }
+}
+
+/** The matches of one search so far, and what was read for them. */
+class FoundMatches {
+  readonly #pattern: LinePattern;
+  readonly #limit: number;
+  readonly #limits: SearchLimits;
+  readonly #check: () => void;
+  readonly #buffers = Array.from({ length: READ_AHEAD }, createBuffer);
+  readonly #matches: FileMatch[] = [];
+  #bytes = 0;
+  #files = 0;
+  #cutFiles = 0;
+
+  constructor(search: FileSearch, { check, limits }: { readonly check: () => void; readonly limits: SearchLimits }) {
+    this.#pattern = compileLinePattern(search.pattern, search);
+    this.#limit = search.limit;
+    this.#limits = limits;
+    this.#check = check;
+  }
+
+  /** True when a limit is met. */
+  get isOver(): boolean {
+    return this.#isFull() || this.#bytes > this.#limits.totalBytes;
+  }
+
+  /** Searches files, some of them read at the same time, until a limit is met. */
+  async searchFolder(files: readonly WalkedFile[]): Promise<void> {
+    const read = { buffers: this.#buffers, maxBytes: this.#limits.fileBytes };
+    for (let i = 0; i < files.length && !this.isOver; i += READ_AHEAD) {
+      this.#check();
+      for (const text of await readTexts(files.slice(i, i + READ_AHEAD), read)) this.#search(text);
+    }
+  }
+
+  result({ truncated }: { readonly truncated: boolean }): FilesSearched {
+    const ended = this.#bytes > this.#limits.totalBytes ? "bytes" : truncated ? "entries" : undefined;
+    return { matches: this.#matches, files: this.#files, cutFiles: this.#cutFiles, ended };
+  }
+
+  #search(text: FileText): void {
+    if (this.#isFull()) return;
+    this.#files++;
+    this.#bytes += text.bytes.length;
+    if (text.cut) this.#cutFiles++;
+    const limit = this.#limit + 1 - this.#matches.length;
+    const lines = searchBytes(text.bytes, { pattern: this.#pattern, limit, check: this.#check });
+    for (const line of lines) this.#matches.push({ path: text.path, ...line });
+  }
+
+  /** A match beyond the limit shows that there are more */
+  #isFull(): boolean {
+    return this.#matches.length > this.#limit;
   }
 }
 
