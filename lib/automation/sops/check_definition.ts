@@ -1,9 +1,18 @@
 import * as v from "valibot";
 import { toKeyText } from "../../config/key_path.ts";
 import { nearest } from "../../config/nearest.ts";
-import { checkPattern, checkValue } from "./check_inputs.ts";
-import { INPUT_TYPES, SOP_LIMITS, SOP_NAME, type SopDefinition, type SopInput, type SopStep } from "./definition.ts";
-import type { Fault, Section } from "./read_sop_document.ts";
+import {
+  checkPattern,
+  checkValue,
+  type Fault,
+  INPUT_TYPES,
+  SOP_LIMITS,
+  SOP_NAME,
+  type SopDefinition,
+  type SopInput,
+  type SopStep,
+} from "./definition.ts";
+import type { Section } from "./read_sop_document.ts";
 import { checkTemplates, type KnownNames, namesIn } from "./template.ts";
 
 const NAME_RULE = "1-64 of a-z, 0-9, _ and -, beginning with a letter or digit";

@@ -8,8 +8,8 @@ import { withoutMark } from "../../config/toml.ts";
 import type { Files, FileScope } from "../../system/files/files.ts";
 import { decodeText } from "../../tools/files/read_text.ts";
 import { checkDefinition } from "./check_definition.ts";
-import { SOP_LIMITS, type SopDefinition } from "./definition.ts";
-import { type Fault, readSopDocument, type SopDocument, SopDocumentError, toPlainJson } from "./read_sop_document.ts";
+import { type Fault, SOP_LIMITS, type SopDefinition, toPlainJson } from "./definition.ts";
+import { readSopDocument, type SopDocument, SopDocumentError } from "./read_sop_document.ts";
 
 /** A folder of definitions. */
 export interface SopFolder {
