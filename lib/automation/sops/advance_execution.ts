@@ -1,10 +1,9 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Scope } from "../../base/records/caller.ts";
-import type { Run } from "../../base/records/run.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import type { Approvals } from "../../guard/approvals.ts";
-import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
+import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
 import {
   currentStep,
@@ -13,15 +12,36 @@ import {
   executionFailed,
   type ExecutionPlan,
   type Failure,
+  gateAsked,
+  gatePassed,
   hasEnded,
+  isBehindGate,
+  stepAsked,
   stepEnded,
   type StepResult,
+  stepStarted,
   type StepState,
   withStep,
 } from "./execution_record.ts";
-import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
-import { dataOf, fillStep, startStepRun, type StepRuns, stepScopes, whyNotHeld } from "./step_run.ts";
-import { createStepApprovals, type FilledWork, gateApproval, stepApproval, type StepCall } from "./step_approvals.ts";
+import type { EndedStep, ExecutionStore, KeptExecution } from "./execution_store.ts";
+import {
+  createStepApprovals,
+  type FilledWork,
+  gateApproval,
+  stepApproval,
+  type StepApprovalOptions,
+  type StepApprovals,
+  type StepCall,
+} from "./step_approvals.ts";
+import {
+  endOfStepRun,
+  fillStep,
+  resultOfStepRun,
+  startStepRun,
+  type StepRuns,
+  stepScopes,
+  whyNotHeld,
+} from "./step_run.ts";
 import { TemplateError } from "./template.ts";
 
 /** Stores, runs, tools and settings for advancing executions. */
@@ -70,254 +90,251 @@ export type AdvanceExecution = (input: StepInput) => Promise<void>;
 
 /** Creates the function that advances an execution by one step. */
 export function createAdvanceExecution(options: AdvanceOptions): AdvanceExecution {
-  const { store, clock, log } = options;
-  const approvals = createStepApprovals(options);
-  const time = () => new Date(clock.now()).toISOString();
-  const approvalOptions = () => ({
-    shown: options.tools().shown,
-    workspaceRoot: options.workspaceRoot,
-    timeoutMs: options.approvalTimeoutMs(),
-  });
-  const runs = (): StepRuns => {
-    const there = options.runs();
-    if (there === undefined) throw new TypeError("Nothing starts without an agent");
-    return there;
-  };
+  const advance = new ExecutionAdvance(options);
+  return (input) => advance.next(input);
+}
 
-  const change = async (
-    { found }: Pick<StepInput, "found">,
-    next: Execution,
-    result?: { readonly stepId: string; readonly result: StepResult },
-  ): Promise<void> => {
-    if (!await store.change(found, next, result) || !hasEnded(next)) return;
-    log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
-  };
+class ExecutionAdvance {
+  readonly #options: AdvanceOptions;
+  readonly #approvals: StepApprovals;
 
-  const fail = (input: StepInput & { readonly index?: number }, error: Failure) =>
-    change(input, executionFailed(input.found.execution, { index: input.index ?? -1, error, time: time() }));
+  constructor(options: AdvanceOptions) {
+    this.#options = options;
+    this.#approvals = createStepApprovals(options);
+  }
 
-  const endStep = async (input: CurrentStep, result: StepResult): Promise<void> => {
-    const { found: { execution }, step, index } = input;
-    const { status, output } = result;
-    const message = `The step "${step.title}" failed: ${output.slice(0, 1000)}`;
-    const next = status === "failed" && step.on_error === "fail"
-      ? executionFailed(execution, { index, error: { code: "step_failed", message }, time: time() })
-      : stepEnded(execution, { index, status, time: time() });
-    await change(input, next, { stepId: step.id, result });
-  };
+  async next(input: StepInput): Promise<void> {
+    const { found: { execution }, plan } = input;
+    if (execution.cancelling) return await this.#cancel(input);
+    if (isBehindGate(execution)) return await this.#passGate(input);
+    const index = currentStep(execution);
+    const [step, state] = [plan.definition.steps[index], execution.steps[index]];
+    if (step === undefined || state === undefined) throw new TypeError(`Execution "${execution.id}" has no step to do`);
+    await this.#continue({ ...input, index, step, state });
+  }
 
-  const failStep = (input: CurrentStep, output: string) =>
-    endStep(input, { v: 1, status: "failed", output, data: null, outside: false });
+  async #continue(current: CurrentStep): Promise<void> {
+    const { step, state } = current;
+    switch (state.status) {
+      case "pending":
+        return await this.#begin(current);
+      case "waiting_for_approval":
+        return await this.#takeAnswer(current);
+      case "waiting":
+        return await this.#waitForHands(current);
+      case "running":
+      case "needs_review":
+        return await this.#followRun(current);
+      default:
+        throw new TypeError(`Step "${step.id}" is ${state.status} and has no end`);
+    }
+  }
 
-  const passGate = async (input: StepInput): Promise<void> => {
-    const { found, plan, signal } = input;
-    const { execution } = found;
+  async #cancel(input: StepInput): Promise<void> {
+    const { found: { execution }, signal } = input;
+    const state = execution.steps[currentStep(execution)];
+    for (const id of [state?.approval_id, execution.gate?.approval_id]) {
+      if (id) await this.#options.approvals.cancel(id);
+    }
+    const runId = state?.run_id ?? null;
+    if (runId !== null) {
+      const runs = this.#runs();
+      await runs.cancel(runId, "cancelled");
+      await runs.ended(runId, signal);
+    }
+    await this.#change(input, executionCancelled(execution, this.#time(), "It was cancelled"));
+  }
+
+  async #passGate(input: StepInput): Promise<void> {
+    const { found: { execution }, plan, signal } = input;
     const approvalId = execution.gate?.approval_id ?? null;
     if (approvalId === null) {
-      const asked = await approvals.ask(found, gateApproval({ execution, plan }, approvalOptions()), (id) => ({
-        ...execution,
-        status: "waiting_for_approval",
-        gate: { ...execution.gate, approval_id: id, granted: false },
-      }));
-      return asked === "full" ? await fail(input, TOO_MANY) : undefined;
+      const approval = gateApproval({ execution, plan }, this.#approvalOptions());
+      return await this.#ask(input, approval, (id) => gateAsked(execution, id));
     }
-    const refusal = await approvals.answer(approvalId, signal);
-    if (refusal !== undefined) return await fail(input, refusal);
-    await change(input, {
-      ...execution,
-      status: "running",
-      gate: { ...execution.gate, approval_id: approvalId, granted: true },
-    });
-  };
+    const refusal = await this.#approvals.answer(approvalId, signal);
+    if (refusal !== undefined) return await this.#fail(input, refusal);
+    await this.#change(input, gatePassed(execution, approvalId));
+  }
 
-  const begin = async (input: CurrentStep): Promise<void> => {
-    const { found: { execution }, plan, step, state, signal } = input;
-    const scopesNow = options.scopesOf(plan.requested_by.token_id);
-    if (scopesNow === undefined) return await fail(input, REVOKED);
-    const results = await store.results(execution);
-    const work = fillStep(step, { execution, plan, results, random: options.random });
+  /** Begins a step: asks for its approval where one is needed, and else starts its run or lets a person do it. */
+  async #begin(input: CurrentStep): Promise<void> {
+    const { plan, step, state } = input;
+    const scopesNow = this.#options.scopesOf(plan.requested_by.token_id);
+    if (scopesNow === undefined) return await this.#fail(input, REVOKED);
+    const work = await this.#filledWork(input);
+    if (work instanceof TemplateError) return await this.#failStep(input, work.message);
     const notHeld = whyNotHeld(work, plan);
-    if (notHeld !== undefined) return await failStep(input, notHeld);
-    const call = work.kind === "tool" && step.requires_approval
-      ? await options.tools().bind(work.tool, JSON.stringify(work.input), signal)
-      : undefined;
+    if (notHeld !== undefined) return await this.#failStep(input, notHeld);
+    const call = await this.#boundCall(input, work);
     // A call that cannot run needs no approval
-    if (call?.ok === false) return await failStep(input, call.reason);
+    if (call?.ok === false) return await this.#failStep(input, call.reason);
     const isGranted = state.granted && (call === undefined || call.binding.digest === state.call_digest);
-    if (step.requires_approval && !isGranted) return await askAbout(input, work, call);
-    await (work.kind === "manual" ? waitForHands(input) : startRun(input, work, stepScopes(plan, scopesNow)));
-  };
+    if (step.requires_approval && !isGranted) return await this.#askForStep(input, work, call);
+    if (work.kind === "manual") return await this.#askForHands(input);
+    await this.#startRun(input, work, stepScopes(plan, scopesNow));
+  }
 
-  const askAbout = async (input: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> => {
-    const { found, plan, step, index } = input;
-    const { execution } = found;
-    const question = stepApproval({ execution, plan, step, work, call }, approvalOptions());
-    const asked = await approvals.ask(found, question, (approval_id) => ({
-      ...withStep(execution, index, {
-        status: "waiting_for_approval",
-        approval_id,
-        granted: false,
-        call_digest: call?.binding.digest ?? null,
-      }),
-      started_at: execution.started_at ?? time(),
-      status: "waiting_for_approval",
-    }));
-    if (asked === "full") await fail(input, TOO_MANY);
-  };
+  async #filledWork({ found: { execution }, plan, step }: CurrentStep): Promise<FilledWork | TemplateError> {
+    const results = await this.#options.store.results(execution);
+    try {
+      return fillStep(step, { execution, plan, results, random: this.#options.random });
+    } catch (error) {
+      if (error instanceof TemplateError) return error;
+      throw error;
+    }
+  }
 
-  const atWork = ({ found: { execution }, index }: CurrentStep, state: Partial<StepState>): Execution => {
-    const now = time();
-    const next = withStep(execution, index, { started_at: now, ...state });
-    return { ...next, started_at: execution.started_at ?? now, status: "running" };
-  };
+  /** Binds the call that a person is to approve. Undefined: the step is no call, or needs no approval */
+  async #boundCall({ step, signal }: CurrentStep, work: FilledWork): Promise<BoundCall | undefined> {
+    if (work.kind !== "tool" || !step.requires_approval) return undefined;
+    return await this.#options.tools().bind(work.tool, JSON.stringify(work.input), signal);
+  }
 
-  const waitForHands = async (input: CurrentStep): Promise<void> => {
-    const deadline = new Date(clock.now() + options.approvalTimeoutMs()).toISOString();
-    await change(input, atWork(input, { status: "waiting", deadline }));
-  };
+  async #askForStep(input: CurrentStep, work: FilledWork, call: StepCall | undefined): Promise<void> {
+    const { found: { execution }, plan, step, index } = input;
+    const approval = stepApproval({ execution, plan, step, work, call }, this.#approvalOptions());
+    const call_digest = call?.binding.digest ?? null;
+    await this.#ask(
+      input,
+      approval,
+      (approval_id) => stepAsked(execution, { index, approval_id, call_digest, time: this.#time() }),
+    );
+  }
 
-  const startRun = async (
+  async #askForHands(input: CurrentStep): Promise<void> {
+    const { found: { execution }, index } = input;
+    const { clock, approvalTimeoutMs } = this.#options;
+    const deadline = new Date(clock.now() + approvalTimeoutMs()).toISOString();
+    await this.#change(input, stepStarted(execution, { index, status: "waiting", deadline, time: this.#time() }));
+  }
+
+  async #startRun(
     input: CurrentStep,
     work: Exclude<FilledWork, { kind: "manual" }>,
     scopes: readonly Scope[],
-  ): Promise<void> => {
-    const { found, plan, step } = input;
-    const started = await startStepRun(runs(), work, {
-      execution: found.execution,
+  ): Promise<void> {
+    const { found, plan, step, index } = input;
+    const { execution } = found;
+    const { store, clock, tools } = this.#options;
+    const started = await startStepRun(this.#runs(), work, {
+      execution,
       plan,
       scopes,
       title: step.title,
-      tools: options.tools(),
-      claim: (run_id) => store.write(found, atWork(input, { status: "running", run_id })),
+      tools: tools(),
+      claim: (run_id) =>
+        store.write(found, stepStarted(execution, { index, status: "running", run_id, time: this.#time() })),
     });
     switch (started.kind) {
       case "started":
         return;
       case "claimed":
-        if ((await store.find(found.execution.id))?.version !== found.version) return;
+        if ((await store.find(execution.id))?.version !== found.version) return;
         throw new TypeError("A step's run was refused as claimed, and is not");
       case "busy":
         return await clock.sleep(BUSY_MS, input.signal);
       case "refused":
-        return await failStep(input, started.message);
+        return await this.#failStep(input, started.message);
     }
-  };
+  }
 
-  const takeAnswer = async (input: CurrentStep): Promise<void> => {
+  async #takeAnswer(input: CurrentStep): Promise<void> {
     const { found: { execution }, state, step, index, signal } = input;
-    const refusal = await approvals.answer(state.approval_id ?? "", signal);
-    if (refusal !== undefined) return await fail(input, refusal);
+    const refusal = await this.#approvals.answer(state.approval_id ?? "", signal);
+    if (refusal !== undefined) return await this.#fail(input, refusal);
     if (step.work.kind !== "manual") {
       const next = withStep(execution, index, { status: "pending", granted: true });
-      return await change(input, { ...next, status: "running" });
+      return await this.#change(input, { ...next, status: "running" });
     }
     // A person who approves a step by hand has done it
-    await endStep(input, { v: 1, status: "completed", output: "Approved by a person", data: null, outside: false });
-  };
+    await this.#endStep(input, {
+      v: 1,
+      status: "completed",
+      output: "Approved by a person",
+      data: null,
+      outside: false,
+    });
+  }
 
-  const waitOn = async (input: CurrentStep): Promise<void> => {
+  async #waitForHands(input: CurrentStep): Promise<void> {
+    const { clock } = this.#options;
     const remaining = Date.parse(input.state.deadline ?? "") - clock.now();
     if (remaining > 0) return await clock.sleep(Math.min(remaining, DAY_MS), input.signal);
     const message = `Nobody said in time that the step "${input.step.title}" is done`;
-    await fail(input, { code: "timeout", message });
-  };
+    await this.#fail(input, { code: "timeout", message });
+  }
 
-  const followRun = async (input: CurrentStep): Promise<void> => {
+  async #followRun(input: CurrentStep): Promise<void> {
     const { found: { execution }, state, step, index, signal } = input;
-    const run = await endOf(input);
+    const { clock, log, tools } = this.#options;
+    const runs = this.#runs();
+    const run = await endOfStepRun(state, { runs, approvals: this.#approvals, log, signal });
     switch (run?.status) {
       case "completed":
-        return await endStep(input, await resultOf(input, run));
+        return await this.#endStep(input, await resultOfStepRun(step, run, { runs, tools: tools(), signal }));
       case "cancelled": {
         const message = `The run of step "${step.title}" was cancelled`;
-        return await change(input, executionCancelled(execution, time(), message));
+        return await this.#change(input, executionCancelled(execution, this.#time(), message));
       }
       case "needs_review":
         if (state.status === "needs_review") return await clock.sleep(REVIEW_MS, signal);
-        return await change(input, withStep(execution, index, { status: "needs_review" }));
+        return await this.#change(input, withStep(execution, index, { status: "needs_review" }));
       case undefined:
-        return await failStep(input, `Nothing is known of the run "${state.run_id}" any more`);
+        return await this.#failStep(input, `Nothing is known of the run "${state.run_id}" any more`);
       default:
-        return await failStep(input, run?.error?.message ?? "It ended without a result");
+        return await this.#failStep(input, run?.error?.message ?? "It ended without a result");
     }
-  };
+  }
 
-  /** Waits for the end of the step's run, and meanwhile tells it what a person has approved already. */
-  const endOf = async ({ state, signal }: CurrentStep): Promise<Run | undefined> => {
-    const { run_id, approval_id: approvalId, call_digest: callDigest } = state;
-    const over = new AbortController();
-    const watching = approvalId === null || callDigest === null
-      ? Promise.resolve()
-      : watch(run_id ?? "", { approvalId, callDigest, signal: AbortSignal.any([signal, over.signal]) });
-    try {
-      return await runs().ended(run_id ?? "", signal);
-    } finally {
-      over.abort();
-      await watching;
-    }
-  };
+  /** Files an approval, with the record that waits for it. */
+  async #ask(input: StepInput, approval: NewApproval, next: (approvalId: string) => Execution): Promise<void> {
+    if (await this.#approvals.ask(input.found, approval, next) === "full") await this.#fail(input, TOO_MANY);
+  }
 
-  const watch = async (
-    runId: string,
-    { signal, ...step }: { readonly approvalId: string; readonly callDigest: string; readonly signal: AbortSignal },
-  ): Promise<void> => {
-    try {
-      for await (const batch of await runs().follow(runId, { afterSeq: 0, signal }) ?? []) {
-        for (const event of batch) {
-          if (event.type === "approval_needed") await approvals.passOn(event.approval_id, step);
-        }
-      }
-    } catch (error) {
-      if (!signal.aborted) {
-        log.warn("A step's run could not be followed: its approval waits for a person", { run_id: runId, error });
-      }
-    }
-  };
+  #failStep(input: CurrentStep, output: string): Promise<void> {
+    return this.#endStep(input, { v: 1, status: "failed", output, data: null, outside: false });
+  }
 
-  const resultOf = async ({ step, signal }: CurrentStep, run: Run): Promise<StepResult> => {
-    const result = { v: 1, status: "completed", output: run.result ?? "" } as const;
-    if (step.work.kind !== "tool") return { ...result, data: null, outside: false };
-    const outside = options.tools().get(step.work.tool)?.access === "network";
-    return { ...result, data: await dataOf(runs(), run, signal), outside };
-  };
+  async #endStep(input: CurrentStep, result: StepResult): Promise<void> {
+    const { found: { execution }, step, index } = input;
+    const { status, output } = result;
+    const message = `The step "${step.title}" failed: ${output.slice(0, 1000)}`;
+    const next = status === "failed" && step.on_error === "fail"
+      ? executionFailed(execution, { index, error: { code: "step_failed", message }, time: this.#time() })
+      : stepEnded(execution, { index, status, time: this.#time() });
+    await this.#change(input, next, { stepId: step.id, result });
+  }
 
-  const cancel = async (input: StepInput): Promise<void> => {
-    const { execution } = input.found;
-    const state = execution.steps[currentStep(execution)];
-    for (const id of [state?.approval_id, execution.gate?.approval_id]) if (id) await options.approvals.cancel(id);
-    const runId = state?.run_id ?? null;
-    if (runId !== null) {
-      await runs().cancel(runId, "cancelled");
-      await runs().ended(runId, input.signal);
-    }
-    await change(input, executionCancelled(execution, time(), "It was cancelled"));
-  };
+  #fail(input: StepInput & { readonly index?: number }, error: Failure): Promise<void> {
+    const { found: { execution }, index = -1 } = input;
+    return this.#change(input, executionFailed(execution, { index, error, time: this.#time() }));
+  }
 
-  return async (input) => {
-    const { found: { execution }, plan } = input;
-    if (execution.cancelling) return await cancel(input);
-    if (execution.gate !== null && !execution.gate.granted) return await passGate(input);
-    const index = currentStep(execution);
-    const [step, state] = [plan.definition.steps[index], execution.steps[index]];
-    if (step === undefined || state === undefined) throw new TypeError(`Execution "${execution.id}" has no step to do`);
-    const current: CurrentStep = { ...input, index, step, state };
-    switch (state.status) {
-      case "pending":
-        return await begin(current).catch(async (error: unknown) => {
-          if (!(error instanceof TemplateError)) throw error;
-          await failStep(current, error.message);
-        });
-      case "waiting_for_approval":
-        return await takeAnswer(current);
-      case "waiting":
-        return await waitOn(current);
-      case "running":
-      case "needs_review":
-        return await followRun(current);
-      default:
-        throw new TypeError(`Step "${step.id}" is ${state.status} and has no end`);
-    }
-  };
+  async #change(
+    { found }: Pick<StepInput, "found">,
+    next: Execution,
+    result?: EndedStep,
+  ): Promise<void> {
+    const { store, log } = this.#options;
+    if (!await store.change(found, next, result) || !hasEnded(next)) return;
+    log.info("Procedure ended", { execution_id: next.id, sop: next.sop, status: next.status, error: next.error });
+  }
+
+  #approvalOptions(): StepApprovalOptions {
+    const { tools, workspaceRoot, approvalTimeoutMs } = this.#options;
+    return { shown: tools().shown, workspaceRoot, timeoutMs: approvalTimeoutMs() };
+  }
+
+  #runs(): StepRuns {
+    const runs = this.#options.runs();
+    if (runs === undefined) throw new TypeError("Nothing starts without an agent");
+    return runs;
+  }
+
+  #time(): string {
+    return new Date(this.#options.clock.now()).toISOString();
+  }
 }
 
 const REVOKED: Failure = { code: "token_revoked", message: "The token that started the procedure was revoked" };

@@ -62,7 +62,7 @@ export interface DefinitionContext {
   readonly sections: ReadonlyMap<string, Section>;
 }
 
-/** The checked definition, or everything that is wrong with it. @param document plain JSON */
+/** Returns the checked definition, or everything that is wrong with it. @param document plain JSON */
 export async function checkDefinition(
   document: unknown,
   { defaultId, guide, sections }: DefinitionContext,

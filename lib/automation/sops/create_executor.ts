@@ -2,8 +2,8 @@ import { CancelError } from "../../base/cancel.ts";
 import type { Timer } from "../../base/clock.ts";
 import { createKeyedNotifier } from "../../base/keyed_queues.ts";
 import { isUnreadable, unlessUnreadable } from "../../storage/read_records.ts";
-import { type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
-import { currentStep, type Execution, type ExecutionPlan, hasEnded } from "./execution_record.ts";
+import { type AdvanceExecution, type AdvanceOptions, createAdvanceExecution } from "./advance_execution.ts";
+import { currentStep, type Execution, type ExecutionPlan, hasEnded, isBehindGate } from "./execution_record.ts";
 import type { KeptExecution } from "./execution_store.ts";
 import { cancelStepRun } from "./step_run.ts";
 
@@ -22,49 +22,104 @@ export interface Executor {
   /** Advances an execution. An execution that is at work reads its record again. Without an agent it waits for a start with one */
   goOn(id: string): void;
   /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
-  asked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
-  /** Forgets executions that ended long ago, or are too many */
-  prune(): Promise<void>;
+  untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
   /** Stops at once; what is open goes on at the next start */
   close(): Promise<void>;
 }
 
-/** Executions that are kept, the open ones excepted */
+/** Number of ended executions that are kept */
 const KEEP = 1_000;
 const DAY_MS = 24 * 60 * 60 * 1000;
 /** Milliseconds before an execution that failed with an internal error is tried again. Doubled each time */
 const RETRY_MS = 1_000;
 const MAX_RETRY_MS = 60_000;
 
+/** Creates the executor of a store's executions. */
+export function createExecutor(options: ExecutorOptions): Executor {
+  return new LoopExecutor(options);
+}
+
 /**
  * Runs a loop for each open execution: the loop reads the record, does what comes next, and reads it again. Nothing is kept in
  * memory, so a stop at any moment is a pause. A step's run is accepted in one transaction with the record that names it, so no step
  * runs twice.
  */
-export function createExecutor(options: ExecutorOptions): Executor {
-  const { store, clock, log } = options;
-  const advance = createAdvanceExecution(options);
-  const closing = new AbortController();
-  const attempts = new Map<string, AbortController>();
-  const drives = new Map<string, Promise<void>>();
-  const notifier = createKeyedNotifier();
-  let pruning: Timer | undefined;
+class LoopExecutor implements Executor {
+  readonly #options: ExecutorOptions;
+  readonly #advance: AdvanceExecution;
+  readonly #closing = new AbortController();
+  /** Loops by execution. */
+  readonly #loops = new Map<string, Promise<void>>();
+  /** The pass that each loop is at: an abort makes the loop read its record again. */
+  readonly #passes = new Map<string, AbortController>();
+  /** Wakes whoever waits for the next reading of an execution. */
+  readonly #notifier = createKeyedNotifier();
+  #pruning: Timer | undefined;
 
-  const drive = async (id: string): Promise<void> => {
+  constructor(options: ExecutorOptions) {
+    this.#options = options;
+    this.#advance = createAdvanceExecution(options);
+  }
+
+  async stopCancelled(): Promise<void> {
+    const { store, runs } = this.#options;
+    for (const id of await store.open()) {
+      const found = await unlessUnreadable(store.find(id));
+      if (found?.execution.cancelling) await cancelStepRun(found.execution, runs());
+    }
+  }
+
+  async start(): Promise<void> {
+    const { store, clock } = this.#options;
+    for (const id of await store.open()) this.goOn(id);
+    void this.#prune();
+    this.#pruning = clock.every(DAY_MS, () => void this.#prune());
+  }
+
+  goOn(id: string): void {
+    if (this.#closing.signal.aborted || this.#options.runs() === undefined) return;
+    if (this.#loops.has(id)) return this.#passes.get(id)?.abort(new CancelError("cancelled"));
+    const loop = this.#loop(id).finally(() => {
+      this.#loops.delete(id);
+      this.#passes.delete(id);
+    });
+    this.#loops.set(id, loop);
+  }
+
+  async untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined> {
+    for (;;) {
+      // Listening begins before the reading, so that no news falls between
+      const news = this.#notifier.listen(id, signal);
+      try {
+        const found = await this.#options.store.find(id);
+        if (found === undefined || !isAboutToAsk(found.execution)) return found;
+        await news.heard;
+      } finally {
+        news.stop();
+      }
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#pruning?.clear();
+    this.#closing.abort(new CancelError("shutdown"));
+    await Promise.allSettled(this.#loops.values());
+  }
+
+  async #loop(id: string): Promise<void> {
+    const { store, clock, log } = this.#options;
     let plan: ExecutionPlan | undefined;
-    for (let retryMs = RETRY_MS; !closing.signal.aborted;) {
-      const attempt = new AbortController();
-      attempts.set(id, attempt);
-      const signal = AbortSignal.any([closing.signal, attempt.signal]);
+    for (let retryMs = RETRY_MS; !this.#closing.signal.aborted;) {
+      const signal = this.#nextPass(id);
       try {
         const found = await store.find(id);
-        notifier.wake(id);
+        this.#notifier.wake(id);
         if (found === undefined || hasEnded(found.execution)) return;
         plan ??= await store.plan(id);
-        await advance({ found, plan, signal });
+        await this.#advance({ found, plan, signal });
         retryMs = RETRY_MS;
       } catch (error) {
-        // Somebody changed it, or all ends: look again
+        // The execution was changed, or the gateway stops: look again
         if (error instanceof CancelError && signal.aborted) continue;
         if (isUnreadable(error)) {
           log.error("Procedure cannot go on: one of its records is damaged", { execution_id: id, error });
@@ -75,62 +130,30 @@ export function createExecutor(options: ExecutorOptions): Executor {
         retryMs = Math.min(retryMs * 2, MAX_RETRY_MS);
       }
     }
-  };
+  }
 
-  const prune = async (): Promise<void> => {
-    const days = options.retentionDays();
-    const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
-    const pruned = await store.prune({ before, keep: KEEP });
-    if (pruned > 0) log.info("Old executions of procedures were forgotten", { executions: pruned });
-  };
-  const pruneQuietly = () => void prune().catch((error: unknown) => log.error("Old executions stay", { error }));
+  #nextPass(id: string): AbortSignal {
+    const pass = new AbortController();
+    this.#passes.set(id, pass);
+    return AbortSignal.any([this.#closing.signal, pass.signal]);
+  }
 
-  const executor: Executor = {
-    async stopCancelled() {
-      for (const id of await store.open()) {
-        const found = await unlessUnreadable(store.find(id));
-        if (found?.execution.cancelling) await cancelStepRun(found.execution, options.runs());
-      }
-    },
-    async start() {
-      for (const id of await store.open()) executor.goOn(id);
-      pruneQuietly();
-      pruning = clock.every(DAY_MS, pruneQuietly);
-    },
-    goOn(id) {
-      if (closing.signal.aborted || options.runs() === undefined) return;
-      if (drives.has(id)) return attempts.get(id)?.abort(new CancelError("cancelled"));
-      const work = drive(id).finally(() => {
-        drives.delete(id);
-        attempts.delete(id);
-      });
-      drives.set(id, work);
-    },
-    async asked(id, signal) {
-      for (;;) {
-        // Heard before it is looked at, so that no news falls between
-        const news = notifier.listen(id, signal);
-        try {
-          const found = await store.find(id);
-          if (found === undefined || !isAboutToAsk(found.execution)) return found;
-          await news.heard;
-        } finally {
-          news.stop();
-        }
-      }
-    },
-    prune,
-    async close() {
-      pruning?.clear();
-      closing.abort(new CancelError("shutdown"));
-      await Promise.allSettled(drives.values());
-    },
-  };
-  return executor;
+  /** Forgets executions that ended long ago, or are too many. */
+  async #prune(): Promise<void> {
+    const { store, clock, log, retentionDays } = this.#options;
+    try {
+      const days = retentionDays();
+      const before = days === 0 ? "" : new Date(clock.now() - days * DAY_MS).toISOString();
+      const pruned = await store.prune({ before, keep: KEEP });
+      if (pruned > 0) log.info("Old executions of procedures were forgotten", { executions: pruned });
+    } catch (error) {
+      log.error("Old executions stay", { error });
+    }
+  }
 }
 
 function isAboutToAsk(execution: Execution): boolean {
   if (hasEnded(execution) || execution.cancelling) return false;
-  if (execution.gate !== null && !execution.gate.granted) return execution.gate.approval_id === null;
+  if (isBehindGate(execution)) return execution.gate?.approval_id === null;
   return execution.steps[currentStep(execution)]?.status === "pending";
 }

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { SCOPES } from "../../base/records/caller.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
-import { definitionSchema } from "./definition.ts";
+import { definitionSchema, type SopDefinition } from "./definition.ts";
 
 /** By execution id: how far it is. Changed by version alone, so that of two writers one looks again. */
 export const SOP_EXECUTIONS = "sop_executions";
@@ -115,18 +115,91 @@ export function hasEnded({ status }: Execution): boolean {
   return status === "completed" || status === "failed" || status === "cancelled";
 }
 
+/** Tells whether a person must still let an execution begin, or go on after a restore. */
+export function isBehindGate({ gate }: Execution): boolean {
+  return gate !== null && !gate.granted;
+}
+
 /** Why a step or an execution failed. */
 export interface Failure {
   readonly code: string;
   readonly message: string;
 }
 
-/** The execution with one step changed. */
+/** Returns the record of an execution that has not begun. @param options.time ISO 8601 */
+export function newExecution(
+  { id: sop, steps }: SopDefinition,
+  { id, time, isGated }: { readonly id: string; readonly time: string; readonly isGated: boolean },
+): Execution {
+  return {
+    v: 1,
+    id,
+    sop,
+    status: "pending",
+    created_at: time,
+    started_at: null,
+    ended_at: null,
+    error: null,
+    cancelling: false,
+    gate: isGated ? { approval_id: null, granted: false } : null,
+    steps: steps.map((step) => ({
+      id: step.id,
+      status: "pending",
+      approval_id: null,
+      granted: false,
+      call_digest: null,
+      run_id: null,
+      deadline: null,
+      started_at: null,
+      ended_at: null,
+    })),
+  };
+}
+
+/** Returns the execution with one step changed. */
 export function withStep(execution: Execution, index: number, change: Partial<StepState>): Execution {
   return { ...execution, steps: execution.steps.map((step, at) => (at === index ? { ...step, ...change } : step)) };
 }
 
-/** The step has ended and the execution goes on, or has ended with it. @param time ISO 8601 */
+/** Returns the execution as it waits for the approval of its begin. */
+export function gateAsked(execution: Execution, approvalId: string): Execution {
+  const gate = { ...execution.gate, approval_id: approvalId, granted: false };
+  return { ...execution, status: "waiting_for_approval", gate };
+}
+
+/** Returns the execution after a person let it begin. */
+export function gatePassed(execution: Execution, approvalId: string): Execution {
+  return { ...execution, status: "running", gate: { ...execution.gate, approval_id: approvalId, granted: true } };
+}
+
+/** Returns the execution as it waits for the approval of a step. @param options.time ISO 8601 */
+export function stepAsked(
+  execution: Execution,
+  { index, time, ...asked }: Pick<StepState, "approval_id" | "call_digest"> & {
+    readonly index: number;
+    readonly time: string;
+  },
+): Execution {
+  return {
+    ...withStep(execution, index, { status: "waiting_for_approval", granted: false, ...asked }),
+    started_at: execution.started_at ?? time,
+    status: "waiting_for_approval",
+  };
+}
+
+/** Returns the execution with a step at work, by its run or by a person's hands. @param options.time ISO 8601 */
+export function stepStarted(
+  execution: Execution,
+  { index, time, ...started }: Pick<StepState, "status"> & Partial<StepState> & {
+    readonly index: number;
+    readonly time: string;
+  },
+): Execution {
+  const next = withStep(execution, index, { started_at: time, ...started });
+  return { ...next, started_at: execution.started_at ?? time, status: "running" };
+}
+
+/** Returns the execution after a step that ended: it goes on, or ends with its last step. @param options.time ISO 8601 */
 export function stepEnded(
   execution: Execution,
   { index, status, time }: { readonly index: number; readonly status: "completed" | "failed"; readonly time: string },
@@ -138,7 +211,7 @@ export function stepEnded(
   return index === execution.steps.length - 1 ? { ...next, status: "completed", ended_at: time } : next;
 }
 
-/** Returns the execution as failed. @param index the step that failed; -1: before the first */
+/** Returns the execution as failed. @param options.index the step that failed; -1: before the first */
 export function executionFailed(
   execution: Execution,
   { index, error, time }: { readonly index: number; readonly error: Failure; readonly time: string },

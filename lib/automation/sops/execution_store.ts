@@ -20,6 +20,12 @@ export interface KeptExecution {
   readonly version: number;
 }
 
+/** Result of a step that has ended. */
+export interface EndedStep {
+  readonly stepId: string;
+  readonly result: StepResult;
+}
+
 /** Executions over a store. */
 export interface ExecutionStore {
   create(execution: Execution, plan: ExecutionPlan): Promise<void>;
@@ -30,101 +36,104 @@ export interface ExecutionStore {
   ownerOf(id: string): Promise<string | null | undefined>;
   /** Returns the results of the steps that have ended, by step id */
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
-  /** The write that puts `next` in the place of what was found: none other came between when it holds */
+  /** Returns the write that puts `next` in the place of what was found. It fails when another write came between */
   write(found: KeptExecution, next: Execution): Write;
-  /** Writes it, with a step's result where there is one. @returns false when it changed meanwhile */
-  change(
-    found: KeptExecution,
-    next: Execution,
-    result?: { readonly stepId: string; readonly result: StepResult },
-  ): Promise<boolean>;
-  /** Ids of those that have not ended, oldest first */
+  /** Writes `next` in the place of what was found, with the result of a step that has ended. @returns false when another write came between */
+  change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean>;
+  /** Returns the ids of the executions that have not ended, oldest first */
   open(): Promise<readonly string[]>;
-  /** Forgets what ended before that time, in ISO 8601, and the oldest ended ones over `keep` */
+  /** Forgets executions that ended before a time in ISO 8601, and the oldest ended ones over `keep`. @returns their number */
   prune(options: { readonly before: string; readonly keep: number }): Promise<number>;
 }
 
 const EXECUTION_ID = /^sop_[0-9a-z]{1,64}$/;
-/** Well over what may be open at once */
+/** Executions that are read at most: well over what may be open at once */
 const MAX_OPEN = 1_000;
 
 /** Creates the store of executions over a store of records. */
 export function createExecutionStore(store: Store): ExecutionStore {
-  const write = (found: KeptExecution, next: Execution): Write => ({
-    op: "putIf",
-    collection: SOP_EXECUTIONS,
-    key: next.id,
-    version: found.version,
-    body: next,
-  });
+  return new RecordExecutionStore(store);
+}
 
-  const forget = async (execution: Execution): Promise<void> => {
-    const { id } = execution;
-    await store.batch([
+class RecordExecutionStore implements ExecutionStore {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  async create(execution: Execution, plan: ExecutionPlan): Promise<void> {
+    const key = execution.id;
+    await this.#store.batch([
+      { op: "insert", collection: SOP_EXECUTIONS, key, body: execution },
+      { op: "insert", collection: SOP_PLANS, key, body: plan },
+      { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
+    ]);
+  }
+
+  async find(id: string): Promise<KeptExecution | undefined> {
+    if (!EXECUTION_ID.test(id)) return undefined;
+    const found = await readRecord(this.#store, SOP_EXECUTIONS, id, parseExecution);
+    return found === undefined ? undefined : { execution: found.value, version: found.version };
+  }
+
+  async plan(id: string): Promise<ExecutionPlan> {
+    const found = await readRecord(this.#store, SOP_PLANS, id, parseExecutionPlan);
+    if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
+    return found.value;
+  }
+
+  async ownerOf(id: string): Promise<string | null | undefined> {
+    const plan = await unlessUnreadable(readRecord(this.#store, SOP_PLANS, id, parseExecutionPlan));
+    return plan?.value.requested_by.token_id;
+  }
+
+  async results({ id, steps }: Execution): Promise<ReadonlyMap<string, StepResult>> {
+    const ended = steps.filter(({ ended_at }) => ended_at !== null);
+    const found = await Promise.all(
+      ended.map((step) => readRecord(this.#store, SOP_RESULTS, `${id}/${step.id}`, parseResult)),
+    );
+    return new Map(
+      found.flatMap((result, index) => result === undefined ? [] : [[ended[index]?.id ?? "", result.value] as const]),
+    );
+  }
+
+  write({ version }: KeptExecution, next: Execution): Write {
+    return { op: "putIf", collection: SOP_EXECUTIONS, key: next.id, version, body: next };
+  }
+
+  change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean> {
+    const { id } = next;
+    const put = result === undefined
+      ? []
+      : [{ op: "put", collection: SOP_RESULTS, key: `${id}/${result.stepId}`, body: result.result } as const];
+    const closed = hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : [];
+    return this.#store.batch([this.write(found, next), ...put, ...closed]);
+  }
+
+  async open(): Promise<readonly string[]> {
+    const stored = await this.#store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
+    readable(this.#store, OPEN_SOPS, stored, parseMark);
+    return stored.map(({ key }) => key);
+  }
+
+  async prune({ before, keep }: { readonly before: string; readonly keep: number }): Promise<number> {
+    const all: Execution[] = [];
+    for await (const { value } of readRecords(this.#store, SOP_EXECUTIONS, parseExecution, { order: "created" })) {
+      all.push(value);
+    }
+    const over = all.length - keep;
+    const ended = all.filter(hasEnded);
+    const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);
+    for (const execution of old) await this.#forget(execution);
+    return old.length;
+  }
+
+  async #forget({ id, steps }: Execution): Promise<void> {
+    await this.#store.batch([
       { op: "delete", collection: SOP_EXECUTIONS, key: id },
       { op: "delete", collection: SOP_PLANS, key: id },
-      ...execution.steps.map((step): Write => ({ op: "delete", collection: SOP_RESULTS, key: `${id}/${step.id}` })),
+      ...steps.map((step): Write => ({ op: "delete", collection: SOP_RESULTS, key: `${id}/${step.id}` })),
     ]);
-  };
-
-  return {
-    async create(execution, plan) {
-      const key = execution.id;
-      await store.batch([
-        { op: "insert", collection: SOP_EXECUTIONS, key, body: execution },
-        { op: "insert", collection: SOP_PLANS, key, body: plan },
-        { op: "insert", collection: OPEN_SOPS, key, body: { v: 1 } },
-      ]);
-    },
-    async find(id) {
-      if (!EXECUTION_ID.test(id)) return undefined;
-      const found = await readRecord(store, SOP_EXECUTIONS, id, parseExecution);
-      return found === undefined ? undefined : { execution: found.value, version: found.version };
-    },
-    async plan(id) {
-      const found = await readRecord(store, SOP_PLANS, id, parseExecutionPlan);
-      if (found === undefined) throw new TypeError(`Execution "${id}" has no plan`);
-      return found.value;
-    },
-    async ownerOf(id) {
-      const plan = await unlessUnreadable(readRecord(store, SOP_PLANS, id, parseExecutionPlan));
-      return plan?.value.requested_by.token_id;
-    },
-    async results({ id, steps }) {
-      const ended = steps.filter(({ ended_at }) => ended_at !== null);
-      const found = await Promise.all(
-        ended.map((step) => readRecord(store, SOP_RESULTS, `${id}/${step.id}`, parseResult)),
-      );
-      return new Map(
-        found.flatMap((result, index) => result === undefined ? [] : [[ended[index]?.id ?? "", result.value] as const]),
-      );
-    },
-    write,
-    change(found, next, result) {
-      const { id } = next;
-      return store.batch([
-        write(found, next),
-        ...(result === undefined ? [] : [
-          { op: "put", collection: SOP_RESULTS, key: `${id}/${result.stepId}`, body: result.result } as const,
-        ]),
-        ...(hasEnded(next) ? [{ op: "delete", collection: OPEN_SOPS, key: id } as const] : []),
-      ]);
-    },
-    async open() {
-      const stored = await store.scan(OPEN_SOPS, { order: "created", limit: MAX_OPEN });
-      readable(store, OPEN_SOPS, stored, parseMark);
-      return stored.map(({ key }) => key);
-    },
-    async prune({ before, keep }) {
-      const all: Execution[] = [];
-      for await (const { value } of readRecords(store, SOP_EXECUTIONS, parseExecution, { order: "created" })) {
-        all.push(value);
-      }
-      const over = all.length - keep;
-      const ended = all.filter(hasEnded);
-      const old = ended.filter(({ ended_at }, index) => (ended_at ?? "") < before || index < over);
-      for (const execution of old) await forget(execution);
-      return old.length;
-    },
-  };
+  }
 }

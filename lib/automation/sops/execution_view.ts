@@ -17,7 +17,7 @@ export interface ExecutionParts {
   readonly approval: Approval | undefined;
 }
 
-/** An execution as people and models are shown it. */
+/** Returns an execution as people and models see it. */
 export function executionView({ execution, plan, results, approval }: ExecutionParts): SopExecutionView {
   const { definition, inputs } = plan;
   const { id, sop, created_at, started_at, ended_at, error } = execution;
@@ -46,7 +46,7 @@ export function executionView({ execution, plan, results, approval }: ExecutionP
   };
 }
 
-/** A definition as it is listed. */
+/** Returns a procedure as a list shows it. */
 export function sopSummary(
   { definition, file, inWorkspace }: FoundSop,
   toolOff: (tool: string) => string | null,
@@ -102,7 +102,7 @@ function waitsFor({ execution, plan, results, approval }: ExecutionParts): strin
   const [step, state] = [plan.definition.steps[index], execution.steps[index]];
   if (step === undefined || state === undefined) return "";
   if (state.status === "waiting") {
-    // It was filled in before, when the step began
+    // The step began with the same values, so they can be filled in again
     const text = step.work.kind === "manual" ? fillHandWork(step.work.text, { execution, plan, results }) : "";
     return `Step "${step.title}" is done outside of the gateway: ${text}\nThen sop_advance says that it is done, until ${state.deadline}`;
   }

@@ -46,14 +46,30 @@ export interface LoadedSops {
 /** Folders that definitions are loaded from, and paths that they may not lie in. */
 export interface DefinitionSources {
   readonly files: Files;
-  /** The ones before win over later ones of the same id */
+  /** Folders in order: a definition in an earlier folder wins over a definition with the same id in a later one */
   readonly folders: readonly SopFolder[];
   readonly workspaceRoot: string;
-  /** The user's, beside the built-in ones; for the workspace */
+  /** Paths in the workspace that the user forbids, beside the built-in ones */
   readonly forbiddenPaths: readonly string[];
 }
 
-/** Names looked at in one folder */
+/**
+ * Returns the folders of definitions, the first to count first: those of `[sops] dirs`, `{data_dir}/sops`, and `.postern/sops` of the
+ * workspace.
+ */
+export function sopFolders(
+  { dirs, dataDir, workspaceRoot }: {
+    readonly dirs: readonly string[];
+    readonly dataDir: string;
+    readonly workspaceRoot: string;
+  },
+): readonly SopFolder[] {
+  const own = [...dirs, join(dataDir, "sops")].map((path) => ({ path, shownAs: path, inWorkspace: false }));
+  const shownAs = join(".postern", "sops");
+  return [...own, { path: join(workspaceRoot, shownAs), shownAs, inWorkspace: true }];
+}
+
+/** Names that are read of one folder */
 const MAX_ENTRIES = 2_000;
 /** Problems that are reported of a file */
 const MAX_PROBLEMS = 10;
@@ -183,7 +199,7 @@ function problem(file: string, reason: string, line?: number): ConfigProblem {
 }
 
 /**
- * The definition of this id.
+ * Returns the definition with this id.
  * @throws {ToolError} `sop_invalid` with what is wrong with the file of that name, `not_found` with what there is
  */
 export function findSop(id: string, { sops, invalid }: LoadedSops): FoundSop {

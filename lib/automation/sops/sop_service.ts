@@ -1,4 +1,3 @@
-import { join } from "node:path";
 import { CancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { HttpError, ToolError } from "../../base/errors.ts";
@@ -6,19 +5,19 @@ import type { Random } from "../../base/random.ts";
 import type { Approval } from "../../base/records/approval.ts";
 import type { Caller, Scope } from "../../base/records/caller.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
-import { APPROVAL_LIMITS, type Approvals } from "../../guard/approvals.ts";
+import type { Approvals } from "../../guard/approvals.ts";
 import type { Store } from "../../storage/store.ts";
 import type { Files } from "../../system/files/files.ts";
 import { checkOwner, onlyReached } from "../../tools/runtime/owned_things.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
-import type { SopCaller, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
-import { createExecutor } from "./create_executor.ts";
+import type { SopCaller, SopCatalogue, SopExecutionView, Sops } from "../../tools/sops/sops.ts";
+import { createExecutor, type Executor } from "./create_executor.ts";
 import { checkInputs } from "./definition.ts";
-import { currentStep, type Execution, hasEnded, stepEnded } from "./execution_record.ts";
-import { createExecutionStore, type KeptExecution } from "./execution_store.ts";
+import { currentStep, type Execution, hasEnded, newExecution, stepEnded } from "./execution_record.ts";
+import { createExecutionStore, type ExecutionStore, type KeptExecution } from "./execution_store.ts";
 import { executionView, sopSummary } from "./execution_view.ts";
-import { findSop, type FoundSop, loadDefinitions, type LoadedSops, type SopFolder } from "./load_definitions.ts";
-import { gateSubject } from "./step_approvals.ts";
+import { findSop, type FoundSop, loadDefinitions, type LoadedSops, sopFolders } from "./load_definitions.ts";
+import { gateSubject, pendingApproval } from "./step_approvals.ts";
 import { cancelStepRun, type StepRuns } from "./step_run.ts";
 
 /** Settings of `[sops]`, and others that are read anew each time. */
@@ -69,256 +68,248 @@ export interface SopService extends Sops {
 const MAX_OPEN = 64;
 /** Open executions that a list shows */
 const OPEN_SHOWN = 20;
-/** Runs within runs that are looked at */
+/** Depth of runs within runs that is searched */
 const MAX_DEPTH = 32;
 /** Milliseconds that `approve` waits for an approval that is about to be filed */
 const ASKING_MS = 5_000;
 
-/** Procedures over a store. One gateway owns a store's executions. */
+/** Creates the procedures over a store. One gateway owns a store's executions. */
 export function createSops(options: SopsOptions): SopService {
-  const { clock, random, approvals } = options;
-  const store = createExecutionStore(options.store);
-  const executor = createExecutor({
-    ...options,
-    store,
-    approvalTimeoutMs: () => options.settings().approvalTimeoutMs,
-    retentionDays: () => options.settings().retentionDays,
-  });
-  const time = () => new Date(clock.now()).toISOString();
+  return new ProcedureService(options);
+}
 
-  const load = async (): Promise<LoadedSops> => {
-    const { dirs, forbiddenPaths } = options.settings();
-    const own = [...dirs, join(options.dataDir, "sops")].map((path): SopFolder => (
-      { path, shownAs: path, inWorkspace: false }
-    ));
-    const shownAs = join(".postern", "sops");
-    const found: SopFolder = { path: join(options.workspaceRoot, shownAs), shownAs, inWorkspace: true };
-    const { files, workspaceRoot } = options;
-    return await loadDefinitions({ files, workspaceRoot, forbiddenPaths, folders: [...own, found] });
-  };
+class ProcedureService implements SopService {
+  readonly #options: SopsOptions;
+  readonly #store: ExecutionStore;
+  readonly #executor: Executor;
 
-  const find = async (id: string): Promise<KeptExecution> => {
-    const found = await store.find(id);
+  constructor(options: SopsOptions) {
+    this.#options = options;
+    this.#store = createExecutionStore(options.store);
+    this.#executor = createExecutor({
+      ...options,
+      store: this.#store,
+      approvalTimeoutMs: () => options.settings().approvalTimeoutMs,
+      retentionDays: () => options.settings().retentionDays,
+    });
+  }
+
+  stopCancelled(): Promise<void> {
+    return this.#executor.stopCancelled();
+  }
+
+  start(): Promise<void> {
+    return this.#executor.start();
+  }
+
+  stop(): Promise<void> {
+    return this.#executor.close();
+  }
+
+  async list({ caller }: Pick<SopCaller, "caller">): Promise<SopCatalogue> {
+    const { sops, invalid } = await this.#load();
+    const newestFirst = (await this.#store.open()).toReversed();
+    const ids = await Promise.all(newestFirst.map(async (id) => ({ id, owner: await this.#store.ownerOf(id) })));
+    const { reached, hidden } = onlyReached(ids, caller, ({ owner }) => owner);
+    const open = await Promise.all(reached.slice(0, OPEN_SHOWN).map(({ id }) => this.#store.find(id)));
+    return {
+      sops: sops.map((found) => sopSummary(found, (tool) => this.#whyOff(tool))),
+      invalid,
+      open: open.filter((kept) => kept !== undefined).map(({ execution: { id, sop, status } }) => ({
+        id,
+        sop,
+        status,
+      })),
+      hidden,
+    };
+  }
+
+  async execute({ sop, inputs, ...by }: Parameters<Sops["execute"]>[0]): Promise<SopExecutionView> {
+    await this.#checkMayExecute(sop, by);
+    const found = findSop(sop, await this.#load());
+    const { definition, file, digest } = found;
+    const checked = await checkInputs(definition, inputs);
+    if ((await this.#store.open()).length >= MAX_OPEN) {
+      throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
+    }
+    const { caller, runId, mayGrant, tools, limits } = by;
+    const isGated = !mayGrant && await this.#isGated(found);
+    const execution = newExecution(definition, { id: this.#options.random.id("sop_"), time: this.#time(), isGated });
+    await this.#store.create(execution, {
+      v: 1,
+      definition,
+      file,
+      digest,
+      inputs: checked,
+      requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
+      tools: tools === undefined ? null : [...tools],
+      limits: limits === undefined ? null : { ...limits },
+    });
+    this.#executor.goOn(execution.id);
+    return await this.#view(execution);
+  }
+
+  async status(id: string, by: Pick<SopCaller, "caller">): Promise<SopExecutionView> {
+    const { execution } = await this.#reach(id, "show", by);
+    // A person may have reviewed the run meanwhile
+    if (execution.steps[currentStep(execution)]?.status === "needs_review") this.#executor.goOn(id);
+    return await this.#view(execution);
+  }
+
+  async advance(id: string, by: SopCaller): Promise<SopExecutionView> {
+    for (;;) {
+      const found = await this.#reach(id, "advance", by);
+      const { execution } = found;
+      if (execution.status === "failed" || execution.status === "cancelled") throw ended("advance", execution);
+      const approval = await this.#pendingApproval(execution);
+      if (approval !== undefined) {
+        const { waits_for } = await this.#view(execution);
+        throw new ToolError("approval_required", `Cannot advance "${id}": ${approval.reason}. ${waits_for}`);
+      }
+      if (await this.#endHandWork(found)) return await this.#viewAfter(id);
+    }
+  }
+
+  async cancel(id: string, by: SopCaller): Promise<SopExecutionView> {
+    for (;;) {
+      const found = await this.#reach(id, "cancel", by);
+      const { execution } = found;
+      if (hasEnded(execution)) throw ended("cancel", execution);
+      if (!execution.cancelling && !await this.#store.change(found, { ...execution, cancelling: true })) continue;
+      // Both are on disk before the reply: no start lets the step go on
+      await cancelStepRun(execution, this.#options.runs());
+      return await this.#viewAfter(id);
+    }
+  }
+
+  async approve(id: string, { caller, mayGrant }: SopCaller): ReturnType<Sops["approve"]> {
+    await this.#reach(id, "approve", { caller });
+    const { execution } = await this.#untilAsked(id);
+    const approval = await this.#pendingApproval(execution);
+    if (approval === undefined) {
+      if (hasEnded(execution)) throw ended("approve", execution);
+      throw new ToolError("conflict", `Cannot approve "${id}": it waits for no approval; sop_status shows where it is`);
+    }
+    if (!mayGrant) return { granted: false, execution: await this.#view(execution) };
+    await this.#grant(approval, caller);
+    return { granted: true, execution: await this.#view((await this.#find(id)).execution) };
+  }
+
+  async #load(): Promise<LoadedSops> {
+    const { files, workspaceRoot, dataDir, settings } = this.#options;
+    const { dirs, forbiddenPaths } = settings();
+    const folders = sopFolders({ dirs, dataDir, workspaceRoot });
+    return await loadDefinitions({ files, workspaceRoot, forbiddenPaths, folders });
+  }
+
+  #whyOff(name: string): string | null {
+    const tool = this.#options.tools().get(name);
+    return tool === undefined ? "there is no such tool" : tool.reason;
+  }
+
+  async #checkMayExecute(sop: string, { caller, runId }: SopCaller): Promise<void> {
+    if (caller.via === "sop" || await this.#isWithin(runId)) {
+      throw new ToolError("sop_nested", `Cannot execute "${sop}": what a procedure starts does not start procedures`);
+    }
+    if (this.#options.runs() !== undefined) return;
+    const reason =
+      'its steps are runs of the agent, and there is none here: start one with "postern gateway", without ' +
+      '--no-agent and with a [provider] kind other than "none"';
+    throw new ToolError("agent_unavailable", `Cannot execute "${sop}": ${reason}`);
+  }
+
+  /** Tells whether a run is part of an execution: a step's run, or a run that it started. */
+  async #isWithin(runId: string): Promise<boolean> {
+    let id: string | null | undefined = runId;
+    for (let depth = 0; id && depth < MAX_DEPTH; depth++) {
+      if (id.startsWith("sop_")) return true;
+      id = (await this.#options.runs()?.get(id))?.parent_id;
+    }
+    return false;
+  }
+
+  /** Tells whether a person must approve the begin: no definition from a workspace runs by itself. */
+  async #isGated(found: FoundSop): Promise<boolean> {
+    if (!found.inWorkspace) return false;
+    const { approvals, workspaceRoot } = this.#options;
+    const rule = await approvals.remembered(gateSubject(found, workspaceRoot), "");
+    if (rule?.decision !== "deny") return rule === undefined;
+    const reason = `a person denied this very procedure before; "postern approvals revoke ${rule.id}" lifts that`;
+    throw new ToolError("denied", `Cannot execute "${found.definition.id}": ${reason}`);
+  }
+
+  /** Finds an execution that the caller may reach. @throws {ToolError} `not_found`; `insufficient_scope` for another token's */
+  async #reach(id: string, action: string, { caller }: Pick<SopCaller, "caller">): Promise<KeptExecution> {
+    const found = await this.#find(id);
+    checkOwner("execution", { action, id }, { owner: await this.#store.ownerOf(id), caller });
+    return found;
+  }
+
+  async #find(id: string): Promise<KeptExecution> {
+    const found = await this.#store.find(id);
     if (found !== undefined) return found;
     throw new ToolError(
       "not_found",
       `Cannot find the execution ${JSON.stringify(id.slice(0, 64))}: sop_list shows those that are open`,
     );
-  };
+  }
 
-  /** Finds an execution that the caller may reach. @throws {ToolError} `not_found`; `insufficient_scope` for another token's */
-  const reach = async (id: string, action: string, { caller }: Pick<SopCaller, "caller">): Promise<KeptExecution> => {
-    const found = await find(id);
-    checkOwner("execution", { action, id }, { owner: await store.ownerOf(id), caller });
-    return found;
-  };
+  /** Marks the step that waits for a person's work as done. @returns false when the execution has changed meanwhile */
+  async #endHandWork(found: KeptExecution): Promise<boolean> {
+    const { execution } = found;
+    const index = currentStep(execution);
+    const state = execution.steps[index];
+    if (state?.status !== "waiting") return true;
+    const result = { v: 1, status: "completed", output: "Done by hand", data: null, outside: false } as const;
+    const next = stepEnded(execution, { index, status: "completed", time: this.#time() });
+    return await this.#store.change(found, next, { stepId: state.id, result });
+  }
 
-  /** Returns the approval that an execution waits for now. */
-  const questionOf = async (execution: Execution): Promise<Approval | undefined> => {
-    if (hasEnded(execution) || execution.cancelling) return undefined;
-    const state = execution.steps[currentStep(execution)];
-    if (state?.status === "running") {
-      const { approvals: pending } = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
-      return pending.find(({ run_id }) => run_id === state.run_id);
-    }
-    const isGated = execution.gate !== null && !execution.gate.granted;
-    const id = isGated
-      ? execution.gate?.approval_id
-      : state?.status === "waiting_for_approval"
-      ? state.approval_id
-      : null;
-    const asked = id ? await approvals.get(id) : undefined;
-    return asked?.status === "pending" ? asked : undefined;
-  };
-
-  /** Returns the execution with its approval, where one is about to be filed. */
-  const asked = async (id: string): Promise<KeptExecution> => {
-    const limit = clock.timeoutSignal(ASKING_MS);
+  /** Returns the execution once its approval is filed, or after 5 s. */
+  async #untilAsked(id: string): Promise<KeptExecution> {
+    const limit = this.#options.clock.timeoutSignal(ASKING_MS);
     try {
-      return await executor.asked(id, limit.signal) ?? await find(id);
+      return await this.#executor.untilAsked(id, limit.signal) ?? await this.#find(id);
     } catch (error) {
-      if (error instanceof CancelError) return await find(id);
+      if (error instanceof CancelError) return await this.#find(id);
       throw error;
     } finally {
       limit.clear();
     }
-  };
+  }
 
-  const view = async (execution: Execution): Promise<SopExecutionView> =>
-    executionView({
-      execution,
-      plan: await store.plan(execution.id),
-      results: await store.results(execution),
-      approval: await questionOf(execution),
-    });
-
-  const whyOff = (name: string): string | null => {
-    const tool = options.tools().get(name);
-    return tool === undefined ? "there is no such tool" : tool.reason;
-  };
-
-  /** Tells whether a run is part of an execution: a step's run, or a run that it started. */
-  const isWithin = async (runId: string): Promise<boolean> => {
-    let id: string | null | undefined = runId;
-    for (let depth = 0; id && depth < MAX_DEPTH; depth++) {
-      if (id.startsWith("sop_")) return true;
-      id = (await options.runs()?.get(id))?.parent_id;
-    }
-    return false;
-  };
-
-  /** Tells whether a person must approve the begin: no definition from a workspace runs by itself. */
-  const isGated = async (found: FoundSop): Promise<boolean> => {
-    if (!found.inWorkspace) return false;
-    const rule = await approvals.remembered(gateSubject(found, options.workspaceRoot), "");
-    if (rule?.decision !== "deny") return rule === undefined;
-    const reason = `a person denied this very procedure before; "postern approvals revoke ${rule.id}" lifts that`;
-    throw new ToolError("denied", `Cannot execute "${found.definition.id}": ${reason}`);
-  };
-
-  const grant = async (approval: Approval, by: Caller): Promise<void> => {
+  async #grant(approval: Approval, by: Caller): Promise<void> {
     try {
-      await approvals.answer(approval.id, { decision: "approve", by });
+      await this.#options.approvals.answer(approval.id, { decision: "approve", by });
     } catch (error) {
       // Somebody answered at the same moment
       if (!(error instanceof HttpError)) throw error;
       throw new ToolError("conflict", error.message, { cause: error });
     }
-  };
+  }
 
-  return {
-    stopCancelled: executor.stopCancelled,
-    start: executor.start,
-    stop: executor.close,
+  #pendingApproval(execution: Execution): Promise<Approval | undefined> {
+    return pendingApproval(execution, this.#options.approvals);
+  }
 
-    async list({ caller }) {
-      const { sops, invalid } = await load();
-      const ids = await Promise.all(
-        (await store.open()).toReversed().map(async (id) => ({ id, owner: await store.ownerOf(id) })),
-      );
-      const { reached, hidden } = onlyReached(ids, caller, ({ owner }) => owner);
-      const open = await Promise.all(reached.slice(0, OPEN_SHOWN).map(({ id }) => store.find(id)));
-      return {
-        sops: sops.map((found) => sopSummary(found, whyOff)),
-        invalid,
-        open: open.flatMap((kept) =>
-          kept === undefined ? [] : [{ id: kept.execution.id, sop: kept.execution.sop, status: kept.execution.status }]
-        ),
-        hidden,
-      };
-    },
+  /** Lets an execution go on that was just changed, and returns it. */
+  async #viewAfter(id: string): Promise<SopExecutionView> {
+    this.#executor.goOn(id);
+    return await this.#view((await this.#find(id)).execution);
+  }
 
-    async execute({ sop, inputs, caller, runId, mayGrant, tools, limits }) {
-      if (caller.via === "sop" || await isWithin(runId)) {
-        throw new ToolError("sop_nested", `Cannot execute "${sop}": what a procedure starts does not start procedures`);
-      }
-      if (options.runs() === undefined) {
-        const reason =
-          'its steps are runs of the agent, and there is none here: start one with "postern gateway", without ' +
-          '--no-agent and with a [provider] kind other than "none"';
-        throw new ToolError("agent_unavailable", `Cannot execute "${sop}": ${reason}`);
-      }
-      const found = findSop(sop, await load());
-      const { definition, file, digest } = found;
-      const checked = await checkInputs(definition, inputs);
-      if ((await store.open()).length >= MAX_OPEN) {
-        throw new ToolError("overloaded", `Cannot execute "${sop}": ${MAX_OPEN} executions are open; end some first`);
-      }
-      const execution: Execution = {
-        v: 1,
-        id: random.id("sop_"),
-        sop: definition.id,
-        status: "pending",
-        created_at: time(),
-        started_at: null,
-        ended_at: null,
-        error: null,
-        cancelling: false,
-        gate: mayGrant || !await isGated(found) ? null : { approval_id: null, granted: false },
-        steps: definition.steps.map(({ id }) => ({
-          id,
-          status: "pending",
-          approval_id: null,
-          granted: false,
-          call_digest: null,
-          run_id: null,
-          deadline: null,
-          started_at: null,
-          ended_at: null,
-        })),
-      };
-      await store.create(execution, {
-        v: 1,
-        definition,
-        file,
-        digest,
-        inputs: checked,
-        requested_by: { via: caller.via, token_id: caller.tokenId, run_id: runId, scopes: [...caller.scopes] },
-        tools: tools === undefined ? null : [...tools],
-        limits: limits === undefined ? null : { ...limits },
-      });
-      executor.goOn(execution.id);
-      return await view(execution);
-    },
+  async #view(execution: Execution): Promise<SopExecutionView> {
+    return executionView({
+      execution,
+      plan: await this.#store.plan(execution.id),
+      results: await this.#store.results(execution),
+      approval: await this.#pendingApproval(execution),
+    });
+  }
 
-    async status(id, by) {
-      const { execution } = await reach(id, "show", by);
-      // A person may have said meanwhile what became of it
-      if (execution.steps[currentStep(execution)]?.status === "needs_review") executor.goOn(id);
-      return await view(execution);
-    },
-
-    async advance(id, by) {
-      for (;;) {
-        const found = await reach(id, "advance", by);
-        const { execution } = found;
-        if (execution.status === "failed" || execution.status === "cancelled") throw ended("advance", execution);
-        const approval = await questionOf(execution);
-        if (approval !== undefined) {
-          const { waits_for } = await view(execution);
-          throw new ToolError("approval_required", `Cannot advance "${id}": ${approval.reason}. ${waits_for}`);
-        }
-        const index = currentStep(execution);
-        const state = execution.steps[index];
-        if (state?.status === "waiting") {
-          const result = { v: 1, status: "completed", output: "Done by hand", data: null, outside: false } as const;
-          const next = stepEnded(execution, { index, status: "completed", time: time() });
-          if (!await store.change(found, next, { stepId: state.id, result })) continue;
-        }
-        executor.goOn(id);
-        return await view((await find(id)).execution);
-      }
-    },
-
-    async cancel(id, by) {
-      for (;;) {
-        const found = await reach(id, "cancel", by);
-        const { execution } = found;
-        if (hasEnded(execution)) throw ended("cancel", execution);
-        if (!execution.cancelling && !await store.change(found, { ...execution, cancelling: true })) continue;
-        // Both on disk before it is answered: no start lets the step go on
-        await cancelStepRun(execution, options.runs());
-        executor.goOn(id);
-        return await view((await find(id)).execution);
-      }
-    },
-
-    async approve(id, { caller, mayGrant }) {
-      await reach(id, "approve", { caller });
-      const { execution } = await asked(id);
-      const approval = await questionOf(execution);
-      if (approval === undefined) {
-        if (hasEnded(execution)) throw ended("approve", execution);
-        throw new ToolError(
-          "conflict",
-          `Cannot approve "${id}": it waits for no approval; sop_status shows where it is`,
-        );
-      }
-      if (!mayGrant) return { granted: false, execution: await view(execution) };
-      await grant(approval, caller);
-      return { granted: true, execution: await view((await find(id)).execution) };
-    },
-  };
+  #time(): string {
+    return new Date(this.#options.clock.now()).toISOString();
+  }
 }
 
 function ended(action: string, { id, status, error }: Execution): ToolError {

@@ -2,10 +2,18 @@ import { createHash } from "node:crypto";
 import { canonicalDigest } from "../../base/json.ts";
 import { HttpError } from "../../base/errors.ts";
 import { cutText, exactLine } from "../../base/text.ts";
-import type { Approvals, NewApproval } from "../../guard/approvals.ts";
+import type { Approval } from "../../base/records/approval.ts";
+import { APPROVAL_LIMITS, type Approvals, type NewApproval } from "../../guard/approvals.ts";
 import type { BoundCall, ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopDefinition, SopStep } from "./definition.ts";
-import { currentStep, type Execution, type ExecutionPlan, type Failure } from "./execution_record.ts";
+import {
+  currentStep,
+  type Execution,
+  type ExecutionPlan,
+  type Failure,
+  hasEnded,
+  isBehindGate,
+} from "./execution_record.ts";
 import type { ExecutionStore, KeptExecution } from "./execution_store.ts";
 
 /** Approvals of executions. Each is filed once, also when the process stops in between. */
@@ -16,7 +24,7 @@ export interface StepApprovals {
    */
   ask(
     found: KeptExecution,
-    question: NewApproval,
+    approval: NewApproval,
     next: (approvalId: string) => Execution,
   ): Promise<"asked" | "changed" | "full">;
   /** Waits for the answer. @returns undefined when it is yes. @throws {CancelError} when the signal aborts */
@@ -25,7 +33,13 @@ export interface StepApprovals {
    * Answers the policy's approval of the very call that a person approved as a step, so that nobody is asked twice. Any other
    * call, or one that would change other files by now, is left to a person.
    */
-  passOn(questionId: string, step: { readonly approvalId: string; readonly callDigest: string }): Promise<void>;
+  passOn(callApprovalId: string, approved: ApprovedCall): Promise<void>;
+}
+
+/** Approval of a step, and the digest of the one call that it is bound to. */
+export interface ApprovedCall {
+  readonly approvalId: string;
+  readonly callDigest: string;
 }
 
 /** Creates the approvals of executions. */
@@ -33,9 +47,9 @@ export function createStepApprovals(
   { approvals, store }: { readonly approvals: Approvals; readonly store: ExecutionStore },
 ): StepApprovals {
   return {
-    async ask(found, question, next) {
+    async ask(found, approval, next) {
       try {
-        const asked = await approvals.ask(question, (id) => store.write(found, next(id)));
+        const asked = await approvals.ask(approval, (id) => store.write(found, next(id)));
         return asked === undefined ? "full" : "asked";
       } catch (error) {
         if (error instanceof HttpError && error.status === 409) return "changed";
@@ -52,7 +66,7 @@ export function createStepApprovals(
         case undefined:
           return { code: "approval_lost", message: `Nothing is known of the approval "${approvalId}" any more` };
         case "approved": {
-          // It is bound to this execution: if it was used, then by this very step, before a stop
+          // The approval is bound to this execution: only this step can have used it, before a stop
           const used = settled.used_at === null ? await approvals.use(approvalId, settled.digest) : undefined;
           return used === undefined || used.ok ? undefined : { code: "approval_expired", message: used.reason };
         }
@@ -68,18 +82,36 @@ export function createStepApprovals(
       }
     },
 
-    async passOn(questionId, { approvalId, callDigest }) {
-      const [asked, given] = await Promise.all([approvals.get(questionId), approvals.get(approvalId)]);
+    async passOn(callApprovalId, { approvalId, callDigest }) {
+      const [asked, given] = await Promise.all([approvals.get(callApprovalId), approvals.get(approvalId)]);
       if (asked?.status !== "pending" || asked.digest !== callDigest || given?.status !== "approved") return;
       const by = { via: "sop", tokenId: given.answered_by } as const;
       try {
-        await approvals.answer(questionId, { decision: "approve", note: `Approved as a step, by ${approvalId}`, by });
+        const note = `Approved as a step, by ${approvalId}`;
+        await approvals.answer(callApprovalId, { decision: "approve", note, by });
       } catch (error) {
         // Somebody answered at the same moment
         if (!(error instanceof HttpError)) throw error;
       }
     },
   };
+}
+
+/** Returns the approval that an execution waits for now: of its begin, of a step, or of a call of the step's run. Undefined: none */
+export async function pendingApproval(
+  execution: Execution,
+  approvals: Pick<Approvals, "get" | "list">,
+): Promise<Approval | undefined> {
+  if (hasEnded(execution) || execution.cancelling) return undefined;
+  const state = execution.steps[currentStep(execution)];
+  if (state?.status === "running") {
+    const { approvals: pending } = await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending });
+    return pending.find(({ run_id }) => run_id === state.run_id);
+  }
+  const stepApprovalId = state?.status === "waiting_for_approval" ? state.approval_id : null;
+  const id = isBehindGate(execution) ? execution.gate?.approval_id : stepApprovalId;
+  const approval = id ? await approvals.get(id) : undefined;
+  return approval?.status === "pending" ? approval : undefined;
 }
 
 /** Characters of a procedure's inputs in the reason of an approval */

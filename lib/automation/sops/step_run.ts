@@ -2,20 +2,28 @@ import { wrapUntrusted } from "../../agent/tool_calls.ts";
 import { HttpError, ProviderError } from "../../base/errors.ts";
 import { commonScopes, type Scope } from "../../base/records/caller.ts";
 import type { Random } from "../../base/random.ts";
+import type { AgentEvent } from "../../base/records/agent_event.ts";
 import type { Run } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
 import type { RunRequest, RunSupervisor } from "../../runs/run_request.ts";
 import type { Write } from "../../storage/store.ts";
 import { matchesPatterns } from "../../tools/runtime/registry.ts";
 import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import type { SopStep } from "./definition.ts";
-import { currentStep, type Execution, type ExecutionPlan, type StepResult } from "./execution_record.ts";
-import type { FilledWork } from "./step_approvals.ts";
+import {
+  currentStep,
+  type Execution,
+  type ExecutionPlan,
+  type StepResult,
+  type StepState,
+} from "./execution_record.ts";
+import type { ApprovedCall, FilledWork, StepApprovals } from "./step_approvals.ts";
 import { fillInput, fillText, type TemplateScope } from "./template.ts";
 
 /** The methods of the supervisor that the executor needs. */
 export type StepRuns = Pick<RunSupervisor, "start" | "get" | "ended" | "cancel" | "follow">;
 
-/** How starting a step's run went; `busy`: try again later. */
+/** Outcome of starting a step's run. `claimed`: the execution has changed meanwhile. `busy`: try again later. */
 export type StartedStep =
   | { readonly kind: "started" }
   | { readonly kind: "claimed" }
@@ -45,7 +53,7 @@ export async function startStepRun(
   const base = {
     kind: "sop",
     parentId: execution.id,
-    // What a sub-agent started passes for nobody else
+    // Work that a sub-agent started stays the work of a sub-agent
     caller: { via: requested_by.via === "subagent" ? "subagent" : "sop", tokenId: requested_by.token_id, scopes },
     durable: true,
     claim,
@@ -97,7 +105,7 @@ export function stepScopes(
   return isDirect && (token_id === null || now.includes("admin")) ? ["runs"] : [];
 }
 
-/** Why a step's tool is not for whoever started the procedure; undefined when it is. */
+/** Returns why whoever started the procedure may not use a step's tool; undefined when they may. */
 export function whyNotHeld(work: FilledWork, { tools }: ExecutionPlan): string | undefined {
   if (work.kind !== "tool" || tools === null || matchesPatterns(work.tool, tools)) return undefined;
   return `Cannot call "${work.tool}": whoever started the procedure does not have this tool`;
@@ -109,13 +117,73 @@ export async function cancelStepRun(execution: Execution, runs: StepRuns | undef
   if (runId !== null) await runs?.cancel(runId, "cancelled");
 }
 
+/** Runs, approvals and log for following a step's run. */
+interface FollowOptions {
+  readonly runs: StepRuns;
+  readonly approvals: StepApprovals;
+  readonly log: Logger;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Waits for the end of a step's run. Meanwhile the approval of the step answers the policy's approval of the same call.
+ * @returns undefined: nothing is known of the run any more
+ */
+export async function endOfStepRun(state: StepState, { signal, ...options }: FollowOptions): Promise<Run | undefined> {
+  const { run_id: runId, approval_id: approvalId, call_digest: callDigest } = state;
+  const over = new AbortController();
+  const passing = approvalId === null || callDigest === null
+    ? Promise.resolve()
+    : passApprovalOn(runId ?? "", { approvalId, callDigest }, {
+      ...options,
+      signal: AbortSignal.any([signal, over.signal]),
+    });
+  try {
+    return await options.runs.ended(runId ?? "", signal);
+  } finally {
+    over.abort();
+    await passing;
+  }
+}
+
+async function passApprovalOn(
+  runId: string,
+  approved: ApprovedCall,
+  { runs, approvals, log, signal }: FollowOptions,
+): Promise<void> {
+  try {
+    for await (const event of eventsOf(runs, runId, signal)) {
+      if (event.type === "approval_needed") await approvals.passOn(event.approval_id, approved);
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    log.warn("A step's run could not be followed: its approval waits for a person", { run_id: runId, error });
+  }
+}
+
+/** Returns the result of a step whose run is completed. */
+export async function resultOfStepRun(
+  { work }: SopStep,
+  run: Run,
+  { runs, tools, signal }: Pick<FollowOptions, "runs" | "signal"> & { readonly tools: Pick<ToolExecutor, "get"> },
+): Promise<StepResult> {
+  const result = { v: 1, status: "completed", output: run.result ?? "" } as const;
+  if (work.kind !== "tool") return { ...result, data: null, outside: false };
+  const outside = tools.get(work.tool)?.access === "network";
+  return { ...result, data: await dataOf(runs, run, signal), outside };
+}
+
 /** Returns the data that the run's one tool call gave for programs. Null: none. */
-export async function dataOf(runs: StepRuns, run: Run, signal: AbortSignal): Promise<unknown> {
+async function dataOf(runs: StepRuns, run: Run, signal: AbortSignal): Promise<unknown> {
   let data: unknown = null;
-  for await (const batch of await runs.follow(run.id, { afterSeq: 0, signal }) ?? []) {
-    for (const event of batch) if (event.type === "tool_end") data = event.data ?? null;
+  for await (const event of eventsOf(runs, run.id, signal)) {
+    if (event.type === "tool_end") data = event.data ?? null;
   }
   return data;
+}
+
+async function* eventsOf(runs: StepRuns, runId: string, signal: AbortSignal): AsyncGenerator<AgentEvent> {
+  for await (const batch of await runs.follow(runId, { afterSeq: 0, signal }) ?? []) yield* batch;
 }
 
 interface Filling {
@@ -127,8 +195,8 @@ interface Filling {
 }
 
 /**
- * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network is put into an envelope,
- * so that the agent can tell it from instructions.
+ * Fills the values of inputs and earlier steps into a step's work. In instructions, text from the network stands in an envelope, so
+ * that the agent can tell the text from instructions.
  * @throws {TemplateError} for a value there is not, and over the bounds
  */
 export function fillStep(
@@ -138,7 +206,7 @@ export function fillStep(
   const scope = scopeOf({ execution, plan, results });
   switch (work.kind) {
     case "tool":
-      // A record stays one: only texts in it are filled in
+      // A record stays a record: only texts in it are filled in
       return { ...work, input: fillInput(work.input, scope) as Record<string, unknown> };
     case "agent": {
       const shown = (id: string, output: string) =>

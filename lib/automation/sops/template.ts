@@ -67,7 +67,7 @@ export function namesIn(text: string): readonly string[] {
 }
 
 /**
- * A copy of the value with its templates filled in. A text that is one expression alone becomes the value itself, of whatever
+ * Returns a copy of the value with its templates filled in. A text that is one expression alone becomes the value itself, of whatever
  * type; in a longer text values are texts, lists and objects as JSON, nothing as an empty text. What is filled in is not looked
  * at again, so that it can neither end its text nor become a field.
  * @throws {TemplateError} for a value there is not, and over the bounds
@@ -91,7 +91,7 @@ export function fillInput(value: unknown, scope: TemplateScope): unknown {
 }
 
 /**
- * A text with its templates filled in.
+ * Returns a text with its templates filled in.
  * @param shown a step's output as the reader is to see it
  * @throws {TemplateError} as `fillInput`
  */
