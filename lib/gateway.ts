@@ -287,7 +287,7 @@ function createGatewayTools(
     ...found,
     foreign: nodes?.tools,
     services: { files, commands, processes, workers, git, urls, ...memory, schedules, sops, subAgents },
-    remembered: guard.approvals.remembered,
+    remembered: (...call) => guard.approvals.remembered(...call),
     redact: redactor.redact,
     audit: guard.audit.append,
   });

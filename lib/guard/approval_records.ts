@@ -1,7 +1,27 @@
 import * as v from "valibot";
-import { type Approval, type ApprovalRule, approvalRuleSchema, approvalSchema } from "../base/records/approval.ts";
-import type { Actor } from "./approvals.ts";
-import type { ApprovalEvent } from "./audit/audit_event.ts";
+import type { Clock } from "../base/clock.ts";
+import { createKeyedNotifier, type Listening } from "../base/keyed_queues.ts";
+import {
+  type Approval,
+  APPROVAL_ID,
+  type ApprovalRule,
+  approvalRuleSchema,
+  approvalSchema,
+} from "../base/records/approval.ts";
+import type { Logger } from "../base/telemetry/log.ts";
+import type { Metrics } from "../base/telemetry/metrics.ts";
+import {
+  parseMark,
+  readable,
+  readRecord,
+  scanAll,
+  type ScanAllOptions,
+  unlessUnreadable,
+} from "../storage/read_records.ts";
+import type { Store, Write } from "../storage/store.ts";
+import { type Actor, APPROVAL_LIMITS } from "./approvals.ts";
+import type { AuditAppend } from "./audit/audit_chain.ts";
+import type { ApprovalEvent, AuditEvent } from "./audit/audit_event.ts";
 import type { RuleMatch } from "./rule_match.ts";
 
 /**
@@ -86,4 +106,141 @@ export function approvalEvent(approval: Approval, by: Actor | null): ApprovalEve
     rule_id,
     note,
   };
+}
+
+/** An approval as it lies in the store. */
+export interface FoundApproval extends KeptApproval {
+  readonly version: number;
+}
+
+/** The rest of a change of an approval: its actor, and what is written with it. */
+export interface ApprovalChange {
+  /** Default null: nobody acted */
+  readonly by?: Actor | null;
+  readonly writes?: readonly Write[];
+  /** Events of what `writes` change */
+  readonly more?: readonly AuditEvent[];
+}
+
+/** Store, clock and audit that the records of approvals work with. */
+export interface ApprovalRecordsOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+  /** Told of every step, in one transaction with it */
+  readonly audit: AuditAppend;
+}
+
+/** Settled approvals that are looked at to make room. */
+const PAGE = 200;
+
+/** The records of approvals: finds them, changes them, and settles those whose time is over. */
+export class ApprovalRecords {
+  readonly #options: ApprovalRecordsOptions;
+  readonly #counted: ReturnType<Metrics["counter"]>;
+  /** Wakes whoever waits for an approval, by its id */
+  readonly #notifier = createKeyedNotifier();
+
+  constructor(options: ApprovalRecordsOptions) {
+    this.#options = options;
+    this.#counted = options.metrics.counter("postern_approvals_total", "Approvals that were settled", ["decision"]);
+  }
+
+  /** Listens for the settlement of an approval. */
+  listen(id: string, signal: AbortSignal): Listening {
+    return this.#notifier.listen(id, signal);
+  }
+
+  /** Reads an approval as it is stored. @returns undefined for an unknown id */
+  async find(id: string): Promise<FoundApproval | undefined> {
+    if (!APPROVAL_ID.test(id)) return undefined;
+    const found = await readRecord(this.#options.store, APPROVALS, id, parseApproval);
+    return found === undefined ? undefined : { ...found.value, version: found.version };
+  }
+
+  /** Reads an approval, and settles it as expired when its time is over. @returns undefined for an unknown id */
+  async look(id: string): Promise<FoundApproval | undefined> {
+    for (;;) {
+      const found = await this.find(id);
+      if (found?.approval.status !== "pending" || !isOver(found.approval, this.#options.clock.now())) return found;
+      const { expires_at } = found.approval;
+      await this.change(found, { ...found.approval, status: "expired", answered_at: expires_at });
+    }
+  }
+
+  /** Writes a new approval. @param claim written with it. @returns false when the claim does not hold */
+  async insert({ approval, wider }: KeptApproval, by: Actor, claim: Write | undefined): Promise<boolean> {
+    const key = approval.id;
+    return await this.#options.audit(approvalEvent(approval, by), [
+      { op: "insert", collection: APPROVALS, key, body: toApprovalBody({ approval, wider }) },
+      { op: "insert", collection: OPEN_APPROVALS, key, body: { v: 1 } },
+      ...(claim === undefined ? [] : [claim]),
+    ]);
+  }
+
+  /** Writes the next state of an approval together with what belongs to it. @returns false when it changed meanwhile */
+  async change(
+    found: FoundApproval,
+    next: Approval,
+    { by = null, writes = [], more = [] }: ApprovalChange = {},
+  ): Promise<boolean> {
+    const { wider, version } = found;
+    const body = toApprovalBody({ approval: next, wider });
+    const settles = found.approval.status === "pending";
+    const written = await this.#options.audit(approvalEvent(next, by), [
+      { op: "putIf", collection: APPROVALS, key: next.id, version, body },
+      ...(settles ? [{ op: "delete", collection: OPEN_APPROVALS, key: next.id } as const] : []),
+      ...writes,
+    ], more);
+    if (written && settles) this.#tellSettled(next);
+    return written;
+  }
+
+  /** Gives every id, the newest first. No approval that is listed may be deleted before the end. */
+  async *ids({ after, where }: Pick<ScanAllOptions, "after" | "where"> = {}): AsyncGenerator<string> {
+    const options = { order: "created", reverse: true, after, where } as const;
+    for await (const { key } of scanAll(this.#options.store, APPROVALS, options)) yield key;
+  }
+
+  /** Counts the approvals that are pending, also those whose time is over. */
+  async countPending(): Promise<number> {
+    return await this.#options.store.count(OPEN_APPROVALS);
+  }
+
+  /** Settles every approval whose time is over. */
+  async settleExpired(): Promise<void> {
+    const { store } = this.#options;
+    const open = await Array.fromAsync(scanAll(store, OPEN_APPROVALS, { order: "created", reverse: true }));
+    // A damaged mark is set aside, and its approval is settled all the same: the key says which
+    readable(store, OPEN_APPROVALS, open, parseMark);
+    for (const { key } of open) await unlessUnreadable(this.look(key));
+  }
+
+  /** Deletes the oldest settled approvals when there are as many records as may be. */
+  async makeRoom(): Promise<void> {
+    const { store } = this.#options;
+    if (await store.count(APPROVALS) < APPROVAL_LIMITS.records) return;
+    const oldest = await store.scan(APPROVALS, { order: "created", limit: PAGE });
+    const settled = readable(store, APPROVALS, oldest, parseApproval)
+      .filter(({ value }) => value.approval.status !== "pending");
+    if (settled.length > 0) {
+      await store.batch(settled.map(({ key }) => ({ op: "delete", collection: APPROVALS, key })));
+    }
+  }
+
+  async delete(id: string): Promise<void> {
+    await this.#options.store.takeOnce(APPROVALS, id);
+  }
+
+  #tellSettled({ id, run_id, call_id, tool, status, answered_by }: Approval): void {
+    this.#counted.with(status).add();
+    this.#options.log.info("Approval was settled", { approval_id: id, run_id, call_id, tool, status, answered_by });
+    this.#notifier.wake(id);
+  }
+}
+
+/** Tells whether the time of an approval is over: it waits no more, and its answer counts no more. */
+export function isOver({ expires_at }: Approval, now: number): boolean {
+  return Date.parse(expires_at) <= now;
 }

@@ -53,7 +53,7 @@ export function tooManyRules(): HttpError {
 
 /** 409: the record that the approval belongs to has changed. */
 export function approvalClaimed(): HttpError {
-  return conflict("Cannot ask: what the question belongs to has changed meanwhile");
+  return conflict("Cannot ask for approval: the record that the approval belongs to has changed meanwhile");
 }
 
 function conflict(message: string): HttpError {

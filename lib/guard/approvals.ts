@@ -85,7 +85,7 @@ export interface Approvals {
    * @throws {HttpError} 409 conflict when the claim does not hold
    * @returns undefined when 1,000 approvals are pending already
    */
-  ask(question: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
+  ask(request: NewApproval, claim?: (approvalId: string) => Write): Promise<Approval | undefined>;
   /**
    * Resolves when the approval is settled, by its expiry at the latest.
    * @throws {CancelError} when the signal aborts first; the approval then stays as it is
@@ -127,7 +127,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
  * @returns a function that stops the daily tidying
  */
 export async function keepTidy(
-  approvals: Approvals,
+  approvals: Pick<Approvals, "tidy">,
   options: { readonly clock: Clock; readonly log: Logger; readonly days: () => number },
 ): Promise<() => void> {
   const tidy = async () => {

@@ -56,7 +56,7 @@ export function createRuns(options: RunsOptions): RunSupervisor {
     retentionDays: () => config().runs.retention_days,
     pendingApprovals: async () =>
       (await approvals.list({ status: "pending", limit: APPROVAL_LIMITS.pending })).approvals,
-    withdraw: approvals.cancel,
+    withdraw: (id) => approvals.cancel(id),
     isChannelConversation: (id) => isChannelConversation(config().channels, id),
     approverOf: createApprover({
       approvals,

@@ -40,7 +40,6 @@ test("old approvals are forgotten at the start and once a day, by the days of th
   let days = 2;
   let fails = false;
   const failing = {
-    ...approvals,
     tidy: (kept: number) => fails ? Promise.reject(new Error("EIO")) : approvals.tidy(kept),
   };
   const stop = await keepTidy(failing, { clock, log, days: () => days });

@@ -65,7 +65,12 @@ function withApprovals(store: Store) {
   });
   const approverOf = createApprover({ approvals, timeoutMs: () => ({ attached: 1000, durable: 86_400_000 }) });
   const pendingApprovals = async () => (await approvals.list({ status: "pending", limit: 100 })).approvals;
-  return { approvals, approverOf, clock, leftApprovals: { pendingApprovals, withdraw: approvals.cancel } };
+  return {
+    approvals,
+    approverOf,
+    clock,
+    leftApprovals: { pendingApprovals, withdraw: (id: string) => approvals.cancel(id) },
+  };
 }
 
 describe("after a restart", () => {
