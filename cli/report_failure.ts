@@ -3,7 +3,7 @@ import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
 import { CommandError, EXIT, UsageError } from "./cli_error.ts";
 import type { CliIo } from "./command.ts";
-import { printable } from "./terminal/terminal_text.ts";
+import { messageColumns, printable, wrapText } from "./terminal/terminal_text.ts";
 
 /** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */
 const FOR_PEOPLE = new Set(["GatewayClientError", "ListenError", "CancelError", "ServiceError", "LinkError"]);
@@ -27,8 +27,13 @@ export function reportFailure(error: unknown, { io, json }: { readonly io: CliIo
       ...(problems === undefined ? {} : { problems }),
     },
   };
-  io.stderr(`${redact(json ? JSON.stringify(report) : io.isTerminal.stderr ? printable(message) : message)}\n`);
+  io.stderr(`${json ? redact(JSON.stringify(report)) : shownMessage(redact(message), io)}\n`);
   return code;
+}
+
+/** Returns a message as the terminal shows it: escaped, and broken between words. Elsewhere it stays as it is. */
+function shownMessage(message: string, io: CliIo): string {
+  return io.isTerminal.stderr ? wrapText(printable(message), messageColumns(io)).join("\n") : message;
 }
 
 function exitCodeOf(error: unknown): number {

@@ -2,7 +2,8 @@ import { EXIT } from "./cli_error.ts";
 import type { CliIo, CommandContext, GlobalFlags } from "./command.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
-import { VERBS } from "./verbs.ts";
+import { messageColumns } from "./terminal/terminal_text.ts";
+import { type Verb, VERBS } from "./verbs.ts";
 
 /**
  * Runs one command line and returns its exit code. The caller ends the process. Help and version load no other file.
@@ -25,17 +26,26 @@ async function dispatch(argv: readonly string[], io: CliIo): Promise<number> {
     return EXIT.ok;
   }
   const rest = verbFirst(words);
-  const name = [rest.slice(0, 2).join(" "), rest[0] ?? ""].find((words) => Object.hasOwn(VERBS, words));
-  if (name === undefined) return await withoutVerb(rest, { io, help });
-  // The name was just found in the table
-  const command = await VERBS[name]!.load();
+  const found = findVerb(rest);
+  if (found === undefined) return await withoutVerb(rest, { io, help });
+  const { name, verb } = found;
+  const command = await verb.load();
   if (help) {
-    io.stdout(commandHelpText(name, command));
+    io.stdout(commandHelpText(name, command, io.columns));
     return EXIT.ok;
   }
   const { readArguments } = await import("./read_arguments.ts");
   const args = readArguments(name, rest.slice(name.split(" ").length), command.args);
   return await command.run(contextOf(io, flags), args);
+}
+
+/** Finds the verb that a command line begins with: two words, as `runs list`, or one. */
+function findVerb([first = "", second]: readonly string[]): { readonly name: string; readonly verb: Verb } | undefined {
+  for (const name of [`${first} ${second}`, first]) {
+    const verb = Object.hasOwn(VERBS, name) ? VERBS[name] : undefined;
+    if (verb !== undefined) return { name, verb };
+  }
+  return undefined;
 }
 
 async function withoutVerb(
@@ -46,11 +56,12 @@ async function withoutVerb(
   const group = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? first : undefined;
   if (help || (rest.length === 1 && group !== undefined)) {
     if (help && first !== undefined && group === undefined) throw await unknownVerb(rest);
-    (help ? io.stdout : io.stderr)(helpText(group));
+    if (help) io.stdout(helpText(io.columns, group));
+    else io.stderr(helpText(messageColumns(io), group));
     return help ? EXIT.ok : EXIT.usage;
   }
   if (first !== undefined) throw await unknownVerb(rest);
-  io.stderr(helpText());
+  io.stderr(helpText(messageColumns(io)));
   return EXIT.usage;
 }
 
@@ -64,9 +75,17 @@ async function unknownVerb(rest: readonly string[]): Promise<Error> {
   if (first.startsWith("-")) return unknownFlag("", first, []);
   const names = [...Object.keys(VERBS), ...Object.keys(VERBS).map((name) => name.split(" ", 1)[0] ?? name)];
   const meant = nearest(rest.slice(0, 2).join(" "), names) ?? nearest(first, names);
-  const hint = meant === undefined ? "see postern --help" : `did you mean postern ${meant}?`;
+  const meantOf = meant === undefined ? verbsOfGroups(first) : [meant];
+  const hint = meantOf.length === 0
+    ? "see postern --help"
+    : `did you mean ${meantOf.map((name) => `postern ${name}`).join(" or ")}?`;
   const said = Object.keys(VERBS).some((name) => name.startsWith(`${first} `)) ? rest.slice(0, 2).join(" ") : first;
   return new UsageError(`Cannot run "${said}": there is no such command; ${hint}`);
+}
+
+/** Returns the verbs of groups that end with a word: `status` stands for `daemon status` and `service status`. */
+function verbsOfGroups(word: string): readonly string[] {
+  return Object.keys(VERBS).filter((name) => name.endsWith(` ${word}`));
 }
 
 function contextOf(io: CliIo, flags: GlobalFlags): CommandContext {

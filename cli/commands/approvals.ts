@@ -58,7 +58,9 @@ export const approvalsListCommand = defineCliCommand({
       const none = status === "pending" ? "No call waits for an answer" : "There is no such approval";
       context.print(
         data,
-        rows.length === 0 ? none : toTable(["ID", "STATUS", "TOOL", "ASKED", "EXPIRES", "INPUT"], rows),
+        rows.length === 0
+          ? none
+          : toTable(["ID", "STATUS", "TOOL", "ASKED", "EXPIRES", "INPUT"], rows, context.io.columns),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
@@ -76,7 +78,9 @@ export const approvalsShowCommand = defineCliCommand({
         ? ""
         : `\nSettled ${answered_at}${answered_by === null ? "" : ` by ${answered_by}`}`;
       const times = `Asked ${created_at}, expires ${expires_at}${answered}${note === null ? "" : `\nNote: ${note}`}`;
-      const text = `${describeApproval(approval, { whole: true })}\n${describeOffers(approval)}`;
+      const text = `${describeApproval(approval, { columns: context.io.columns, whole: true })}\n${
+        describeOffers(approval)
+      }`;
       context.print(approval, `${approval.id}: ${status}\n\n${text}\n\n${exactText(times)}`);
     }),
 });
@@ -169,7 +173,9 @@ export const approvalsRulesCommand = defineCliCommand({
       const rows = data.map(({ id, scope, created_at, text }) => [id, scope, created_at, text]);
       context.print(
         data,
-        rows.length === 0 ? "No answer is remembered" : toTable(["ID", "SCOPE", "SINCE", "RULE"], rows),
+        rows.length === 0
+          ? "No answer is remembered"
+          : toTable(["ID", "SCOPE", "SINCE", "RULE"], rows, context.io.columns),
       );
     }),
 });

@@ -34,7 +34,9 @@ export const auditShowCommand = defineCliCommand({
     const none = "No audit record fits";
     context.print(
       { records, has_more: list.has_more, last_seq: list.last_id === null ? null : Number(list.last_id) },
-      records.length === 0 ? none : toTable(["SEQ", "TIME", "TYPE", "BY", "WHAT"], records.map(toRow)),
+      records.length === 0
+        ? none
+        : toTable(["SEQ", "TIME", "TYPE", "BY", "WHAT"], records.map(toRow), context.io.columns),
     );
     if (list.has_more && !context.flags.json) context.say(`Older records: --before ${list.last_id}`);
     return EXIT.ok;

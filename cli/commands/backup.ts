@@ -6,6 +6,8 @@ import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_loc
 import { EXIT } from "../cli_error.ts";
 import { defineCliCommand } from "../command.ts";
 import { findDataDir } from "../find_data_dir.ts";
+import type { Restored } from "../restore/restore_backup.ts";
+import { messageColumns, toDefinitions, wrapText } from "../terminal/terminal_text.ts";
 
 /** Command `postern backup <file>`: writes all records and keys to one file, also while a gateway runs. */
 export const backupCommand = defineCliCommand({
@@ -54,28 +56,64 @@ export const restoreCommand = defineCliCommand({
       keepTokens,
       clock: systemClock,
     });
-    const kept = before === null ? "" : `; what was there before is in ${before}`;
+    const kept = before === null ? "" : `\nThe folder from before is now ${before}`;
     context.print({ data_dir: dataDir, before, held }, `Restored ${dataDir}${kept}`);
     for (const { made, before } of cutOff) {
       const kept = existsSync(before) ? `; what was there before it is in ${before}` : "";
       context.say(`Removed ${made}, which a restore left that was cut off${kept}`);
     }
-    context.say(
-      `Held until a person decides: ${held.runs} runs (needs_review), ${held.procedures} procedures, ` +
-        `${held.deliveries} deliveries (postern deliveries list --status held); ${held.approvals} questions and approvals ended, ` +
-        `${held.schedules} schedules skip what they missed`,
-    );
-    context.say(
-      keepTokens
-        ? "Tokens are those of the backup: one that was revoked since counts again"
-        : `${held.tokens} tokens are revoked: pair again with postern pair`,
-    );
-    if (before !== null) {
-      context.say(
-        "Accepted configuration files, procedures (sops), quarantine and logs stay in the folder of before: " +
-          "copy sops back, and accept again with postern trust",
-      );
-    }
+    context.say(restoredText({ held, before, keepTokens }, messageColumns(context.io)));
     return EXIT.ok;
   },
 });
+
+/** The facts of a restore that its closing message is about. */
+export type RestoreFacts = Pick<Restored, "held" | "before"> & { readonly keepTokens: boolean };
+
+/**
+ * Returns the closing message of a restore: what waits for the person now, and what a backup does not hold.
+ * @param columns width of the terminal in characters. Undefined: nothing is wrapped
+ */
+export function restoredText({ held, before, keepTokens }: RestoreFacts, columns: number | undefined): string {
+  const rows = WAITING.filter(({ kind }) => held[kind] > 0).map(({ kind, one, many, what }) =>
+    [`${held[kind]} ${held[kind] === 1 ? one : many}`, what] as const
+  );
+  const tokens = keepTokens
+    ? "The tokens of the backup count, also one that was revoked after it was made."
+    : `${
+      held.tokens === 0 ? "No token counts" : "The tokens of the backup are revoked"
+    }: pair each client with postern pair.`;
+  return [
+    "",
+    ...wrapText(rows.length === 0 ? "No work was unfinished in the backup." : UNFINISHED, columns),
+    ...(rows.length === 0 ? [] : [toDefinitions(rows, columns)]),
+    ...wrapText(tokens, columns),
+    ...(before === null ? [] : ["", ...wrapText(NOT_IN_A_BACKUP, columns)]),
+  ].join("\n");
+}
+
+const UNFINISHED =
+  "Work that was unfinished in the backup may have been finished after it, so none of it goes on by itself:";
+
+/** Unfinished work by its kind, with what a person does about it. */
+const WAITING = [
+  { kind: "runs", one: "run", many: "runs", what: "decide about each: postern runs list --status needs_review" },
+  { kind: "procedures", one: "procedure", many: "procedures", what: "asks for your approval before its next step" },
+  {
+    kind: "deliveries",
+    one: "delivery",
+    many: "deliveries",
+    what: "release or drop each: postern deliveries list --status held",
+  },
+  { kind: "approvals", one: "approval", many: "approvals", what: "withdrawn or expired" },
+  {
+    kind: "schedules",
+    one: "schedule",
+    many: "schedules",
+    what: "goes on with its next time; missed ones are skipped",
+  },
+] as const;
+
+const NOT_IN_A_BACKUP =
+  "A backup holds no procedures, quarantine, logs and accepted configurations. The folder from before still has them: " +
+  "copy its folder sops back if you have procedures, and run postern trust where you had accepted a postern.toml.";

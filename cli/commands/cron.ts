@@ -30,7 +30,7 @@ export const cronListCommand = defineCliCommand({
         data,
         data.length === 0
           ? state === undefined ? "No schedule is active or paused" : "There is no such schedule"
-          : toTable(["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "WHAT"], data.map(toRow)),
+          : toTable(["ID", "STATE", "SCHEDULE", "ZONE", "NEXT", "LAST", "WHAT"], data.map(toRow), context.io.columns),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
@@ -54,7 +54,9 @@ export const cronHistoryCommand = defineCliCommand({
       ]);
       context.print(
         data,
-        rows.length === 0 ? "It has not fired yet" : toTable(["DUE", "BY", "FIRING", "RUN", "STATUS", "WHY"], rows),
+        rows.length === 0
+          ? "It has not fired yet"
+          : toTable(["DUE", "BY", "FIRING", "RUN", "STATUS", "WHY"], rows, context.io.columns),
       );
     }),
 });

@@ -42,7 +42,7 @@ export const daemonStartCommand = defineCliCommand({
       context.say(`The daemon runs, and there is no pairing code: ${error.message}`);
       return undefined;
     });
-    const parts = [`${daemonStatusText(state, status)}\n`];
+    const parts = [`${daemonStatusText(state, status, context.io.columns)}\n`];
     if (pairingCode !== undefined) {
       const requiresPairing = loaded.config.gateway.require_pairing;
       parts.push(
@@ -65,7 +65,7 @@ export const daemonStatusCommand = defineCliCommand({
     const answers = state.kind === "running" && state.health !== "silent";
     const reply = answers ? await readGatewayStatus(state.record) : undefined;
     const status = toDaemonStatus(state, { dataDir, now: systemClock.now(), reply });
-    context.print(status, daemonStatusText(state, status));
+    context.print(status, daemonStatusText(state, status, context.io.columns));
     return EXIT.ok;
   },
 });

@@ -41,7 +41,7 @@ export const deliveriesListCommand = defineCliCommand({
         last_error ?? "",
       ]);
       const head = ["ID", "STATUS", "CHANNEL", "SENDER", "ACCEPTED", "ATTEMPTS", "WHY"];
-      context.print(data, rows.length === 0 ? "There is no such delivery" : toTable(head, rows));
+      context.print(data, rows.length === 0 ? "There is no such delivery" : toTable(head, rows, context.io.columns));
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
 });

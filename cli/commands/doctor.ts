@@ -12,6 +12,7 @@ import { providerCheck } from "../doctor/check_provider.ts";
 import { runChecks } from "../doctor/run_checks.ts";
 import { findingsText } from "../doctor/findings_text.ts";
 import { findDataDir } from "../find_data_dir.ts";
+import { takesColour } from "../terminal/terminal_text.ts";
 
 /** All checks, in the order of their findings. */
 const CHECKS = [
@@ -40,12 +41,10 @@ export const doctorCommand = defineCliCommand({
     if (repair === true) return await repairRecords(context);
     const findings = await runChecks(context, CHECKS);
     const { io } = context;
-    const isTerminal = io.isTerminal.stdout;
-    const colour = isTerminal && (io.env["NO_COLOR"] ?? "") === "" && io.env["TERM"] !== "dumb";
     const bad = findings.filter(({ state }) => state === "failure" || (strict === true && state === "warning"));
     context.print(
       { ok: bad.length === 0, checks: findings },
-      findingsText(findings, { columns: isTerminal ? io.columns : undefined, colour }),
+      findingsText(findings, { columns: io.columns, colour: takesColour(io, "stdout") }),
     );
     return bad.length === 0 ? EXIT.ok : EXIT.failed;
   },

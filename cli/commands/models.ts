@@ -17,7 +17,7 @@ export const modelsCommand = defineCliCommand({
       const inUse = provider === null ? "" : `\nIn use: ${provider.name}/${provider.model}, since ${provider.reason}`;
       const models = data.length === 0
         ? "No model can be used: no provider answers; see [provider] in postern.toml"
-        : toTable(["MODEL", "PROVIDER"], data.map((model) => [model.id, model.owned_by]));
+        : toTable(["MODEL", "OWNED BY"], data.map((model) => [model.id, model.owned_by]), context.io.columns);
       context.print(data, printable(`${models}${inUse}`));
       return EXIT.ok;
     } finally {

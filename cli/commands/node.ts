@@ -177,7 +177,10 @@ export const nodesListCommand = defineCliCommand({
       const { data } = await gateway.request({ method: "GET", path: "/v1/nodes" }) as { data: readonly NodeInfo[] };
       const rows = data.map((node) => [node.id, stateOf(node), String(node.tool_count), node.version ?? ""]);
       const none = "No node may connect: [gateway.node_control] allowed_node_ids is empty";
-      context.print(data, data.length === 0 ? none : toTable(["ID", "STATE", "TOOLS", "VERSION"], rows));
+      context.print(
+        data,
+        data.length === 0 ? none : toTable(["ID", "STATE", "TOOLS", "VERSION"], rows, context.io.columns),
+      );
     }),
 });
 
@@ -193,7 +196,10 @@ export const nodesShowCommand = defineCliCommand({
         ? await gateway.request({ method: "POST", path: `${path}/describe` }) as typeof last
         : last;
       const rows = node.tools.map((tool) => [tool.registered_as, tool.node_access, tool.description]);
-      context.print(node, `${node.id}: ${stateOf(node)}\n${toTable(["TOOL", "ON THE NODE", "DESCRIPTION"], rows)}`);
+      context.print(
+        node,
+        `${node.id}: ${stateOf(node)}\n${toTable(["TOOL", "ON THE NODE", "DESCRIPTION"], rows, context.io.columns)}`,
+      );
     }),
 });
 

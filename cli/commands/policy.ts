@@ -53,7 +53,7 @@ export const policyExplainCommand = defineCliCommand({
     const startsPrograms = prepared !== undefined &&
       (prepared.effects.command !== undefined || tool.needs.includes("git"));
     const notes = startsPrograms ? await commandNotes(config) : [];
-    const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]));
+    const rules = toTable(["RULE", "SAYS"], path.map((step) => [step.rule, step.says]), context.io.columns);
     const changes = change.length === 0 ? "" : `\n\nWhat flips it\n${change.map((edit) => `  ${edit}`).join("\n")}`;
     context.print(
       { tool: name, access, decision: kind, rule, reason, path, change, notes },

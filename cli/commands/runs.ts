@@ -5,7 +5,7 @@ import { type CommandContext, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
 import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";
-import { printable, toTable } from "../terminal/terminal_text.ts";
+import { printable, toDefinitions, toTable } from "../terminal/terminal_text.ts";
 
 const RUN_ID = {
   type: "positional",
@@ -45,7 +45,7 @@ export const runsListCommand = defineCliCommand({
         data,
         rows.length === 0
           ? status === undefined ? "There is no run yet" : "There is no such run"
-          : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"], rows),
+          : toTable(["ID", "STATUS", "KIND", "ACCEPTED", "MODEL", "MESSAGE", "OUTCOME"], rows, context.io.columns),
       );
       if (has_more) context.say(`These are the newest ${MAX_SHOWN}; there are more.`);
     }),
@@ -58,7 +58,7 @@ export const runsShowCommand = defineCliCommand({
   run: (context, { id }) =>
     withGateway(context, async (gateway) => {
       const run = await gateway.request({ method: "GET", path: runPath(id) }) as Run;
-      context.print(run, printable(describeRun(run)));
+      context.print(run, printable(describeRun(run, context.io.columns)));
     }),
 });
 
@@ -86,7 +86,7 @@ function outcomeOf({ result, error }: Run): string {
   return text.length > MAX_SHOWN_RESULT ? `${text.slice(0, MAX_SHOWN_RESULT)}...` : text;
 }
 
-function describeRun(run: Run): string {
+function describeRun(run: Run, columns: number | undefined): string {
   const rows = [
     ["status", run.status],
     ["kind", run.kind],
@@ -97,17 +97,21 @@ function describeRun(run: Run): string {
     ["conversation", run.conversation_id],
     ["parent", run.parent_id],
     ["tokens", String(run.usage.total_tokens)],
-  ].flatMap(([name, value]) => (value === null ? [] : [`  ${String(name).padEnd(13)}${value}`]));
+  ].flatMap(([name, value]) => (value === null ? [] : [[String(name), String(value)] as const]));
   const error = run.error === null ? "" : `\n\n${run.error.code}: ${run.error.message}`;
   const review = run.status === "needs_review" ? `\n\n${reviewHint(run.id)}` : "";
   const message = typeof run.message === "string" ? `\n\n> ${run.message.replaceAll("\n", "\n> ")}` : "";
-  return `${run.id}\n${rows.join("\n")}${message}${error}${review}${run.result === null ? "" : `\n\n${run.result}`}`;
+  return `${run.id}\n${toDefinitions(rows, columns)}${message}${error}${review}${
+    run.result === null ? "" : `\n\n${run.result}`
+  }`;
 }
 
 function reviewHint(id: string): string {
   return `A person decides: look whether the call took effect (postern runs events ${id} shows it), then\n` +
-    `  postern runs resolve ${id} resume --outcome done|not_done|unknown   the model is told, and the run goes on\n` +
-    `  postern runs resolve ${id} close                                    the run ends here`;
+    `  postern runs resolve ${id} resume --outcome done|not_done|unknown\n` +
+    "      The model is told, and the run goes on.\n" +
+    `  postern runs resolve ${id} close\n` +
+    "      The run ends here.";
 }
 
 /** Command `postern runs cancel <id>`: stops a run. */

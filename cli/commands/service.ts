@@ -68,7 +68,7 @@ export const serviceStatusCommand = defineCliCommand({
   async run(context, given) {
     const manager = managerOf(context, given["service-init"]);
     const status = await readServiceStatus(context, manager);
-    context.print(status, serviceStatusText(status));
+    context.print(status, serviceStatusText(status, context.io.columns));
     return EXIT.ok;
   },
 });

@@ -27,7 +27,7 @@ export const toolsListCommand = defineCliCommand({
     const rows = tools.map((
       { name, access, enabled, description, reason },
     ) => [name, access, enabled ? "on" : "off", enabled ? firstSentence(description) : (reason ?? "")]);
-    context.print(tools, toTable(["NAME", "ACCESS", "STATE", "ABOUT"], rows));
+    context.print(tools, toTable(["NAME", "ACCESS", "STATE", "ABOUT"], rows, context.io.columns));
     return EXIT.ok;
   },
 });
@@ -44,7 +44,9 @@ export const toolsInfoCommand = defineCliCommand({
       return [`  ${key}`, String(schema["type"] ?? "any"), needed, about];
     });
     const state = tool.enabled ? "on" : `off: ${tool.reason}`;
-    const input = properties.length === 0 ? "" : `\n\nInput\n${toTable(["  FIELD", "TYPE", "", "ABOUT"], properties)}`;
+    const input = properties.length === 0
+      ? ""
+      : `\n\nInput\n${toTable(["  FIELD", "TYPE", "", "ABOUT"], properties, context.io.columns)}`;
     context.print(tool, `${tool.name} (${tool.access}, ${tool.source}), ${state}\n\n${tool.description}${input}`);
     return EXIT.ok;
   },

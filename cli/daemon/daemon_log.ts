@@ -4,6 +4,7 @@ import type { LogLevel, LogSink } from "../../lib/base/telemetry/log.ts";
 import { openLogFile } from "../../lib/host/daemon/log_file.ts";
 import type { CliIo } from "../command.ts";
 import { createLogSink, toLogLine } from "../serve/log_sink.ts";
+import { takesColour } from "../terminal/terminal_text.ts";
 
 /** Returns the path of the daemon's log. Older parts of the log stand beside it as `.1` to `.5`. */
 export function daemonLogPath(dataDir: string): string {
@@ -34,7 +35,11 @@ export function openDaemonLog(io: CliIo, { dataDir, format }: DaemonLogOptions):
     toLine: (record) => toLogLine(record, { format, withDate: true }),
   });
   // Stderr of a process that was launched in the background is the log file already
-  const shown = io.isLaunched ? undefined : createLogSink({ format, write: io.stderr });
+  const shown = io.isLaunched ? undefined : createLogSink({
+    format,
+    write: io.stderr,
+    colour: takesColour(io, "stderr"),
+  });
   const write: LogSink = (record) => {
     file.write(record);
     shown?.(record);

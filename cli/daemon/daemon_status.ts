@@ -1,7 +1,7 @@
 import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { daemonLogPath } from "./daemon_log.ts";
-import { printableLine } from "../terminal/terminal_text.ts";
+import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
 /** Output of `daemon status --json`. Every field but `running` and `state` is null while no daemon runs. */
 export interface DaemonStatus {
@@ -92,21 +92,21 @@ export function toDaemonStatus(state: DaemonState, { dataDir, now, reply }: Daem
   };
 }
 
-/** Returns the status for people. */
-export function daemonStatusText(state: DaemonState, status: DaemonStatus): string {
+/** Returns the status for people. @param columns width of the terminal in characters. Undefined: nothing is wrapped */
+export function daemonStatusText(state: DaemonState, status: DaemonStatus, columns?: number | undefined): string {
   if (state.kind === "running") {
     const { record, health, process: { pid } } = state;
     const rows = [
       ["Address", record.address],
       ["Health", health === "silent" ? "it does not answer; see the log, or restart it" : health],
       ["Since", `${record.started_at} (${durationText(status.uptime_seconds ?? 0)})`],
-      ...(status.containment === null ? [] : [["Commands", status.containment]]),
+      ...(status.containment === null ? [] : [["Sandbox", status.containment]]),
       ...(status.provider === null ? [] : [["Provider", `${status.provider}, since ${status.provider_reason}`]]),
       ["Workspace", record.workspace],
       ...configRows(status),
       ["Log", status.log_file ?? ""],
-    ].map(([name = "", value = ""]) => `  ${name.padEnd(9)}  ${printableLine(value)}`);
-    return `The daemon is running: Postern ${record.version}, process ${pid}\n\n${rows.join("\n")}`;
+    ].map(([name = "", value = ""]) => [name, printableLine(value)] as const);
+    return `The daemon is running: Postern ${record.version}, process ${pid}\n\n${toDefinitions(rows, columns)}`;
   }
   if (state.kind === "starting") return `The daemon is starting: process ${state.process.pid} does not listen yet`;
   if (state.kind === "stopping") return `The daemon is stopping: process ${state.process.pid} finishes its work`;

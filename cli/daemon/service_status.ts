@@ -15,7 +15,7 @@ import type { CommandContext } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
 import { readGlobalFlags } from "../read_global_flags.ts";
 import { ownAddress } from "../serve/listen_address.ts";
-import { printableLine } from "../terminal/terminal_text.ts";
+import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 import { daemonLogPath } from "./daemon_log.ts";
 
 /** Output of `service status --json`. */
@@ -67,7 +67,7 @@ export function serviceLogPath(text: string): string | undefined {
 }
 
 /** Returns the status for people. */
-export function serviceStatusText(status: ServiceStatus): string {
+export function serviceStatusText(status: ServiceStatus, columns?: number | undefined): string {
   const { running, installed, unit, health } = status;
   if (!installed) return `The service is not installed: there is no ${status.file}`;
   const heading = running
@@ -83,8 +83,8 @@ export function serviceStatusText(status: ServiceStatus): string {
     ["Address", status.address === null ? "unknown: see its configuration" : `${status.address}: ${health}`],
     ["File", status.file],
     ["Log", status.log_file ?? ""],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(7)}  ${printableLine(value)}`);
-  return `${heading}\n\n${rows.join("\n")}`;
+  ].map(([name = "", value = ""]) => [name, printableLine(value)] as const);
+  return `${heading}\n\n${toDefinitions(rows, columns)}`;
 }
 
 /** Finds where the service listens: by its control file or, when only another user can read that, by its configuration. */

@@ -1,4 +1,4 @@
-import { printableLine } from "../terminal/terminal_text.ts";
+import { paint, printableLine, type TextColour, wrapText } from "../terminal/terminal_text.ts";
 import type { Finding, FindingState } from "./finding.ts";
 
 /** Options of `findingsText`. */
@@ -8,8 +8,7 @@ export interface FindingsTextOptions {
   readonly colour: boolean;
 }
 
-/** Codes for green, yellow and bold red. Source: ECMA-48 "SGR" */
-const COLOURS: Readonly<Record<FindingState, string>> = { ok: "32", warning: "33", failure: "1;31" };
+const COLOURS: Readonly<Record<FindingState, TextColour>> = { ok: "green", warning: "yellow", failure: "red" };
 const STATE_WIDTH = "failure".length;
 /** Least width of the column of messages. In a narrower terminal each message stands below its name */
 const LEAST_MESSAGE_WIDTH = 36;
@@ -25,8 +24,8 @@ export function findingsText(findings: readonly Finding[], { columns, colour }: 
     const painted = paint(state.padEnd(STATE_WIDTH), colour ? COLOURS[state] : undefined);
     const shown = printableLine(name);
     const heading = `${painted}  ${isNarrow ? shown : shown.padEnd(nameWidth)}`;
-    const [first = "", ...more] = wrap(printableLine(message), width);
-    const fixed = fix === null ? [] : wrap(`-> ${printableLine(fix)}`, width);
+    const [first = "", ...more] = wrapText(printableLine(message), width);
+    const fixed = fix === null ? [] : wrapText(`-> ${printableLine(fix)}`, width);
     const below = [...more, ...fixed].map((line) => " ".repeat(margin) + line);
     return isNarrow ? [heading, " ".repeat(margin) + first, ...below] : [`${heading}  ${first}`, ...below];
   });
@@ -43,26 +42,4 @@ function summary(findings: readonly Finding[]): string {
     ...(failures === 0 ? [] : [`${failures} ${failures === 1 ? "failure" : "failures"}`]),
   ];
   return parts.join(", ");
-}
-
-function paint(text: string, code: string | undefined): string {
-  return code === undefined ? text : `\u001b[${code}m${text}\u001b[0m`;
-}
-
-/** Breaks a text between words into lines of at most `width` characters. Breaks a word that is longer than a line. */
-function wrap(text: string, width: number): readonly string[] {
-  const lines: string[] = [];
-  let line = "";
-  for (const word of text.split(" ")) {
-    if (line !== "" && line.length + 1 + word.length > width) {
-      lines.push(line);
-      line = "";
-    }
-    line = line === "" ? word : `${line} ${word}`;
-    while (line.length > width) {
-      lines.push(line.slice(0, width));
-      line = line.slice(width);
-    }
-  }
-  return [...lines, line];
 }

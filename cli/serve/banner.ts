@@ -1,7 +1,7 @@
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import type { CommandContainment } from "../../lib/system/process/containment.ts";
-import { printableLine } from "../terminal/terminal_text.ts";
+import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
 /** Facts that a gateway prints once it is started. With --json they are printed as this object. */
 export interface BannerFacts {
@@ -55,12 +55,15 @@ export function bannerFacts({ services, loaded, server, pairingCode, containment
   };
 }
 
-/** Returns the banner for people. The pairing code has a plain line of its own, since scripts look for it. */
-export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly requiresPairing: boolean }): string {
+/** Returns the banner for people, wrapped to the terminal's width where it is known. The pairing code has a plain line of its own, since scripts look for it. */
+export function bannerText(
+  facts: BannerFacts,
+  { requiresPairing, columns }: { readonly requiresPairing: boolean; readonly columns: number | undefined },
+): string {
   const model = facts.provider === null
     ? "none"
     : `${facts.provider}/${facts.model === "" ? "(its default model)" : facts.model}`;
-  const rows = [
+  const rows = ([
     ["Address", facts.address],
     ["Dashboard", facts.dashboard],
     ["Provider", `${model}, since ${facts.provider_reason}`],
@@ -68,10 +71,10 @@ export function bannerText(facts: BannerFacts, { requiresPairing }: { readonly r
     ["Workspace", facts.workspace],
     ["Records", facts.data_dir],
     ["Configuration", facts.config_file ?? "no file, all defaults (postern init writes one)"],
-  ].map(([name = "", value = ""]) => `  ${name.padEnd(13)}  ${printableLine(value)}`);
+  ] as const).map(([name, value]) => [name, printableLine(value)] as const);
   return `Postern ${facts.version} is running
 
-${rows.join("\n")}
+${toDefinitions(rows, columns)}
 
 ${pairingText(facts, { requiresPairing })}
 Stop it with Ctrl-C.

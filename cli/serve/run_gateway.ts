@@ -141,7 +141,7 @@ async function printBanner(
   const facts = bannerFacts({ services, loaded, server, pairingCode, containment, pid: process.pid });
   // Print one line of JSON, so that a script that starts the gateway can wait for it
   if (flags.json) io.stdout(`${JSON.stringify(facts)}\n`);
-  else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing }));
+  else io.stdout(bannerText(facts, { requiresPairing: loaded.config.gateway.require_pairing, columns: io.columns }));
 }
 
 /** Logs settings that do nothing, and variables that the configuration names and nobody set. */

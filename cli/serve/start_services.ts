@@ -6,6 +6,7 @@ import { type LoadedConfig, trustDirectory } from "../../lib/config/load_config.
 import { createServices, type GatewayServices } from "../../lib/gateway.ts";
 import type { CommandContext } from "../command.ts";
 import { helpOfEach } from "../help_text.ts";
+import { takesColour } from "../terminal/terminal_text.ts";
 import { createLogSink } from "./log_sink.ts";
 
 /** Options of `startServices`. */
@@ -28,7 +29,11 @@ export async function startServices(
 ): Promise<GatewayServices> {
   const { loaded, quiet } = options;
   await prepareDataDir(loaded.dataDir);
-  const sink = options.log?.write ?? createLogSink({ format: loaded.config.logging.format, write: io.stderr });
+  const sink = options.log?.write ?? createLogSink({
+    format: loaded.config.logging.format,
+    write: io.stderr,
+    colour: takesColour(io, "stderr"),
+  });
   return await createServices({
     config: loaded.config,
     dataDir: loaded.dataDir,

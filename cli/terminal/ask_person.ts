@@ -3,6 +3,7 @@ import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
 import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
+import { messageColumns, wrapText } from "./terminal_text.ts";
 
 /** Most characters of an input that a question shows: a few screens */
 const MAX_INPUT_ASKED = 20_000;
@@ -17,9 +18,13 @@ const MATCH_WORDS: Readonly<Record<RuleOffer["match"], string>> = {
 /**
  * Describes a call to the person who must answer: the exact input, the reason of the question, and the files that the call changes.
  * Invisible characters are spelled out.
+ * @param options.columns width that sentences are wrapped to, in characters; input and names stay as they are. Undefined: no wrapping
  * @param options.whole true shows a long input whole. Default: cut, with its length and digest
  */
-export function describeApproval(approval: Approval, { whole = false }: { readonly whole?: boolean } = {}): string {
+export function describeApproval(
+  approval: Approval,
+  { columns, whole = false }: { readonly columns: number | undefined; readonly whole?: boolean },
+): string {
   const { id, tool, access, input, input_digest: digest, reason, workspace, files, bound = [], containment } = approval;
   const shown = exactText(JSON.stringify(input, null, 2) ?? "null");
   const isCut = !whole && shown.length > MAX_INPUT_ASKED;
@@ -33,8 +38,8 @@ export function describeApproval(approval: Approval, { whole = false }: { readon
     `${exactLine(tool)} (${access}) in ${exactLine(workspace)}`,
     isCut ? cutText(shown, { limit: MAX_INPUT_ASKED, digest }) : shown,
     ...(isCut ? [`postern approvals show ${id} shows it whole`] : []),
-    exactLine(reason),
-    ...(containment === undefined || containment === null ? [] : [exactLine(containment.text)]),
+    ...wrapText(exactLine(reason), columns),
+    ...(containment === undefined || containment === null ? [] : wrapText(exactLine(containment.text), columns)),
     ...(changes.length === 0 ? [] : ["Files:", ...changes.map(exactLine)]),
     ...(others.length === 0 ? [] : ["Bound to:", ...others.map(exactLine)]),
   ].join("\n");
@@ -68,7 +73,7 @@ export async function askPerson(
 ): Promise<"approve" | "deny" | undefined> {
   const path = `/v1/approvals/${encodeURIComponent(id)}`;
   const approval = await gateway.request({ method: "GET", path }) as Approval;
-  say(describeApproval(approval));
+  say(describeApproval(approval, { columns: messageColumns(io) }));
   const choices = choicesOf(shownOffers(approval).filter(({ remember }) => inRun || remember === "always"));
   for (const [word, { match, remember }] of choices) {
     say(`  ${word.padEnd(12)} yes, and remember ${MATCH_WORDS[match]}${remember === "run" ? " in this run" : ""}`);

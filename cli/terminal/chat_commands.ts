@@ -2,7 +2,7 @@ import { CommandError } from "../cli_error.ts";
 import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import type { ChatTopic } from "./chat_session.ts";
-import { printable, toTable } from "./terminal_text.ts";
+import { messageColumns, printable, toDefinitions, toTable, wrapText } from "./terminal_text.ts";
 
 /** Result of a chat line that begins with a slash: the command is done, the chat ends, or the line is a message to send. */
 export type ChatCommandResult = "done" | "exit" | "message";
@@ -92,7 +92,7 @@ class GatewayChatCommands implements ChatCommands {
   async #runKnown(command: string, rest: string): Promise<ChatCommandResult | undefined> {
     switch (command) {
       case "/help":
-        this.#say(`${HELP.map(([name, what]) => `  ${name.padEnd(24)}${what}`).join("\n")}\n${NOTES}`);
+        this.#say([toDefinitions(HELP, this.#columns), ...wrapText(NOTES, this.#columns)].join("\n"));
         return "done";
       case "/new":
         this.#topic.conversationId = undefined;
@@ -126,7 +126,9 @@ class GatewayChatCommands implements ChatCommands {
       String(message_count),
       shorten(title ?? "", MAX_TITLE),
     ]);
-    this.#say(`${toTable(["", "ID", "LAST", "MESSAGES", "ABOUT"], rows)}\n/resume <number> goes on with one`);
+    this.#say(
+      `${toTable(["", "ID", "LAST", "MESSAGES", "ABOUT"], rows, this.#columns)}\n/resume <number> goes on with one`,
+    );
   }
 
   /** Goes on with a conversation. @param which number in the list, or id */
@@ -165,7 +167,7 @@ class GatewayChatCommands implements ChatCommands {
     const off = all.length - on.length;
     const nameWidth = Math.max(0, ...on.map(({ name }) => name.length));
     // Two blanks between the columns, three dots at the end
-    const width = Math.max(20, (this.#context.io.columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
+    const width = Math.max(20, (this.#columns ?? DEFAULT_COLUMNS) - nameWidth - 5);
     this.#say(toTable(["TOOL", "WHAT"], on.map(({ name, description }) => [name, shorten(description, width)])));
     if (off > 0) this.#say(`${off} more are off: postern tools list says why`);
   }
@@ -176,6 +178,10 @@ class GatewayChatCommands implements ChatCommands {
 
   #get(path: string): Promise<unknown> {
     return this.#gateway.request({ method: "GET", path });
+  }
+
+  get #columns(): number | undefined {
+    return messageColumns(this.#context.io);
   }
 
   #say(message: string): void {

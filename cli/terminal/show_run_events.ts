@@ -6,6 +6,7 @@ import type { CommandContext } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { answerQuestion, describeApproval } from "./ask_person.ts";
 import { createReplyView } from "./reply_view.ts";
+import { messageColumns } from "./terminal_text.ts";
 
 /** Options of `showRunEvents`. */
 export interface ShowRunEventsOptions {
@@ -58,11 +59,11 @@ async function showQuestion(context: CommandContext, gateway: ReachedGateway, id
     throw error;
   }) as Approval | undefined;
   if (approval?.status !== "pending") return;
-  context.say(describeApproval(approval));
+  context.say(describeApproval(approval, { columns: messageColumns(context.io) }));
   context.say(
     `The run waits for an answer until ${approval.expires_at}, in the dashboard or by:\n` +
       `  postern approvals approve ${id}\n  postern approvals deny ${id}\n` +
-      `  postern approvals show ${id}      how to remember the answer`,
+      `How to remember the answer:\n  postern approvals show ${id}`,
   );
 }
 

@@ -1,4 +1,5 @@
 import { exactLine } from "../../lib/base/text.ts";
+import type { CliIo } from "../command.ts";
 
 // deno-lint-ignore no-control-regex -- these are the characters to escape
 const CONTROL = /[\x00-\x08\x0b-\x1f\x7f-\x9f]/g;
@@ -16,15 +17,125 @@ export function printableLine(text: string): string {
   return printable(text).replaceAll("\n", "\\n");
 }
 
+/** Narrowest column that words are wrapped in. With less room, the text stands below its name. */
+const LEAST_COLUMN = 20;
+/** Blanks between two columns. */
+const GAP = "  ";
+
 /**
- * Returns rows under a heading, in columns as wide as their widest cell. The last column is not padded.
+ * Breaks a text between words into lines of at most `width` characters. Its own lines and their indents stay. A word that is longer
+ * than a line stays whole: the terminal breaks it, and it can still be copied as one.
+ * @param width characters. Undefined: only the text's own newlines break it
+ */
+export function wrapText(text: string, width: number | undefined): readonly string[] {
+  const lines = text.split("\n");
+  return width === undefined ? lines : lines.flatMap((line) => wrapLine(line, width));
+}
+
+function wrapLine(text: string, width: number): readonly string[] {
+  const indent = /^ */.exec(text)?.[0] ?? "";
+  const lines: string[] = [];
+  let line: string | undefined;
+  for (const word of text.slice(indent.length).split(" ")) {
+    if (line !== undefined && line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = undefined;
+    }
+    line = line === undefined ? `${indent}${word}` : `${line} ${word}`;
+  }
+  return [...lines, line ?? ""];
+}
+
+/**
+ * Returns names, each with its meaning beside it, indented by two blanks. A meaning is wrapped in its column or, where the terminal is
+ * too narrow for that, stands below its name.
+ * @param columns width of the terminal in characters. Undefined: nothing is wrapped
+ */
+export function toDefinitions(rows: readonly (readonly [string, string])[], columns: number | undefined): string {
+  const width = Math.max(0, ...rows.map(([name]) => name.length));
+  const margin = GAP.length + width + GAP.length;
+  const isNarrow = columns !== undefined && columns - margin < LEAST_COLUMN;
+  return rows.map(([name, meaning]) => {
+    if (isNarrow) return [`${GAP}${name.trimEnd()}`, ...indented(wrapText(meaning, columns - 4), 4)].join("\n");
+    const [first = "", ...more] = wrapText(meaning, columns === undefined ? undefined : columns - margin);
+    return [`${GAP}${name.padEnd(width)}${GAP}${first}`.trimEnd(), ...indented(more, margin)].join("\n");
+  }).join("\n");
+}
+
+function indented(lines: readonly string[], count: number): readonly string[] {
+  return lines.map((line) => " ".repeat(count) + line);
+}
+
+/**
+ * Returns rows under a heading, in columns as wide as their widest cell. In a terminal that is too narrow the last column is wrapped;
+ * without room for that, the columns that fit stay, and the other cells of each row stand below it with their names.
  *
  * Spells out invisible characters: a mark in a label or path that turns the line around would show another record than there is.
+ * @param columns width of the terminal in characters. Undefined: the table is as wide as its cells
  */
-export function toTable(heading: readonly string[], rows: readonly (readonly string[])[]): string {
-  const all = [heading, ...rows.map((row) => row.map(exactLine))];
-  const widths = heading.map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all.map((row) =>
-    row.map((cell, column) => (column === row.length - 1 ? cell : cell.padEnd(widths[column] ?? 0))).join("  ")
-  ).join("\n");
+export function toTable(
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+  columns: number = Number.POSITIVE_INFINITY,
+): string {
+  const shown = rows.map((row) => row.map(exactLine));
+  const widths = heading.map((name, column) =>
+    Math.max(name.length, ...shown.map((row) => (row[column] ?? "").length))
+  );
+  const last = heading.length - 1;
+  const room = columns - startOf(widths, last);
+  if (room >= Math.min(LEAST_COLUMN, widths[last] ?? 0)) {
+    return [heading, ...shown].flatMap((row) => {
+      const [first, ...more] = wrapText(row[last] ?? "", room);
+      return [toLine([...row.slice(0, last), first ?? ""], widths), ...indented(more, columns - room)];
+    }).join("\n");
+  }
+  const overflow = widths.findIndex((width, column) => startOf(widths, column) + width > columns);
+  const fitting = Math.max(1, overflow);
+  return [
+    toLine(heading.slice(0, fitting), widths),
+    ...shown.flatMap((row) => [
+      toLine(row.slice(0, fitting), widths),
+      ...toCells(heading.slice(fitting), row.slice(fitting), columns),
+    ]),
+  ].join("\n");
+}
+
+/** Returns the place in the line where a column begins. */
+function startOf(widths: readonly number[], column: number): number {
+  return widths.slice(0, column).reduce((sum, width) => sum + width + GAP.length, 0);
+}
+
+function toLine(cells: readonly string[], widths: readonly number[]): string {
+  return cells.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join(GAP).trimEnd();
+}
+
+/** Returns the cells that hold something, each with its name. */
+function toCells(names: readonly string[], cells: readonly string[], columns: number): readonly string[] {
+  const width = Math.max(...names.map((name) => name.length));
+  const filled = cells.flatMap((cell, i) => (cell === "" ? [] : [[(names[i] ?? "").padEnd(width), cell] as const]));
+  return filled.length === 0 ? [] : [toDefinitions(filled, columns)];
+}
+
+/** Returns the width of the terminal that messages go to, in characters. Undefined where stderr is no terminal. */
+export function messageColumns({ isTerminal, columns }: Pick<CliIo, "isTerminal" | "columns">): number | undefined {
+  return isTerminal.stderr ? columns : undefined;
+}
+
+/** Codes of colours. Source: ECMA-48 "SGR" */
+const COLOURS = { green: "32", yellow: "33", red: "1;31" } as const;
+/** TextColour that a terminal is asked to draw in. */
+export type TextColour = keyof typeof COLOURS;
+
+/** Returns a text in a colour. Undefined: as it is. */
+export function paint(text: string, colour: TextColour | undefined): string {
+  return colour === undefined ? text : `\u001b[${COLOURS[colour]}m${text}\u001b[0m`;
+}
+
+/** Tells whether a stream may be written to in colour: a terminal, with neither `NO_COLOR` nor `TERM=dumb`. */
+export function takesColour(
+  { isTerminal, env }: Pick<CliIo, "isTerminal" | "env">,
+  stream: "stdout" | "stderr",
+): boolean {
+  return isTerminal[stream] && (env["NO_COLOR"] ?? "") === "" && env["TERM"] !== "dumb";
 }

@@ -21,6 +21,20 @@ test("every command has help of its own with an example that its own flags allow
     }
   }));
 
+test("in a narrow terminal help and refusals break between words, and examples stay one line", () =>
+  onMachine(async ({ run }) => {
+    const narrow = { terminal: true, columns: 50 };
+    const { stdout: list } = await run(["--help"], narrow);
+    assert.ok(list.split("\n").every((line) => line.length <= 50), list);
+    assert.match(list, /^ {2}daemon status {7}Say whether the daemon runs,\n {22}where, and since when$/m);
+    const { stdout: help } = await run(["approvals", "approve", "--help"], narrow);
+    assert.match(help, /^ {2}postern approvals approve apr_0123456789 --remember always --match folder$/m);
+    const { stderr } = await run(["gateway", "--prot", "3"], narrow);
+    assert.equal(stderr, 'Cannot use "--prot": there is no such flag; did\nyou mean --port?\n');
+    const { stderr: piped } = await run(["gateway", "--prot", "3"], { columns: 50 });
+    assert.equal(piped.split("\n").length, 2);
+  }));
+
 test("no command at all, and a group without its verb, show help on stderr with exit 2", () =>
   onMachine(async ({ run }) => {
     for (const argv of [[], ["config"], ["tools"], ["token"]]) {
@@ -42,6 +56,7 @@ for (
     [["tool", "list"], /did you mean postern tools list\?/],
     [["config", "shwo"], /"config shwo": there is no such command; did you mean postern config show\?/],
     [["xyzzy"], /see postern --help/],
+    [["status"], /did you mean postern daemon status or postern service status\?/],
     [["xyzzy", "--help"], /there is no such command/],
     [["--prot"], /there is no such flag; see postern --help/],
     [["gateway", "--prot", "3"], /"--prot": there is no such flag; did you mean --port\?/],

@@ -9,6 +9,7 @@ import { systemClock } from "../../../lib/base/clock.ts";
 import { openSqliteStore } from "../../../lib/storage/open_sqlite_store.ts";
 import { ROOT, RUN, RUN_ENV } from "../../support/gateway_process.ts";
 import { jsonOf } from "../../support/json_of.ts";
+import { restoredText } from "../../../cli/commands/backup.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 
 const KEY = new Uint8Array(32).fill(7);
@@ -177,3 +178,18 @@ for (const [what, ruin, said] of RUINS) {
       assert.equal(state, "failure");
     }));
 }
+
+test("a restore ends with what waits for the person, each with its command, and leaves out what does not", () => {
+  const held = { runs: 1, procedures: 0, deliveries: 2, schedules: 0, approvals: 0, tokens: 1 };
+  const text = restoredText({ held, before: "/data.before", keepTokens: false }, undefined);
+  assert.match(text, /^ {2}1 run +decide about each: postern runs list --status needs_review$/m);
+  assert.match(text, /^ {2}2 deliveries {2}release or drop each/m);
+  assert.match(text, /^The tokens of the backup are revoked: pair/m);
+  assert.doesNotMatch(text, /procedure {2}|schedule|approval/);
+  assert.match(text, /copy its folder sops back/);
+  const nothing = { runs: 0, procedures: 0, deliveries: 0, schedules: 0, approvals: 0, tokens: 0 };
+  assert.equal(
+    restoredText({ held: nothing, before: null, keepTokens: false }, undefined),
+    "\nNo work was unfinished in the backup.\nNo token counts: pair each client with postern pair.",
+  );
+});

@@ -156,7 +156,7 @@ test("restore is refused while a gateway runs, and works after it", () =>
     const { code, stdout, stderr } = await machine.run(["restore", "kept.db", "--json"]);
     assert.equal(code, 0, stderr);
     assert.match(JSON.parse(stdout).before, /\.before-restore-/);
-    assert.match(stderr, /procedures \(sops\), quarantine and logs stay in the folder of before/);
+    assert.match(stderr, /holds no procedures, quarantine, logs and accepted configurations/);
     assert.equal((await machine.run(["token", "list"])).code, 0);
   }));
 

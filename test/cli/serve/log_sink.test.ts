@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLogSink } from "../../../cli/serve/log_sink.ts";
+import { createLogSink, toLogLine } from "../../../cli/serve/log_sink.ts";
+import type { LogLevel } from "../../../lib/base/telemetry/log.ts";
 
 const TIME = Date.UTC(2026, 0, 2, 3, 4, 5, 6);
 
@@ -29,6 +30,15 @@ test("a line for people has the same on one line, and nothing a terminal would o
     "03:04:05.006 debug Request route=/x status=200\n",
   );
   assert.equal(written("pretty", "a\u001b[31m\nb", { p: "\u0007" }), "03:04:05.006 debug a\\x1b[31m\\nb p=\\x07\n");
+});
+
+test("on a terminal that takes colour, the levels of warnings and errors stand out, and nothing else", () => {
+  const line = (level: LogLevel, format: "pretty" | "json" = "pretty") =>
+    toLogLine({ level, time: TIME, message: "m", fields: {} }, { format, colour: true });
+  assert.equal(line("warn"), "03:04:05.006 \u001b[33mwarn \u001b[0m m");
+  assert.equal(line("error"), "03:04:05.006 \u001b[1;31merror\u001b[0m m");
+  assert.equal(line("info"), "03:04:05.006 info  m");
+  assert.ok(!line("error", "json").includes("\u001b"));
 });
 
 test("repeated lines are all written", () => {

@@ -22,6 +22,8 @@ export interface RunOptions {
   /** Told when stdout or stderr got text */
   readonly onOutput?: (io: { readonly stdout: string; readonly stderr: string; interrupt(): void }) => void;
   readonly terminal?: boolean;
+  /** Width of the terminal; undefined: unknown */
+  readonly columns?: number;
   /** Told once how to press Ctrl-C */
   readonly onInterruptible?: (interrupt: () => void) => void;
   /** Told once how to send SIGHUP */
@@ -138,6 +140,7 @@ async function runOn(
     home,
     isLaunched: false,
     isTerminal: { stdout: options.terminal === true, stderr: options.terminal === true },
+    columns: options.columns,
   };
   const code = await runCli(argv, io);
   return { code, stdout, stderr };
