@@ -39,19 +39,19 @@ test("a call to a tool of the client is streamed and ends the reply with tool_ca
 });
 
 test("without tools of the agent even an undeclared call is the client's", async () => {
-  const { runs, door } = supervised([{ toolCalls: [{ name: "unheard_of" }] }], { tools: [LOOK] });
+  const { runs, executor } = supervised([{ toolCalls: [{ name: "unheard_of" }] }], { tools: [LOOK] });
   const events = await readAll(await runs.start(ask("Go", { agentTools: "none", clientTools: [WEATHER] })));
   assert.equal(only(events, "done").finish_reason, "tool_calls");
-  assert.equal(door.calls.length, 0);
+  assert.equal(executor.calls.length, 0);
 });
 
 test("a tool of the client hides one of the agent with the same name", async () => {
-  const { runs, provider, door } = supervised([{ toolCalls: [{ name: "look" }] }], { tools: [LOOK] });
+  const { runs, provider, executor } = supervised([{ toolCalls: [{ name: "look" }] }], { tools: [LOOK] });
   const mine = { ...WEATHER, name: "look" };
   const events = await readAll(await runs.start(ask("Go", { clientTools: [mine] })));
   assert.equal(only(events, "done").finish_reason, "tool_calls");
   assert.deepEqual(provider.requests[0]?.tools, [mine]);
-  assert.equal(door.calls.length, 0);
+  assert.equal(executor.calls.length, 0);
 });
 
 test("when one turn has both, the agent's calls are finished first and the turn is spliced in later", async () => {

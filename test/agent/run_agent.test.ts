@@ -134,7 +134,7 @@ describe("tool calls of the agent", () => {
   });
 
   test("run together when all of them only read, and answer in the order of the calls", async () => {
-    const { runs, provider, door, clock } = supervised(
+    const { runs, provider, executor, clock } = supervised(
       [{ toolCalls: [{ name: "slow", arguments: { ms: 20 } }, { name: "slow", arguments: { ms: 10 } }] }, "Done"],
       {
         tools: [{
@@ -146,7 +146,7 @@ describe("tool calls of the agent", () => {
     const reading = readAll(await runs.start(ask("Go")));
     await clock.advance(30);
     await reading;
-    assert.equal(door.widest, 2);
+    assert.equal(executor.widest, 2);
     assert.deepEqual(resultsIn(provider.requests[1]?.messages), ["after 20", "after 10"]);
   });
 
@@ -157,17 +157,17 @@ describe("tool calls of the agent", () => {
       tools: [{ name: "look", run }, { name: "change", access: "state", run }],
     });
     await readAll(await mixed.runs.start(ask("Go")));
-    assert.equal(mixed.door.widest, 1);
+    assert.equal(mixed.executor.widest, 1);
     const serial = supervised([turn, "Done"], {
       tools: [{ name: "look", run }, { name: "change", run }],
       agent: { parallelTools: false },
     });
     await readAll(await serial.runs.start(ask("Go")));
-    assert.equal(serial.door.widest, 1);
+    assert.equal(serial.executor.widest, 1);
   });
 
   test("with broken JSON, with JSON that is no object, and to unknown tools are error results", async () => {
-    const { runs, provider, door } = supervised([
+    const { runs, provider, executor } = supervised([
       {
         toolCalls: [{ name: "shell", arguments: '{"command": "ls' }, { name: "shell", arguments: '"ls"' }, {
           name: "nothing",
@@ -178,7 +178,7 @@ describe("tool calls of the agent", () => {
     const events = await readAll(await runs.start(ask("Go")));
     const ends = events.filter((event) => event.type === "tool_end");
     assert.deepEqual(ends.map((event) => event.is_error), [true, true, true]);
-    assert.deepEqual(door.calls.map((call) => call.name), ["nothing"]);
+    assert.deepEqual(executor.calls.map((call) => call.name), ["nothing"]);
     assert.match(
       resultsIn(provider.requests[1]?.messages).join("\n"),
       /not valid JSON.*\n.*not an object.*\n.*no such tool/,
@@ -285,7 +285,7 @@ describe("limits", () => {
 
   test("max_iterations ends with one last turn without tools", async () => {
     let n = 0;
-    const { runs, provider, door } = supervised(
+    const { runs, provider, executor } = supervised(
       (
         request,
       ) => (request.tools.length === 0 ? "My best answer" : { toolCalls: [{ name: "look", arguments: { n: n++ } }] }),
@@ -293,31 +293,31 @@ describe("limits", () => {
     );
     const events = await readAll(await runs.start(ask("Go")));
     assert.equal(provider.requests.length, 4);
-    assert.equal(door.calls.length, 3);
+    assert.equal(executor.calls.length, 3);
     assert.equal(only(events, "notice").code, "max_iterations");
     assert.equal(textIn(events), "My best answer");
     assert.match(resultsIn(provider.requests[3]?.messages).at(-1) ?? "", /Answer now with what you have/);
   });
 
   test("calls in the last turn are not run, and that is said", async () => {
-    const { runs, door } = supervised(() => ({ toolCalls: [{ name: "look" }] }), {
+    const { runs, executor } = supervised(() => ({ toolCalls: [{ name: "look" }] }), {
       tools: [{ name: "look" }],
       agent: { maxIterations: 1 },
     });
     const events = await readAll(await runs.start(ask("Go")));
-    assert.equal(door.calls.length, 1);
+    assert.equal(executor.calls.length, 1);
     assert.ok(events.some((event) => event.type === "notice" && event.code === "tool_calls_ignored"));
     assert.equal(only(events, "done").finish_reason, "stop");
   });
 
   test("max_tool_calls answers the calls beyond it with an error and ends with a last turn", async () => {
     const calls = [0, 1, 2].map((i) => ({ name: "look", arguments: { i } }));
-    const { runs, door, provider } = supervised([{ toolCalls: calls }, "Done"], {
+    const { runs, executor, provider } = supervised([{ toolCalls: calls }, "Done"], {
       tools: [{ name: "look" }],
       agent: { maxToolCalls: 2 },
     });
     const events = await readAll(await runs.start(ask("Go")));
-    assert.equal(door.calls.length, 2);
+    assert.equal(executor.calls.length, 2);
     assert.match(resultsIn(provider.requests[1]?.messages)[2] ?? "", /limit of 2 tool calls/);
     assert.deepEqual(provider.requests[1]?.tools, []);
     assert.equal(textIn(events), "Done");
@@ -382,12 +382,12 @@ describe("cancellation", () => {
   });
 
   test("stops a tool, and the events say so", async () => {
-    const { runs, clock, door } = supervised([{ toolCalls: [{ name: "wait" }] }], {
+    const { runs, clock, executor } = supervised([{ toolCalls: [{ name: "wait" }] }], {
       tools: [{ name: "wait", access: "write", run: (_, { signal }) => clock.sleep(1e6, signal).then(() => "never") }],
     });
     const handle = await runs.start(ask("Hi"));
     const reading = readAll(handle);
-    while (door.widest === 0) await clock.advance(0);
+    while (executor.widest === 0) await clock.advance(0);
     handle.cancel("cancelled");
     const events = await reading;
     assert.equal(only(events, "tool_end").is_error, true);

@@ -6,7 +6,7 @@ import type { NewApproval } from "../../lib/guard/approvals.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import type { RuleSubject, WiderSubject } from "../../lib/guard/rule_match.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import { approvalQuestion } from "../support/approval_question.ts";
+import { newApproval } from "../support/new_approval.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
@@ -30,7 +30,7 @@ function setUp() {
     audit: createFakeAudit(store).append,
   });
   const ask = async (more: Partial<NewApproval>) => {
-    const asked = await approvals.ask(approvalQuestion(more));
+    const asked = await approvals.ask(newApproval(more));
     assert.ok(asked !== undefined);
     return asked;
   };

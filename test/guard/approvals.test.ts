@@ -8,7 +8,7 @@ import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
 import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import type { Store } from "../../lib/storage/store.ts";
-import { approvalQuestion } from "../support/approval_question.ts";
+import { newApproval } from "../support/new_approval.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
@@ -30,7 +30,7 @@ function setUp(store: Store = createMemoryStore()) {
     audit: audit.append,
   });
   const ask = async (more: Partial<NewApproval> = {}) => {
-    const asked = await approvals.ask(approvalQuestion(more));
+    const asked = await approvals.ask(newApproval(more));
     assert.ok(asked !== undefined);
     return asked;
   };
@@ -65,12 +65,12 @@ test("an approval lets exactly one call of exactly its digest through", async ()
   assert.deepEqual([counted("approved"), counted("denied")], [1, 0]);
 });
 
-test("a question is filed together with its claim, or not at all", async () => {
+test("an approval is filed together with its claim, or not at all", async () => {
   const { approvals, store } = setUp();
   const claim = (id: string) => ({ op: "insert", collection: "claims", key: "step", body: { id } }) as const;
-  const first = await approvals.ask(approvalQuestion(), claim);
+  const first = await approvals.ask(newApproval(), claim);
   assert.deepEqual((await store.get("claims", "step"))?.body, { id: first?.id });
-  assert.equal(await codeOf(approvals.ask(approvalQuestion(), claim)), "conflict");
+  assert.equal(await codeOf(approvals.ask(newApproval(), claim)), "conflict");
   assert.deepEqual((await approvals.list({ limit: 10 })).approvals.map(({ id }) => id), [first?.id]);
 });
 
@@ -132,7 +132,7 @@ test("who waits hears the answer at once, and a wait that is cancelled leaves no
   await assert.rejects(approvals.settled(id, left.signal), { reason: "client_gone" });
 });
 
-test("a cancelled question can no longer be answered, a settled one no longer be cancelled", async () => {
+test("a cancelled approval can no longer be answered, a settled one no longer be cancelled", async () => {
   const { approvals, ask } = setUp();
   const { id } = await ask();
   await approvals.cancel(id);
@@ -174,7 +174,7 @@ test("remember: run counts in that run alone, and a denial is remembered as one"
   assert.equal(await approvals.remembered(subject, "run_2"), undefined);
 });
 
-test("what always_ask names is never remembered: the question says so, and the answer is refused and may be given anew", async () => {
+test("what always_ask names is never remembered: the approval says so, and the answer is refused and may be given anew", async () => {
   const { approvals, ask } = setUp();
   const asked = await ask({ rule: "always_ask:shell" });
   assert.equal(asked.always_rule, null);
@@ -229,10 +229,10 @@ test("lists go from the newest on, by state, in pages", async () => {
   assert.deepEqual(await idsIn({ limit: 9, status: "denied" }), [ids.slice(0, 1), false]);
 });
 
-test("as many questions wait as may; those that expired make room", async () => {
+test("as many approvals wait as may; those that expired make room", async () => {
   const { approvals, clock, ask } = setUp();
   for (let i = 0; i < APPROVAL_LIMITS.pending; i++) await ask();
-  assert.equal(await approvals.ask(approvalQuestion()), undefined);
+  assert.equal(await approvals.ask(newApproval()), undefined);
   await clock.advance(MINUTE);
   await ask();
 });
@@ -285,7 +285,7 @@ test("tidy() by 0 days settles what expired and forgets nothing", async () => {
   assert.equal((await approvals.get(expired.id))?.status, "expired");
 });
 
-test("a restart changes nothing: questions are still answerable, answers still count, rules still stand", () =>
+test("a restart changes nothing: approvals are still answerable, answers still count, rules still stand", () =>
   withTemporaryFolder(async (folder) => {
     const clock = createFakeClock();
     const open = () => openSqliteStore({ path: `${folder}/postern.db`, clock });

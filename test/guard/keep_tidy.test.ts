@@ -5,7 +5,7 @@ import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { createApprovals } from "../../lib/guard/create_approvals.ts";
 import { keepTidy } from "../../lib/guard/approvals.ts";
 import { createMemoryStore } from "../../lib/storage/create_memory_store.ts";
-import { approvalQuestion } from "../support/approval_question.ts";
+import { newApproval } from "../support/new_approval.ts";
 import { createFakeAudit } from "../support/fake_audit.ts";
 import { createFakeClock } from "../support/fake_clock.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
@@ -32,7 +32,7 @@ test("old approvals are forgotten at the start and once a day, by the days of th
     audit,
   });
   const askAndCancel = async () => {
-    const asked = await approvals.ask(approvalQuestion());
+    const asked = await approvals.ask(newApproval());
     await approvals.cancel(asked?.id ?? "");
   };
   await askAndCancel();

@@ -8,7 +8,7 @@ import { jsonReply, sseReply } from "../../handlers/wire/reply.ts";
 import type { RunStatus } from "../../lib/base/records/run.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import type { RunSupervisor } from "../../lib/runs/run_request.ts";
-import { approvalQuestion } from "../support/approval_question.ts";
+import { newApproval } from "../support/new_approval.ts";
 import type { FakeServices } from "../support/fake_services.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { createTestRouter, errorOf, type SendInit } from "../support/test_router.ts";
@@ -226,7 +226,7 @@ test("an answer to a question is told by the question itself", async () => {
   const route = routeOf("/v1/approvals/:id");
   const answerOnce = async (crash: "before" | "after", decision: string) => {
     const { services } = createTestRouter();
-    const asked = await services.approvals.ask(approvalQuestion({}));
+    const asked = await services.approvals.ask(newApproval({}));
     const path = `/v1/approvals/${asked?.id}`;
     const init = { headers: { "idempotency-key": "k" }, body: { decision, remember: "always" } };
     const hung: Handler = async (request, context) => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { createAudit } from "../../lib/guard/audit/audit.ts";
 import type { Store, Stored, Write } from "../../lib/storage/store.ts";
 import { auditedCall } from "../support/audited_call.ts";
-import { approvalQuestion } from "../support/approval_question.ts";
+import { newApproval } from "../support/new_approval.ts";
 import { createFakeServices } from "../support/fake_services.ts";
 import { jsonOf } from "../support/json_of.ts";
 import { createTestRouter } from "../support/test_router.ts";
@@ -80,7 +80,7 @@ async function setUp() {
         },
       },
     );
-    const approval = await services.approvals.ask(approvalQuestion());
+    const approval = await services.approvals.ask(newApproval());
     if (approval !== undefined) {
       await services.approvals.answer(approval.id, { decision: "approve", by: { via: "http", tokenId: null } });
     }

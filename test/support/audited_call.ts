@@ -1,6 +1,6 @@
 import type { DecisionEvent } from "../../lib/guard/audit/audit_event.ts";
 
-/** The decision about a call of this tool, as the door writes it. */
+/** The decision about a call of this tool, as the executor writes it. */
 export function auditedCall(tool: string, more: Partial<DecisionEvent> = {}): DecisionEvent {
   return {
     type: "decision",

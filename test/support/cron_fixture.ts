@@ -54,7 +54,7 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
     script: options.script ?? (() => ["hang"]),
     ...(options.refuse === undefined ? {} : { refuse: options.refuse }),
   });
-  const { door } = createToolBench({ root: "/workspace", clock });
+  const { executor } = createToolBench({ root: "/workspace", clock });
   const makeCron = () =>
     createCron({
       store,
@@ -69,7 +69,7 @@ export function createCronFixture(options: CronFixtureOptions = {}): CronFixture
       settings: () => ({ enabled: true, timezone: "Europe/Berlin", maxTasks: 100, ...options.settings }),
       runs: () => ({ ...runs, start: async (request) => played(await runs.start(request)) }),
       scopesOf: options.scopesOf ?? (() => SCOPES),
-      tools: () => door,
+      tools: () => executor,
     });
   // Loaded at its first use, as in a gateway
   const cron = lazyStartedService(() => Promise.resolve(makeCron()), {

@@ -140,7 +140,7 @@ export function createFakeServices(options: FakeServicesOptions = {}): FakeServi
   };
 }
 
-/** Handlers read nothing but `[gateway]`, the channels and how long a question waits. */
+/** Handlers read nothing but `[gateway]`, the channels and how long an approval waits. */
 function withGateway(gateway: Partial<Config["gateway"]>): Config {
   return { gateway, channels: {}, runs: { approval_timeout_secs: 86_400 } } as unknown as Config;
 }

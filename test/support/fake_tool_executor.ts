@@ -8,7 +8,7 @@ import type {
   ToolInfo,
 } from "../../lib/tools/runtime/tool_executor.ts";
 
-/** A tool of the fake door as data. */
+/** A tool of the fake executor as data. */
 export interface FakeTool {
   readonly name: string;
   /** Default `read` */
@@ -32,7 +32,7 @@ export interface FakeToolExecutor extends ToolExecutor {
   readonly widest: number;
 }
 
-/** A door over tools given as data, which keeps the contract of ToolExecutor: approval, start, run, and only CancelError thrown. */
+/** An executor over tools given as data, which keeps the contract of ToolExecutor: approval, start, run, and only CancelError thrown. */
 export function createFakeToolExecutor(tools: readonly FakeTool[]): FakeToolExecutor {
   const byName = new Map(tools.map((tool) => [tool.name, tool]));
   const calls: ToolCallRequest[] = [];
@@ -122,7 +122,7 @@ function toPrepared(tool: FakeTool, text: string): PreparedCall {
     access: tool.access ?? "read",
     repeatable: tool.repeatable ?? false,
     effects: {},
-    run: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
+    run: () => Promise.reject(new TypeError("The fake executor runs its tools itself")),
   };
 }
 
@@ -137,7 +137,7 @@ function toTool(tool: FakeTool): Tool {
     needs: [],
     inputSchema: tool.inputSchema ?? { type: "object", properties: {}, additionalProperties: false },
     prepare: (input) => toPrepared(tool, input),
-    execute: () => Promise.reject(new TypeError("The fake door runs its tools itself")),
+    execute: () => Promise.reject(new TypeError("The fake executor runs its tools itself")),
   };
 }
 

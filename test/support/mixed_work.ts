@@ -158,7 +158,7 @@ interface Piece {
 }
 
 /**
- * Does work of all kinds on a gateway that is killed with SIGKILL at random moments, with a person who answers every question and
+ * Does work of all kinds on a gateway that is killed with SIGKILL at random moments, with a person who answers every approval and
  * looks after the calls whose end nobody saw. Asserts that nothing accepted is lost, no effect is doubled, every run is in a legal
  * state, and what a client of its events has is its stored result.
  */
@@ -222,8 +222,8 @@ async function begin(gateway: KillableGateway, piece: Piece): Promise<void> {
 
 /** Answers what is asked, and says of each call whose end nobody saw what its effect says. @returns how many these were */
 async function help(gateway: KillableGateway, effects: readonly string[]): Promise<number> {
-  const { data: questions } = await jsonOf(gateway.call("/v1/approvals?status=pending&limit=100"));
-  for (const { id } of questions) await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve" } });
+  const { data: approvals } = await jsonOf(gateway.call("/v1/approvals?status=pending&limit=100"));
+  for (const { id } of approvals) await gateway.call(`/v1/approvals/${id}`, { body: { decision: "approve" } });
   const { data: open } = await jsonOf(gateway.call("/v1/runs?status=needs_review&limit=100"));
   for (const { id } of open as readonly Run[]) {
     const started = (await eventsOf(gateway, id)).findLast(({ type }) => type === "tool_start");

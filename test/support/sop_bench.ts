@@ -63,7 +63,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
   const random = createSeededRandom(seed * 1000);
   const audit = createFakeAudit(store);
   const approvals = createApprovals({ store, clock, random, log, metrics: createMetrics(), audit: audit.append });
-  const { runs, door } = supervised(options.script ?? [], {
+  const { runs, executor } = supervised(options.script ?? [], {
     store,
     clock,
     log,
@@ -80,7 +80,7 @@ export function createSopBench(options: SopBenchOptions): SopBench {
     files: createFiles({ clock, home: "/home/nobody", ownPaths: [] }),
     scopesOf: options.scopesOf ?? (() => SCOPES),
     runs: () => (options.hasAgent === false ? undefined : runs),
-    tools: () => door,
+    tools: () => executor,
     workspaceRoot: workspace.root,
     dataDir: workspace.path("data"),
     settings: () => ({

@@ -39,7 +39,7 @@ export interface SupervisedOptions {
 export interface Supervised {
   readonly runs: RunSupervisor;
   readonly provider: ScriptedProvider;
-  readonly door: FakeToolExecutor;
+  readonly executor: FakeToolExecutor;
   readonly store: Store;
   readonly clock: FakeClock;
   readonly metrics: Metrics;
@@ -49,7 +49,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
   const clock = options.clock ?? createFakeClock();
   const store = options.store ?? createMemoryStore();
   const provider = createScriptedProvider(script, { clock });
-  const door = createFakeToolExecutor(options.tools ?? []);
+  const executor = createFakeToolExecutor(options.tools ?? []);
   const metrics = createMetrics();
   const runs = createSupervisor({
     store,
@@ -58,7 +58,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     log: options.log ?? SILENT,
     metrics,
     providers: (options.wrap ?? ((providers) => providers))(createScriptedProviders(provider)),
-    tools: door,
+    tools: executor,
     agent: () => ({
       systemPrompt: "",
       maxIterations: 20,
@@ -76,7 +76,7 @@ export function supervised(script: Script, options: SupervisedOptions = {}): Sup
     ...(options.isChannelConversation === undefined ? {} : { isChannelConversation: options.isChannelConversation }),
     ...(options.approverOf === undefined ? {} : { approverOf: options.approverOf }),
   });
-  return { runs, provider, door, store, clock, metrics };
+  return { runs, provider, executor, store, clock, metrics };
 }
 
 /** A request of one user message; attached, with the agent's tools. */

@@ -46,9 +46,9 @@ export interface ConfigChanges {
   readonly hardware?: Config["hardware"];
 }
 
-/** A real door over the built-in tools, a workspace and a store in memory. */
+/** A real executor over the built-in tools, a workspace and a store in memory. */
 export interface ToolBench {
-  readonly door: ToolExecutor;
+  readonly executor: ToolExecutor;
   readonly metrics: Metrics;
   readonly redactor: Redactor;
   /** Audit of the calls */
@@ -107,7 +107,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
     ownPaths: [],
     ...(options.variant === undefined ? {} : { variant: options.variant }),
   });
-  const door: ToolExecutor = createToolExecutor({
+  const executor: ToolExecutor = createToolExecutor({
     tools: options.tools ?? BUILTIN_TOOLS,
     foreign: options.foreign,
     services: {
@@ -118,7 +118,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         store,
         clock,
         agents: () => config.agents,
-        tools: () => door,
+        tools: () => executor,
         runs: () => undefined,
       }),
       mailbox: createMailbox({
@@ -140,7 +140,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         settings: () => ({ ...config.cron, maxTasks: config.cron.max_tasks }),
         runs: () => undefined,
         scopesOf: () => SCOPES,
-        tools: () => door,
+        tools: () => executor,
       }),
       sops: createSops({
         store,
@@ -158,7 +158,7 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
         files,
         scopesOf: () => SCOPES,
         runs: () => undefined,
-        tools: () => door,
+        tools: () => executor,
         workspaceRoot: options.root,
         dataDir: join(options.root, ".data"),
         settings: () => ({ dirs: [], approvalTimeoutMs: 1000, forbiddenPaths: [], retentionDays: 0 }),
@@ -184,14 +184,14 @@ export function createToolBench(options: ToolBenchOptions): ToolBench {
   });
   let calls = 0;
   return {
-    door,
+    executor,
     metrics,
     redactor,
     audit,
     logged,
     processes,
     call: (name, input, more) =>
-      door.call({
+      executor.call({
         name,
         input: typeof input === "string" ? input : JSON.stringify(input),
         runId: "run_1",

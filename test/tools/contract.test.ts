@@ -39,7 +39,7 @@ test("paths in the effects of a tool that reads or writes files are relative to 
   assert.deepEqual(roots.write_file.sort(), ["apply_patch", "file_edit", "write_file"]);
 });
 
-test("bad input comes back from the door as an error result, and nobody is asked", () =>
+test("bad input comes back from the executor as an error result, and nobody is asked", () =>
   withWorkspace({}, async ({ root }) => {
     const { call } = createToolBench({ root, config: { write_file: { enabled: true } } });
     const approver = () => assert.fail("nobody is asked");

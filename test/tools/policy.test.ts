@@ -34,8 +34,8 @@ const ON_BY_DEFAULT = new Set([...ALWAYS_ENABLED, "agents_ipc"]);
 const RUNS = { numRuns: 100 };
 
 test("with the default configuration exactly the tools that are always on are on", () => {
-  const door = doorOf(BUILTIN_TOOLS, {});
-  for (const { name, enabled } of door.list()) assert.equal(enabled, ON_BY_DEFAULT.has(name), name);
+  const executor = executorOf(BUILTIN_TOOLS, {});
+  for (const { name, enabled } of executor.list()) assert.equal(enabled, ON_BY_DEFAULT.has(name), name);
   const config = defaultConfig();
   for (const tool of BUILTIN_TOOLS) {
     assert.equal(tool.enabled === "always" || tool.enabled(config), ON_BY_DEFAULT.has(tool.name), tool.name);
@@ -45,7 +45,7 @@ test("with the default configuration exactly the tools that are always on are on
 
 test("what a tool that is off says to set, is an edit that turns it on, and nothing else", () => {
   const on = (table: ConfigTable) =>
-    doorOf(BUILTIN_TOOLS, table).list().filter(({ enabled }) => enabled).map(({ name }) => name);
+    executorOf(BUILTIN_TOOLS, table).list().filter(({ enabled }) => enabled).map(({ name }) => name);
   for (const { name, enabled, enabledBy } of BUILTIN_TOOLS) {
     if (enabled === "always" || enabledBy === undefined) continue;
     const off = ON_BY_DEFAULT.has(name) ? applyEdit({}, `set ${enabledBy.replace("true", "false")}`) : {};
@@ -65,10 +65,10 @@ for (const tool of BUILTIN_TOOLS) {
   test(`${tool.name}: explain agrees with what call does, at every level and with every list`, async () => {
     await fc.assert(
       fc.asyncProperty(tables(tool), toolInputs(tool), async (table, input) => {
-        const door = doorOf([tool], table);
-        const judged = door.explain(tool.name, input);
+        const executor = executorOf([tool], table);
+        const judged = executor.explain(tool.name, input);
         assert.ok(judged !== undefined);
-        const seen = await callOf(door, tool.name, input);
+        const seen = await callOf(executor, tool.name, input);
         if (judged.kind === "bad_input") {
           assert.ok(judged.error instanceof ToolError);
           assert.deepEqual(seen, { kind: "refused", output: judged.error.message });
@@ -79,7 +79,7 @@ for (const tool of BUILTIN_TOOLS) {
         if (kind === "ask") assert.deepEqual(seen, { kind: "ask", reason });
         if (kind === "deny") assert.deepEqual(seen, { kind: "refused", output: reason });
         assert.match(reason, /^Can(not)? call "[a-z_]+"(: | with)[^\n]+[^.]$/);
-        const info = door.get(tool.name);
+        const info = executor.get(tool.name);
         if (info?.enabled === false && judged.decision.change.length > 0) {
           assert.ok(reason.includes(info.reason ?? "no reason"), "the list gives the denial's own words");
         }
@@ -92,7 +92,7 @@ for (const tool of BUILTIN_TOOLS) {
     fc.assert(
       fc.property(tables(tool), toolInputs(tool), (table, input) => {
         const decide = (edits: readonly string[]) => {
-          const judged = doorOf([tool], edits.reduce(applyEdit, table)).explain(tool.name, input);
+          const judged = executorOf([tool], edits.reduce(applyEdit, table)).explain(tool.name, input);
           return judged?.kind === "judged" ? judged.decision : undefined;
         };
         const decision = decide([]);
@@ -141,7 +141,7 @@ test("at every level a call that only reads changes nothing: no file, no record 
     await withWorkspace(FILES, async ({ root, outside }) => {
       if (isThere("git")) initRepository(root);
       const changes: ConfigChanges = { autonomy: { level }, ...ON };
-      const { call, door, processes } = createToolBench({ root, config: changes });
+      const { call, executor, processes } = createToolBench({ root, config: changes });
       const records = async () => [
         (await call("memory_recall", { limit: 100 })).result.data,
         (await call("task_plan", { op: "list" })).result.data,
@@ -149,7 +149,7 @@ test("at every level a call that only reads changes nothing: no file, no record 
       ];
       const before = [snapshot(root), snapshot(outside), await records()];
       await eachInput(async (name, input) => {
-        if (door.accessOf(name, input) !== "read") return;
+        if (executor.accessOf(name, input) !== "read") return;
         const { ran, access } = await call(name, input);
         assert.ok(!ran || access === "read", `${name} ran with ${access}`);
       });
@@ -193,8 +193,8 @@ function tables(tool: Tool): fc.Arbitrary<ConfigTable> {
   });
 }
 
-/** A door whose tools are never run. */
-function doorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
+/** An executor whose tools are never run. */
+function executorOf(tools: readonly Tool[], table: ConfigTable): ToolExecutor {
   const config = toConfig(table);
   return createToolExecutor({
     tools,
@@ -226,11 +226,11 @@ type Seen =
   | { readonly kind: "refused"; readonly output: string };
 
 /** Returns what the executor does with a call, stopped just before the tool would run. */
-async function callOf(door: ToolExecutor, name: string, input: string): Promise<Seen> {
+async function callOf(executor: ToolExecutor, name: string, input: string): Promise<Seen> {
   const stop = new Error("It would run now");
   let asked: string | undefined;
   try {
-    const { result, ran } = await door.call({
+    const { result, ran } = await executor.call({
       name,
       input,
       runId: "run_1",

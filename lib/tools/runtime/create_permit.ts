@@ -64,11 +64,11 @@ export function createPermit(options: PermitOptions): PermitCall {
   const { policy, bind, reportBug } = options;
 
   /** Returns the remembered answer, else the approver's. An approver that fails has approved nothing. */
-  const askFirst = async (tool: Tool, request: ToolCallRequest, question: ApprovalRequest): Promise<Answer> => {
+  const askFirst = async (tool: Tool, request: ToolCallRequest, asked: ApprovalRequest): Promise<Answer> => {
     try {
-      const remembered = await rememberedAnswer(question);
+      const remembered = await rememberedAnswer(asked);
       if (remembered !== undefined) return remembered;
-      const answer = await request.approver(question, request.signal);
+      const answer = await request.approver(asked, request.signal);
       return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
     } catch (error) {
       if (error instanceof CancelError) throw error;
@@ -76,10 +76,10 @@ export function createPermit(options: PermitOptions): PermitCall {
     }
   };
 
-  const rememberedAnswer = async (question: ApprovalRequest): Promise<Answer | undefined> => {
-    if (asksAlways(question.rule)) return undefined;
-    const { tool, runId } = question;
-    const rule = await options.remembered?.(question.subject, runId);
+  const rememberedAnswer = async (asked: ApprovalRequest): Promise<Answer | undefined> => {
+    if (asksAlways(asked.rule)) return undefined;
+    const { tool, runId } = asked;
+    const rule = await options.remembered?.(asked.subject, runId);
     if (rule === undefined) return undefined;
     const reason = `Cannot call "${tool}": a person denied such a call before; ` +
       `"postern approvals revoke ${rule.id}" lifts that`;

@@ -22,7 +22,7 @@ const decision = { kind: "allow", reason: "", rule: "", path: [], change: [] } a
 function live(store: Store, { now, seed, onChange }: { now: number; seed: number; onChange: () => void }) {
   const clock = createFakeClock(now);
   const change = { name: "change", access: "write", run: () => (onChange(), "changed") } as const;
-  const { runs, door } = supervised([], { store, clock, seed, tools: [change] });
+  const { runs, executor } = supervised([], { store, clock, seed, tools: [change] });
   const cron = createCron({
     store,
     clock,
@@ -31,9 +31,9 @@ function live(store: Store, { now, seed, onChange }: { now: number; seed: number
     settings: () => ({ enabled: true, timezone: "UTC", maxTasks: 10 }),
     runs: () => runs,
     scopesOf: () => SCOPES,
-    // The fake door explains nothing
+    // The fake executor explains nothing
     tools: () => ({
-      shown: door.shown,
+      shown: executor.shown,
       explain: () => ({ kind: "judged", decision, access: "write", prepared: undefined }),
     }),
   });

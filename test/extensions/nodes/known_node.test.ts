@@ -9,21 +9,21 @@ const NAME = "node__pi__echo";
 test("a node's tools enter the registry when it says hello, are off while it is away, and follow what it tells anew", async () => {
   await withWorkspace({}, async ({ root }) => {
     const bench = createNodeBench();
-    const { door } = createToolBench({ root, foreign: bench.nodes.tools });
-    const own = door.list().length;
-    assert.equal(door.get(NAME), undefined);
+    const { executor } = createToolBench({ root, foreign: bench.nodes.tools });
+    const own = executor.list().length;
+    assert.equal(executor.get(NAME), undefined);
     const node = bench.connect();
-    assert.equal(door.list().length, own + 1);
-    assert.deepEqual(door.enabled(["node__pi__*"]).map(({ name }) => name), [NAME]);
+    assert.equal(executor.list().length, own + 1);
+    assert.deepEqual(executor.enabled(["node__pi__*"]).map(({ name }) => name), [NAME]);
     node.link.closed();
-    assert.deepEqual(door.enabled(["node__pi__*"]), []);
+    assert.deepEqual(executor.enabled(["node__pi__*"]), []);
     assert.match(
-      door.get(NAME)?.reason ?? "",
+      executor.get(NAME)?.reason ?? "",
       /^it is off; set up the link of the node "pi", there: postern node --connect/,
     );
     bench.connect({ hello: { tools: [{ ...ECHO, name: "other" }] } });
-    assert.deepEqual(door.enabled(["node__*"]).map(({ name }) => name), ["node__pi__other"]);
-    assert.equal(door.get(NAME), undefined);
+    assert.deepEqual(executor.enabled(["node__*"]).map(({ name }) => name), ["node__pi__other"]);
+    assert.equal(executor.get(NAME), undefined);
   });
 });
 

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NewApproval } from "../../../lib/guard/approvals.ts";
-import { approvalQuestion } from "../../support/approval_question.ts";
+import { newApproval } from "../../support/new_approval.ts";
 import { createTestRouter, type SendInit } from "../../support/test_router.ts";
 
 function setUp() {
   const { services, send } = createTestRouter();
   const ask = async (more: Partial<NewApproval> = {}) => {
     const files = [{ path: "a.txt", sha256: null }];
-    const asked = await services.approvals.ask(approvalQuestion({ files, ...more }));
+    const asked = await services.approvals.ask(newApproval({ files, ...more }));
     return asked?.id ?? assert.fail("not asked");
   };
   // deno-lint-ignore no-explicit-any -- replies are asserted, not used

@@ -52,7 +52,7 @@ test("a denial says whether a person is asked, could not be asked, or the approv
   assert.deepEqual([unasked.rule, unasked.approvalId], ["nobody_could_answer", undefined]);
 });
 
-test("a call that comes approved is let through where questions expire sooner than the disk takes what is written", async () => {
+test("a call that comes approved is let through where approvals expire sooner than the disk takes what is written", async () => {
   const clock = createFakeClock();
   const store = createMemoryStore();
   const slow: Store = {

@@ -16,7 +16,7 @@ import type { RunSupervisor } from "../../../lib/runs/run_request.ts";
 import { createRunStore } from "../../../lib/runs/journal/run_store.ts";
 import { createMemoryStore } from "../../../lib/storage/create_memory_store.ts";
 import type { Store } from "../../../lib/storage/store.ts";
-import { approvalQuestion } from "../../support/approval_question.ts";
+import { newApproval } from "../../support/new_approval.ts";
 import { createFakeAudit } from "../../support/fake_audit.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import type { FakeTool } from "../../support/fake_tool_executor.ts";
@@ -82,7 +82,7 @@ describe("after a restart", () => {
     const { id } = await before.runs.start(ask("Go", { durable: true, instructions: "Be brief" }));
     await until(() => before.provider.requests.length === 3);
 
-    const { runs, provider, door } = restart(store, [turn(3), { text: "Done", usage }], {
+    const { runs, provider, executor } = restart(store, [turn(3), { text: "Done", usage }], {
       tools: [{ name: "look" }],
       agent: { maxIterations: 3, systemPrompt: "Another" },
     });
@@ -90,7 +90,7 @@ describe("after a restart", () => {
     const run = await ended(runs, id);
     assert.deepEqual([run.status, run.result], ["completed", "Turn 1.\n\nTurn 2.\n\nTurn 3.\n\nDone"]);
     assert.deepEqual(run.usage, { prompt_tokens: 400, completion_tokens: 80, total_tokens: 480 });
-    assert.equal(door.calls.length, 1, "calls that ended are not made again");
+    assert.equal(executor.calls.length, 1, "calls that ended are not made again");
     // The third of three turns with tools, and one last without
     assert.deepEqual(provider.requests.map(({ tools }) => tools.length), [1, 0]);
     const [first] = provider.requests;
@@ -168,10 +168,10 @@ describe("after a restart", () => {
     const before = supervised([two], { store, tools: [{ name: "quick" }, { name: "slow", run: hang }] });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
     await until(async () => typesOf(await journalOf(store, id)).includes("tool_end"));
-    const { runs, door } = restart(store, ["Done"], { tools: [{ name: "quick" }, { name: "slow" }] });
+    const { runs, executor } = restart(store, ["Done"], { tools: [{ name: "quick" }, { name: "slow" }] });
     await runs.recover();
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.deepEqual(door.calls.map(({ name }) => name), ["slow"]);
+    assert.deepEqual(executor.calls.map(({ name }) => name), ["slow"]);
     const events = await journalOf(store, id);
     assert.equal(events.filter(({ type }) => type === "turn_restart").length, 0, "a turn after calls is a new one");
   });
@@ -181,11 +181,11 @@ describe("after a restart", () => {
     const tool = { name: "note", access: "state", repeatable: true } as const;
     const before = supervised([{ toolCalls: [{ name: "note" }] }], { store, tools: [{ ...tool, run: hang }] });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
-    await until(() => before.door.widest === 1);
-    const { runs, door } = restart(store, ["Done"], { tools: [tool] });
+    await until(() => before.executor.widest === 1);
+    const { runs, executor } = restart(store, ["Done"], { tools: [tool] });
     await runs.recover();
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.equal(door.calls.length, 1);
+    assert.equal(executor.calls.length, 1);
   });
 
   test("one call as the whole work passes on what it would have before", async () => {
@@ -196,11 +196,11 @@ describe("after a restart", () => {
       const before = supervised([], { store, agent, tools: [{ ...tool, run: hang }] });
       const call = { tool: "note", input: "{}" };
       const { id } = await before.runs.start(ask("", { kind: "cron", durable: true, messages: [], tools, call }));
-      await until(() => before.door.widest === 1);
-      const { runs, door } = restart(store, [], { agent, tools: [tool] });
+      await until(() => before.executor.widest === 1);
+      const { runs, executor } = restart(store, [], { agent, tools: [tool] });
       await runs.recover();
       assert.equal((await ended(runs, id)).status, "completed");
-      assert.deepEqual(door.calls.map(({ inherited }) => inherited?.tools), [tools ?? agent.tools]);
+      assert.deepEqual(executor.calls.map(({ inherited }) => inherited?.tools), [tools ?? agent.tools]);
     }
   });
 
@@ -210,18 +210,18 @@ describe("after a restart", () => {
     const names = ["gone", "changed", "same"];
     const before = supervised([calls], { store, tools: names.map((name) => ({ name, run: hang })) });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
-    await until(() => before.door.widest > 0);
+    await until(() => before.executor.widest > 0);
     const inputSchema = {
       type: "object",
       properties: { more: { type: "string" } },
       additionalProperties: false,
     } as const;
-    const { runs, provider, door } = restart(store, [{ toolCalls: [{ name: "gone" }] }, "Done"], {
+    const { runs, provider, executor } = restart(store, [{ toolCalls: [{ name: "gone" }] }, "Done"], {
       tools: [{ name: "changed", inputSchema }, { name: "same" }],
     });
     await runs.recover();
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.deepEqual(door.calls.map(({ name }) => name), ["same"]);
+    assert.deepEqual(executor.calls.map(({ name }) => name), ["same"]);
     assert.deepEqual(provider.requests[0]?.tools.map(({ name }) => name), ["same"]);
     const results = provider.requests.at(-1)?.messages.filter((message) => message.role === "tool") ?? [];
     assert.deepEqual(results.map(({ is_error }) => is_error === true), [true, true, false, true]);
@@ -334,15 +334,15 @@ describe("a run that waits for a person", () => {
     const store = createMemoryStore();
     const { id } = await waiting(store);
     const second = withApprovals(store);
-    const { runs, door } = restart(store, ["Done"], { tools, ...second });
+    const { runs, executor } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
-    await until(() => door.calls.length === 1);
+    await until(() => executor.calls.length === 1);
     assert.equal((await runs.get(id))?.status, "waiting_for_approval");
     const [question, ...others] = await recorded(second);
     assert.equal(others.length, 0);
     await second.approvals.answer(question?.id ?? "", answer);
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.equal(door.widest, 1);
+    assert.equal(executor.widest, 1);
     const events = await journalOf(store, id);
     assert.equal(only(events, "approval_needed").approval_id, question?.id);
     assert.equal(only(events, "approval_answered").decision, "approve");
@@ -388,10 +388,10 @@ describe("a run that waits for a person", () => {
       assert.equal(question?.status, "pending", "a shutdown withdraws no question");
       await between.approvals.answer(question?.id ?? "", { ...answer, decision });
       const second = withApprovals(store);
-      const { runs, door } = restart(store, ["Done"], { tools, ...second });
+      const { runs, executor } = restart(store, ["Done"], { tools, ...second });
       await runs.recover();
       assert.equal((await ended(runs, id)).status, "completed");
-      assert.equal(door.widest, decision === "approve" ? 1 : 0);
+      assert.equal(executor.widest, decision === "approve" ? 1 : 0);
       assert.equal((await recorded(second)).length, 1);
     }
   });
@@ -405,10 +405,10 @@ describe("a run that waits for a person", () => {
     await used.approvals.answer(question?.id ?? "", answer);
     await used.approvals.use(question?.id ?? "", question?.digest ?? "");
     const second = withApprovals(store);
-    const { runs, door } = restart(store, ["Done"], { tools, ...second });
+    const { runs, executor } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
     assert.equal((await ended(runs, id)).status, "completed");
-    assert.deepEqual([door.widest, (await recorded(second)).length], [1, 1]);
+    assert.deepEqual([executor.widest, (await recorded(second)).length], [1, 1]);
   });
 
   test("asks anew where the call has become another one", async () => {
@@ -443,11 +443,11 @@ describe("a run that waits for a person", () => {
     const { id } = await waiting(store);
     const second = withApprovals(store);
     // Neither the turn nor its question came into the journal; the call of a program is in none at all
-    await second.approvals.ask(approvalQuestion({ runId: id, callId: "call_lost" }));
-    await second.approvals.ask(approvalQuestion({ runId: "run_of_a_program", callId: "call_9" }));
-    const { runs, door } = restart(store, ["Done"], { tools, ...second });
+    await second.approvals.ask(newApproval({ runId: id, callId: "call_lost" }));
+    await second.approvals.ask(newApproval({ runId: "run_of_a_program", callId: "call_9" }));
+    const { runs, executor } = restart(store, ["Done"], { tools, ...second });
     await runs.recover();
-    await until(() => door.calls.length === 1);
+    await until(() => executor.calls.length === 1);
     const all = await recorded(second);
     assert.deepEqual(all.map(({ call_id, status }) => [call_id, status]), [
       ["call_9", "pending"],
@@ -482,7 +482,7 @@ describe("a cancelled run", () => {
     const stubborn: FakeTool = { name: "stubborn", run: hang };
     const before = supervised([{ toolCalls: [{ name: "stubborn" }] }], { store, tools: [stubborn] });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
-    await until(() => before.door.widest === 1);
+    await until(() => before.executor.widest === 1);
     assert.equal(await before.runs.cancel(id, "cancelled"), true);
     assert.equal(await before.runs.cancel(id, "cancelled"), false);
     const { runs, metrics } = restart(store, [], { tools: [stubborn] });
@@ -538,7 +538,7 @@ describe("an unfinished effect", () => {
     });
     const handle = await before.runs.start(ask("Go", { durable: true, ...options }));
     if (options.durable === false) void readAll(handle);
-    await until(() => before.door.widest === 1);
+    await until(() => before.executor.widest === 1);
     const changes: unknown[] = [];
     const next = restart(store, ["Done"], {
       tools: [{ name: "change", access: "write", run: (input) => (changes.push(input), "changed") }],
@@ -609,15 +609,15 @@ describe("an unfinished effect", () => {
       tools: [{ name: "change", access: "write", run: () => finished.promise }],
     });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
-    await until(() => before.door.widest === 1);
+    await until(() => before.executor.widest === 1);
     const drained = before.runs.drain(1000);
     await before.clock.advance(500);
     finished.resolve("changed");
     await drained;
-    const { runs, door, provider } = restart(store, ["Done"], { tools: [{ name: "change", access: "write" }] });
+    const { runs, executor, provider } = restart(store, ["Done"], { tools: [{ name: "change", access: "write" }] });
     await runs.recover();
     assert.equal((await ended(runs, id)).result, "Done");
-    assert.equal(door.calls.length, 0);
+    assert.equal(executor.calls.length, 0);
     assert.equal(textOf(provider.requests[0]?.messages.at(-1)?.content ?? ""), "changed");
   });
 
@@ -631,7 +631,7 @@ describe("an unfinished effect", () => {
     };
     const before = supervised([CHANGE], { store, tools: [tool] });
     const { id } = await before.runs.start(ask("Go", { durable: true }));
-    await until(() => before.door.widest === 1);
+    await until(() => before.executor.widest === 1);
     const drained = before.runs.drain(1000);
     await before.clock.advance(1000);
     await drained;

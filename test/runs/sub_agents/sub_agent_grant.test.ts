@@ -10,7 +10,7 @@ import { createFakeToolExecutor } from "../../support/fake_tool_executor.ts";
 import { configOf } from "../../support/running_gateway.ts";
 
 const NAMES = ["read_file", "read_more", "write_file", "shell", "delegate", "deliver"];
-const door = createFakeToolExecutor(NAMES.map((name) => ({ name })));
+const executor = createFakeToolExecutor(NAMES.map((name) => ({ name })));
 const pattern = fc.constantFrom(...NAMES, "*", "read*", "de*", "d*", "", "nothing", "delegate*");
 const patterns = fc.array(pattern, { maxLength: 5 });
 
@@ -41,7 +41,7 @@ test("whatever is asked for, a sub-agent has nothing its caller or its agent has
       const config = listed === undefined ? undefined : agent({ allowed_tools: listed, agentic });
       let granted: readonly string[];
       try {
-        granted = grantTools(door, { by: caller({ allowed }), asked, agent: config });
+        granted = grantTools(executor, { by: caller({ allowed }), asked, agent: config });
       } catch (error) {
         assert.ok(error instanceof ToolError && error.code === "tools_not_held", String(error));
         assert.ok(asked !== undefined, "nothing was asked for");
@@ -60,7 +60,7 @@ test("whatever is asked for, a sub-agent has nothing its caller or its agent has
 
 test("what is asked for by name and not there is refused by name", () => {
   const ask = (asked: readonly string[], more: Parameters<typeof agent>[0] | undefined = undefined) => () =>
-    grantTools(door, {
+    grantTools(executor, {
       by: caller({ allowed: ["read_file", "shell", "delegate"] }),
       asked,
       agent: more === undefined ? undefined : agent(more),

@@ -30,17 +30,17 @@ function setUp() {
     store: parts.store,
     clock: parts.clock,
     agents: () => ({}),
-    tools: () => parts.door,
+    tools: () => parts.executor,
     runs: () => parts.runs,
   });
   return { ...parts, agents };
 }
 
 test("a call that is made again starts nothing twice, at once or after a restart", async () => {
-  const { agents, runs, store, clock, door } = setUp();
+  const { agents, runs, store, clock, executor } = setUp();
   const started = await Promise.all([1, 2, 3].map(() => agents.spawn({ task: "Look" }, by("call_1"))));
   assert.equal(new Set(started.map(({ id, run_id }) => `${id} ${run_id}`)).size, 1);
-  const again = createSubAgents({ store, clock, agents: () => ({}), tools: () => door, runs: () => runs });
+  const again = createSubAgents({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
   assert.equal((await again.spawn({ task: "Look" }, by("call_1"))).run_id, started[0]?.run_id);
   assert.notEqual((await again.spawn({ task: "Look" }, by("call_2"))).id, started[0]?.id);
   assert.equal((await runs.list({ limit: 10 })).runs.length, 2);
@@ -80,8 +80,8 @@ test("a message that is sent again is one turn", async () => {
 });
 
 test("result waits so long and no longer, and says how long it has been", async () => {
-  const { runs, store, clock, door } = supervised([{ hang: "before" }]);
-  const agents = createSubAgents({ store, clock, agents: () => ({}), tools: () => door, runs: () => runs });
+  const { runs, store, clock, executor } = supervised([{ hang: "before" }]);
+  const agents = createSubAgents({ store, clock, agents: () => ({}), tools: () => executor, runs: () => runs });
   const { id } = await agents.spawn({ task: "Hang" }, by("call_1"));
   const waiting = agents.result(id, by("call_2"));
   // Until it has looked up what it waits for

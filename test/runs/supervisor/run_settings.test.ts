@@ -41,10 +41,10 @@ describe("one call in place of a model", () => {
     assert.equal((await runs.get(handle.id))?.result, "<b>page</b>");
   });
 
-  test("a tool's plain-text form reaches the door as it is", async () => {
-    const { runs, door } = supervised([], { tools: [{ name: "look" }] });
+  test("a tool's plain-text form reaches the executor as it is", async () => {
+    const { runs, executor } = supervised([], { tools: [{ name: "look" }] });
     await readAll(await runs.start(call("look", "not JSON")));
-    assert.deepEqual(door.calls.map(({ input }) => input), ["not JSON"]);
+    assert.deepEqual(executor.calls.map(({ input }) => input), ["not JSON"]);
   });
 
   test("the tool's error fails the run with its words", async () => {
@@ -74,10 +74,10 @@ describe("one call in place of a model", () => {
   }
 
   test("a tool that [agent] does not give is not called", async () => {
-    const { runs, door } = supervised([], { tools: [{ name: "look" }], agent: { tools: ["read_*"] } });
+    const { runs, executor } = supervised([], { tools: [{ name: "look" }], agent: { tools: ["read_*"] } });
     const handle = await runs.start(call("look"));
     await readAll(handle);
-    assert.deepEqual(door.calls, []);
+    assert.deepEqual(executor.calls, []);
     assert.match((await runs.get(handle.id))?.error?.message ?? "", /\[agent\] does not give it/);
   });
 });

@@ -186,7 +186,7 @@ test("an id that is none is an unknown run", async () => {
 });
 
 test("a tool is told the conversation it is called in", async () => {
-  const { runs, door } = supervised([
+  const { runs, executor } = supervised([
     { toolCalls: [{ name: "look" }] },
     "Seen",
     { toolCalls: [{ name: "look" }] },
@@ -196,7 +196,7 @@ test("a tool is told the conversation it is called in", async () => {
   });
   await readAll(await runs.start(ask("Go", { conversationId: "c1" })));
   await readAll(await runs.start(ask("Go")));
-  assert.deepEqual(door.calls.map((call) => call.conversationId), ["c1", null]);
+  assert.deepEqual(executor.calls.map((call) => call.conversationId), ["c1", null]);
 });
 
 test("a failed run is logged once, with code, reason and way out, and without the model's words", async () => {
@@ -347,7 +347,7 @@ describe("recovery", () => {
     const effect = await crashed.runs.start(ask("effect", { durable: true }));
     const attached = await crashed.runs.start(ask("attached", { conversationId: "talk" }));
     void attached.events()[Symbol.asyncIterator]().next();
-    await until(() => crashed.door.widest === 1);
+    await until(() => crashed.executor.widest === 1);
 
     const { runs } = supervised(["Again"], { store, seed: 2 });
     await runs.recover();
@@ -420,7 +420,7 @@ describe("retention", () => {
       tools: [{ name: "change", access: "write", run: () => new Promise<string>(() => {}) }],
     });
     const handle = await crashed.runs.start(ask("Go", { durable: true }));
-    await until(() => crashed.door.widest === 1);
+    await until(() => crashed.executor.widest === 1);
     const { runs, clock } = supervised([], { store, seed: 2, retentionDays: 1 });
     await runs.recover();
     await clock.advance(3 * 24 * 60 * 60 * 1000);

@@ -17,7 +17,7 @@ const TREE = Object.fromEntries(
 );
 const LIMITS: SearchLimits = { entries: 1000, fileBytes: 1000, totalBytes: 1_000_000 };
 
-/** Searches by a door that counts what it opens and lists. */
+/** Searches over files that count what the search opens and lists. */
 async function searchCounted(
   root: string,
   search: Partial<FileSearch>,

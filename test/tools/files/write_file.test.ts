@@ -53,7 +53,7 @@ test("holds to max_write_bytes, in bytes", () =>
 
 test("is off by default, denied for readers, asks under supervised, runs under full", () =>
   withWorkspace({}, async ({ root }) => {
-    const { call, configure, door } = createToolBench({ root });
+    const { call, configure, executor } = createToolBench({ root });
     const input = { path: "a.txt", content: "text" };
     const outcome = async (level: string, more: Parameters<typeof call>[2] = {}) => {
       configure({ write_file: { enabled: true }, autonomy: { level } as { level: "full" } });
@@ -61,7 +61,7 @@ test("is off by default, denied for readers, asks under supervised, runs under f
       return [ran, result.isError, result.output] as const;
     };
     assert.match((await call("write_file", input)).result.output, /set \[security\.write_file\] enabled = true/);
-    assert.equal(door.get("write_file")?.enabled, false);
+    assert.equal(executor.get("write_file")?.enabled, false);
     const [, , readOnly] = await outcome("read_only", { approver: () => assert.fail("nobody is asked") });
     assert.match(readOnly, /which level "read_only" never allows/);
     const [ran, , supervised] = await outcome("supervised");

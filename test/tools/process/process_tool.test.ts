@@ -55,8 +55,8 @@ test("starts, lists, reads from an offset and kills", () =>
   }));
 
 test("on a node the gateway lists, reads and kills what it started there", () =>
-  withBench(async ({ door }) => {
-    const node = createNodeWork({ executor: door, random: createSeededRandom(), patterns: ["*"] });
+  withBench(async ({ executor }) => {
+    const node = createNodeWork({ executor, random: createSeededRandom(), patterns: ["*"] });
     const call = async (input: Readonly<Record<string, unknown>>) => {
       const frame = {
         type: "invoke",

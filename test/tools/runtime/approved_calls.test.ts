@@ -12,7 +12,7 @@ import { withWorkspace } from "../../support/workspace.ts";
 const WRITES = { write_file: { enabled: true } };
 const YES: ApprovalAnswer = { decision: "approve", reason: "" };
 
-/** Calls and approves, doing something between the question and the answer. */
+/** Calls and approves, doing something between the request and the answer. */
 async function approved(
   root: string,
   call: readonly [tool: string, input: unknown],
@@ -49,7 +49,7 @@ const CHANGES: readonly (readonly [what: string, change: (root: string) => void]
   ["a byte more", (root) => appendFileSync(join(root, "a.txt"), "!")],
 ];
 for (const [what, change] of CHANGES) {
-  test(`${what} changed between question and answer: the call is refused and nothing is written`, () =>
+  test(`${what} changed between request and answer: the call is refused and nothing is written`, () =>
     withWorkspace({ "a.txt": "one\n" }, async ({ root }) => {
       const { ran, output } = await approved(root, EDIT, () => change(root));
       assert.equal(ran, false);
@@ -173,7 +173,7 @@ test("secrets in the input are masked for the person, and the exact input is wha
     assert.equal(readFileSync(join(root, "a.txt"), "utf8"), input.content);
   }));
 
-test("a remembered answer stands in place of a question, never for what always_ask names", () =>
+test("a remembered answer stands in place of an approval, never for what always_ask names", () =>
   withWorkspace({}, async ({ root }) => {
     const rule = (decision: "approve" | "deny") => ({ remembered: () => Promise.resolve({ id: "rule_1", decision }) });
     const call = ["write_file", { path: "a.txt", content: "x", overwrite: true }] as const;

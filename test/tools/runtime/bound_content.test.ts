@@ -39,7 +39,7 @@ async function approved(root: string, call: readonly [tool: string, input: unkno
 const SCRIPT = { "build.sh": "echo built\n", "sub/other.sh": "echo other\n" };
 const REPLACED = /what it would change, or the tool itself, is not what it was when the call was approved/;
 
-/** Commands that run or read a file of the workspace, and what another program does to it after the question. */
+/** Commands that run or read a file of the workspace, and what another program does to it while the approval waits. */
 const COMMANDS: readonly (readonly [command: string, name: string, change: (root: string) => void])[] = [
   ["sh build.sh", "a file that is changed", (root) => appendFileSync(join(root, "build.sh"), "echo more\n")],
   ["sh ./build.sh", "a file with another spelling", (root) => appendFileSync(join(root, "build.sh"), "x")],
@@ -203,7 +203,7 @@ gitTest(
       writeFileSync(join(root, "src/b.txt"), "two\n");
       writeFileSync(join(root, "src/new.txt"), "new\n");
       const add = await approved(root, ["git_operations", { op: "add", paths: ["src"] }], () => {
-        assert.equal(git(root, "diff", "--cached", "--name-only"), "", "nothing was added for the question");
+        assert.equal(git(root, "diff", "--cached", "--name-only"), "", "nothing was added for the approval");
       });
       assert.ok(add.ran && !add.isError, add.output);
       assert.deepEqual(add.bound?.map(({ kind, name }) => [kind, name]), [

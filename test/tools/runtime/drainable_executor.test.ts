@@ -18,7 +18,7 @@ const toRequest = (changes: Partial<ToolCallRequest>): ToolCallRequest => ({
   ...changes,
 });
 
-/** A door with one tool that runs until it is told to end, or its signal aborts. */
+/** An executor with one tool that runs until it is told to end, or its signal aborts. */
 function createBench() {
   const clock = createFakeClock();
   const { promise, resolve } = Promise.withResolvers<string>();

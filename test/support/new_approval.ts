@@ -1,7 +1,7 @@
 import type { NewApproval } from "../../lib/guard/approvals.ts";
 
-/** A question about a call of `shell`, which waits for a minute. */
-export function approvalQuestion(more: Partial<NewApproval> = {}): NewApproval {
+/** Returns a request for approval of a call of `shell`, which waits for a minute. */
+export function newApproval(more: Partial<NewApproval> = {}): NewApproval {
   return {
     tool: "shell",
     access: "write",

@@ -51,7 +51,7 @@ test("a call runs and is counted", async () => {
 
 test("an unknown, disallowed or disabled tool says why and what there is", async () => {
   let on = false;
-  const { call, metrics, door } = bench([
+  const { call, metrics, executor } = bench([
     tool(() => done("ran")),
     tool(() => done("ran"), { name: "off", on: () => on }),
   ]);
@@ -63,11 +63,11 @@ test("an unknown, disallowed or disabled tool says why and what there is", async
   assert.equal((await call("probe", "x", { allowed: ["pro*"] })).ran, true);
   const off = await call("off", "x");
   assert.equal(off.result.output, 'Cannot call "off": it is off; set [probe] enabled = true');
-  assert.deepEqual(door.enabled(["*"]).map((known) => known.name), ["probe"]);
-  assert.equal(door.get("off")?.reason, "it is off; set [probe] enabled = true");
+  assert.deepEqual(executor.enabled(["*"]).map((known) => known.name), ["probe"]);
+  assert.equal(executor.get("off")?.reason, "it is off; set [probe] enabled = true");
   on = true;
   assert.equal((await call("off", "x")).ran, true);
-  assert.equal(door.get("off")?.reason, null);
+  assert.equal(executor.get("off")?.reason, null);
   assert.match(metrics.render(), /\{tool="unknown",outcome="unknown"\} 1\n/);
 });
 
@@ -108,7 +108,7 @@ test("an ask goes to the approver with the prepared call; a denial does not run"
   assert.match(metrics.render(), /\{tool="probe",outcome="denied"\} 1\n/);
 });
 
-test("a deny is not asked about, and one that arrives while the question is open stands", async () => {
+test("a deny is not asked about, and one that arrives while the approval waits stands", async () => {
   const { call, configure } = bench([tool(() => done("ran"), { access: "write" })]);
   let asked = 0;
   const approver = async () => {
@@ -177,7 +177,7 @@ test("what a call is bound to may fail: a mistake of the tool is not shown to th
   assert.deepEqual([asked, told.logged.filter(({ level }) => level === "error")], [0, []]);
 });
 
-test("a tool that is turned off while the question is open does not run", async () => {
+test("a tool that is turned off while the approval waits does not run", async () => {
   let on = true;
   const { call } = bench([tool(() => done("ran"), { access: "write", on: () => on })]);
   const approver = async () => {
@@ -358,16 +358,16 @@ test("an approver that fails has approved nothing", async () => {
 
 test("accessOf tells what a call would do without running it", () => {
   let ran = 0;
-  const { door } = bench([tool(() => done(String(++ran)), { access: "network" })]);
-  assert.equal(door.accessOf("probe", "x"), "network");
-  assert.equal(door.accessOf("probe", '{"wrong":1}'), undefined);
-  assert.equal(door.accessOf("none", "x"), undefined);
+  const { executor } = bench([tool(() => done(String(++ran)), { access: "network" })]);
+  assert.equal(executor.accessOf("probe", "x"), "network");
+  assert.equal(executor.accessOf("probe", '{"wrong":1}'), undefined);
+  assert.equal(executor.accessOf("none", "x"), undefined);
   assert.equal(ran, 0);
 });
 
 test("bind gives what an approval of the call would be bound to, or the words it would be refused with", async () => {
   let ran = 0;
-  const { door, call } = bench([tool(() => done(String(++ran)), { access: "write" })]);
+  const { executor, call } = bench([tool(() => done(String(++ran)), { access: "write" })]);
   const { signal } = new AbortController();
   let asked = "";
   await call("probe", "x", {
@@ -376,13 +376,13 @@ test("bind gives what an approval of the call would be bound to, or the words it
       return Promise.resolve({ decision: "deny", rule: "approval", reason });
     },
   });
-  const bound = await door.bind("probe", "x", signal);
+  const bound = await executor.bind("probe", "x", signal);
   assert.deepEqual(bound.ok && [bound.binding.digest, bound.access], [asked, "write"]);
   for (const [name, input] of [["probe", '{"wrong":1}'], ["none", "x"]] as const) {
-    const refused = await door.bind(name, input, signal);
+    const refused = await executor.bind(name, input, signal);
     assert.match(refused.ok ? "" : refused.reason, new RegExp(`^Cannot call "${name}"`));
   }
-  const { door: denying } = bench([tool(() => done(""), { access: "write" })], {
+  const { executor: denying } = bench([tool(() => done(""), { access: "write" })], {
     config: { autonomy: { level: "read_only" } },
   });
   const denied = await denying.bind("probe", "x", signal);
@@ -393,29 +393,29 @@ test("bind gives what an approval of the call would be bound to, or the words it
 test("explain gives the words a call would be refused with, and runs nothing", async () => {
   let on = false;
   let ran = 0;
-  const { door, call } = bench([tool(() => done(String(++ran)), { access: "write", on: () => on })], {
+  const { executor, call } = bench([tool(() => done(String(++ran)), { access: "write", on: () => on })], {
     config: { autonomy: { level: "read_only" } },
   });
   const reason = async () => {
-    const judged = door.explain("probe", "x");
+    const judged = executor.explain("probe", "x");
     assert.ok(judged?.kind === "judged");
     assert.equal((await call("probe", "x")).result.output, judged.decision.reason);
     return judged.decision.reason;
   };
   const off = await reason();
-  assert.ok(off.includes(door.get("probe")?.reason ?? "on"), "the list gives the denial's own words");
+  assert.ok(off.includes(executor.get("probe")?.reason ?? "on"), "the list gives the denial's own words");
   assert.match(off, /set \[probe\] enabled = true and set \[autonomy\] level = "supervised"$/);
   on = true;
   assert.match(await reason(), /level "read_only" never allows/);
-  assert.equal(door.explain("probe", '{"wrong":1}')?.kind, "bad_input");
-  assert.equal(door.explain("none", "x"), undefined);
+  assert.equal(executor.explain("probe", '{"wrong":1}')?.kind, "bad_input");
+  assert.equal(executor.explain("none", "x"), undefined);
   assert.equal(ran, 0);
 });
 
 test("list shows every tool with its schema, by name", () => {
-  const { door } = bench(BUILTIN_TOOLS);
-  const names = door.list().map((info) => info.name);
+  const { executor } = bench(BUILTIN_TOOLS);
+  const names = executor.list().map((info) => info.name);
   assert.deepEqual(names, BUILTIN_TOOLS.map((known) => known.name).sort());
-  assert.ok(door.list().every((info) => info.enabled === (info.reason === null) && info.source === "builtin"));
-  assert.equal(door.get("none"), undefined);
+  assert.ok(executor.list().every((info) => info.enabled === (info.reason === null) && info.source === "builtin"));
+  assert.equal(executor.get("none"), undefined);
 });
