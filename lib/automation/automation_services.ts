@@ -15,7 +15,7 @@ import type { GuardedFetch } from "../system/net/guarded_fetch.ts";
 import type { ToolExecutor } from "../tools/runtime/tool_executor.ts";
 import { OPEN_DELIVERIES } from "./channels/delivery_record.ts";
 import type { Deliveries } from "./channels/delivery_service.ts";
-import type { ReplyTarget } from "./channels/send_reply.ts";
+import type { ReplyTarget } from "./channels/deliver_reply.ts";
 import type { Cron } from "./cron/cron_service.ts";
 import { SCHEDULES } from "./cron/schedule_record.ts";
 import { OPEN_SOPS } from "./sops/execution_record.ts";
