@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
-import { codeOnly, importsOf, sourceFiles } from "./support/source_files.ts";
+import { codeOnly, importsOf, type SourceFile, sourceFiles } from "./support/source_files.ts";
 
 /** The floors of docs/design/architecture.md "Floors". */
 const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
@@ -29,6 +29,9 @@ const FLOORS: readonly (readonly [wing: string, floor: number])[] = [
 
 const FILES = sourceFiles(["cli", "handlers", "lib"]).filter((file) => !file.path.startsWith("lib/dashboard/page/"));
 
+/** Returns the path that a file's relative specifier names. */
+const targetOf = (path: string, specifier: string) => normalize(join(dirname(path), specifier)).replaceAll("\\", "/");
+
 const placeOf = (path: string) => FLOORS.find(([wing]) => path.startsWith(wing));
 
 test("every source file stands in a wing of the layout", () => {
@@ -41,7 +44,7 @@ test("imports point down the floors, and wings of one floor do not import each o
     const from = placeOf(file.path);
     for (const specifier of importsOf(file.text)) {
       if (!specifier.startsWith(".")) continue;
-      const path = normalize(join(dirname(file.path), specifier)).replaceAll("\\", "/");
+      const path = targetOf(file.path, specifier);
       const to = placeOf(path);
       if (from === undefined || to === undefined) wrong.push(`${file.path} imports ${path}: outside the layout`);
       else if (to[1] > from[1]) wrong.push(`${file.path} (floor ${from[1]}) imports ${path} (floor ${to[1]})`);
@@ -49,6 +52,54 @@ test("imports point down the floors, and wings of one floor do not import each o
     }
   }
   assert.deepEqual(wrong, []);
+});
+
+/** Import circles that are left, imports of types included. The list only shrinks: open a circle, then take its line away. */
+const CIRCLES: readonly (readonly string[])[] = [
+  ["handlers/door.ts", "handlers/route.ts", "handlers/wire/read_json.ts"],
+  ["lib/agent/agent_run.ts", "lib/agent/event_recorder.ts", "lib/agent/model_turn.ts"],
+  ["lib/runs/journal/run_recorder.ts", "lib/runs/supervisor/active_run.ts"],
+];
+
+/** Returns the groups of files that import each other, round about too. An import on first use, `await import(...)`, closes no circle. */
+function circlesOf(files: readonly SourceFile[]): readonly (readonly string[])[] {
+  const imports = new Map(files.map(({ path, text }) => [
+    path,
+    [...text.matchAll(/(?:\bfrom\s*|\bimport\s+)"(\.[^"\n]+)"/g)].map(([, specifier = ""]) =>
+      targetOf(path, specifier)
+    ),
+  ]));
+  const reachOf = (from: string) => {
+    const reached = new Set<string>();
+    const open = [from];
+    for (let path = open.pop(); path !== undefined; path = open.pop()) {
+      for (const next of imports.get(path) ?? []) {
+        if (!reached.has(next)) open.push(next);
+        reached.add(next);
+      }
+    }
+    return reached;
+  };
+  const reached = new Map([...imports.keys()].map((path) => [path, reachOf(path)]));
+  return [...reached].flatMap(([path, reach]) => {
+    const circle = [...reach].filter((other) => reached.get(other)?.has(path)).sort();
+    return circle[0] === path ? [circle] : [];
+  });
+}
+
+test("imports make no circle, not even of types", () => {
+  const isKnown = (circle: readonly string[]) => CIRCLES.some((known) => circle.every((path) => known.includes(path)));
+  const found = circlesOf(FILES);
+  assert.deepEqual(found.filter((circle) => !isKnown(circle)), []);
+  const isLeft = (known: readonly string[]) => found.some((circle) => circle.every((path) => known.includes(path)));
+  assert.deepEqual(CIRCLES.filter((known) => !isLeft(known)), [], "these are open: take their lines away");
+  const sample = [
+    { path: "lib/a.ts", text: 'import type { B } from "./b.ts";' },
+    { path: "lib/b.ts", text: 'export { type C } from "./c/c.ts";\nimport "./d.ts";' },
+    { path: "lib/c/c.ts", text: 'import type {\n  A,\n} from "../a.ts";' },
+    { path: "lib/d.ts", text: 'const { a } = await import("./a.ts");' },
+  ];
+  assert.deepEqual(circlesOf(sample), [["lib/a.ts", "lib/b.ts", "lib/c/c.ts"]]);
 });
 
 interface Rule {
