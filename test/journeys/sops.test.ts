@@ -208,7 +208,7 @@ test("a model's sop_approve grants nothing, though its run was started with an a
     });
   }));
 
-test("an approval of a step counts for files as they were, and for the policy's own question about the same call", () =>
+test("an approval of a step counts for files as they were, and for the policy's own approval of the same call", () =>
   withWorkspace({
     "own/write.toml": '[[steps]]\nid = "write"\ntool = "write_file"\nrequires_approval = true\n' +
       'input = { path = "a.txt", content = "new", overwrite = true }\n',
@@ -236,7 +236,7 @@ test("an approval of a step counts for files as they were, and for the policy's 
     });
   }));
 
-test("an execution goes on after a restart of the gateway, with its question still open", () =>
+test("an execution goes on after a restart of the gateway, with its approval still pending", () =>
   withWorkspace({
     "own/note.toml":
       '[[steps]]\nid = "note"\ntool = "memory_store"\ninput = { key = "a", value = "b" }\nrequires_approval = true\n',
@@ -244,16 +244,16 @@ test("an execution goes on after a restart of the gateway, with its question sti
     const config = { ...CONFIG, sops: { dirs: [workspace.path("own")] } };
     const dataDir = workspace.path("..", "data");
     let id = "";
-    let question = "";
+    let approvalId = "";
     await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
       id = (await call(gateway, "sop_execute", { sop: "note" })).data.id;
-      question = (await untilSo(gateway, id, waitsAt("note"))).approval?.id ?? "";
+      approvalId = (await untilSo(gateway, id, waitsAt("note"))).approval?.id ?? "";
     });
     assert.ok(existsSync(dataDir));
     await withRunningGateway({ config, workspace, dataDir, script: [] }, async (gateway) => {
       const before = await call(gateway, "sop_status", { execution_id: id });
-      assert.equal(before.data.approval?.id, question);
-      await gateway.call(`/v1/approvals/${question}`, { body: { decision: "approve" } });
+      assert.equal(before.data.approval?.id, approvalId);
+      await gateway.call(`/v1/approvals/${approvalId}`, { body: { decision: "approve" } });
       await untilSo(gateway, id, isCompleted);
     });
   }));

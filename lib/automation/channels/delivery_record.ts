@@ -38,7 +38,7 @@ export type DeliveryRecord = v.InferOutput<typeof deliveryRecordSchema>;
 
 /** Collection of the deliveries, by run id. */
 export const DELIVERIES = "deliveries";
-/** Run ids of deliveries that wait, so that a start need not read all */
+/** Collection of the run ids of deliveries that wait, so that a start need not read all. */
 export const OPEN_DELIVERIES = "open_deliveries";
 
 /** @throws {ValiError} a body that is no delivery */

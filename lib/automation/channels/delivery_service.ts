@@ -37,24 +37,24 @@ export interface DeliveryQuery {
  */
 export interface Deliveries {
   /**
-   * Promises replies of a channel: gives the writes for the transaction that accepts the run. undefined: the channel has no `reply_url`.
+   * Promises a reply of a channel. Returns the writes for the transaction that accepts the run; undefined: the channel has no `reply_url`.
    * @throws {HttpError} 503 `overloaded` when too many replies wait for their receiver
    */
   promise(reply: PromisedReply): Promise<((runId: string) => readonly Write[]) | undefined>;
-  /** To be called once the promise is accepted: the reply is delivered when the run is over */
+  /** Delivers the reply when the run is over. Called once the promise is accepted */
   watch(runId: string): Promise<void>;
-  /** Newest first */
+  /** Returns the newest first */
   page(query: DeliveryQuery): Promise<{ readonly deliveries: readonly DeliveryRecord[]; readonly hasMore: boolean }>;
   /**
-   * Decides about a delivery that goes on no more. A released one is `waiting` again, with all its attempts, and on disk before this
-   * resolves.
+   * Records a person's decision about a delivery that goes on no more. A released delivery is `waiting` again, with all its attempts.
+   * The decision is on disk before this resolves.
    * @throws {HttpError} 404 `not_found`; 409 `conflict` in a state other than `held` (for a release also `failed`), or where the channel
    *   has no `reply_url`; 503 `overloaded` when too many replies wait for their receiver
    */
   resolve(runId: string, action: DeliveryAction): Promise<DeliveryRecord>;
-  /** Goes on with what an earlier process left. Call once runs are recovered */
+  /** Goes on with the deliveries that an earlier process left. Called once runs are recovered */
   start(): Promise<void>;
-  /** Begins no attempt any more and lets those under way end for 2 s; what is left is for the next start */
+  /** Begins no more attempts, and gives those under way 2 s to end. The next start goes on with the rest */
   stop(): Promise<void>;
 }
 

@@ -32,17 +32,17 @@ import {
 import { DONE_SCHEDULES, type FiringRecord, type ScheduleRecord, SCHEDULES } from "./schedule_record.ts";
 import { createScheduler, type Scheduler } from "./scheduler.ts";
 
-/** The schedules, their history, and what fires them (docs/design/automation.md "Schedules"). */
+/** Schedules, their history, and the part that fires them (docs/design/automation.md "Schedules"). */
 export interface Cron extends Schedules, Pick<ScheduleReader, "get" | "page" | "history"> {
   /**
-   * Fires a schedule now, whatever its times and also a paused one, with no more rights than both its maker and `by` have.
-   * @param claim a record made in the one transaction that accepts the run, see RunRequest
+   * Fires a schedule now, whatever its times are, also a paused one. Its run has the rights that both its maker and `by` have.
+   * @param claim returns a write for the transaction that accepts the run, see RunRequest
    * @throws {HttpError} 404 `not_found`; 409 `conflict` while the run before is at work, or where `[cron]` is off; 503 as RunSupervisor.start
    */
   run(id: string, by: Caller, claim?: (runId: string) => Write): Promise<Firing>;
-  /** Begins to fire, where `[cron] enabled` says so; what a downtime missed is caught up. Resolves when all are known */
+  /** Begins to fire, where `[cron] enabled` says so, and catches up after a downtime. Resolves when all schedules are read */
   start(): Promise<void>;
-  /** Fires nothing more. Resolves when what is being fired is dealt with */
+  /** Fires nothing more. Resolves when the firings that have begun are done */
   stop(): Promise<void>;
 }
 
@@ -68,7 +68,7 @@ export interface CronOptions {
   readonly tools: () => Pick<ToolExecutor, "explain" | "shown">;
 }
 
-/** Key of work that counts all schedules. No id is empty. */
+/** Key under which one schedule is added after the other, since each counts them all. No id is empty. */
 const ALL = "";
 
 /** Creates the schedules over a store. One gateway owns a store's schedules. */
@@ -250,7 +250,7 @@ class CronService implements Cron {
     return next;
   }
 
-  /** Brings the next time of a schedule forward when a clock that was turned back leaves the next time too late. */
+  /** Sets an earlier next time, where a clock that was turned back left a later one. */
   #realign(id: string): Promise<void> {
     return this.#mutex(id, async () => {
       const found = await unlessUnreadable(this.#reader.find(id));

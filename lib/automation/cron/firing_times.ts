@@ -3,16 +3,16 @@ import { zonedTime } from "../../base/zoned_time.ts";
 import { type ParsedSchedule, unusable } from "./parse_schedule.ts";
 import type { Timing } from "./schedule_record.ts";
 
-/** When something fires: a timing in its zone. Times are milliseconds since the epoch. */
+/** Times at which a schedule fires, in milliseconds since the epoch. */
 export interface FiringTimes {
-  /** The first time after `now`; undefined: there is none any more */
+  /** Returns the first time after `now`; undefined: there is none any more */
   next(now: number): number | undefined;
-  /** The last time up to `now`; undefined: there was none */
+  /** Returns the last time up to `now`; undefined: there was none */
   latest(now: number): number | undefined;
 }
 
 /**
- * The times of a timing.
+ * Returns the times of a timing in its zone.
  *
  * Daylight saving, for fields without `*` and steps in minute and hour (`30 2 * * *`, `0 2,14 * * *`): a time that is skipped fires once,
  * at the first moment after the gap; one that occurs twice fires the first time alone. Other fields (`0 * * * *`, every 15 minutes) follow
@@ -42,7 +42,7 @@ export function firingTimes(timing: Timing, timezone: string): FiringTimes {
 }
 
 function cronTimes(expression: string, timezone: string): FiringTimes {
-  // Its own timers are not used: it only reckons
+  // Paused: croner calculates the times and sets no timer
   const cron = new Cron(expression, { timezone, mode: "5-part", fixedTimeRule: "no-wildcard", paused: true });
   return {
     next: (now) => cron.nextRun(new Date(now))?.getTime(),
@@ -51,9 +51,9 @@ function cronTimes(expression: string, timezone: string): FiringTimes {
 }
 
 /**
- * Sets what a schedule says into its zone and the present.
+ * Returns the timing of a parsed schedule in its zone, as of now.
  *
- * A local time that daylight saving skips is moved on by what was skipped; of one that occurs twice the first is meant.
+ * A local time that daylight saving skips is moved on by the length of the gap. A local time that occurs twice means the first.
  * @param given the text, for the refusal
  * @throws {ToolError} `invalid_schedule` for a time that has passed, and for what never fires
  */
@@ -88,6 +88,6 @@ export function toTiming(
 function toInstant(local: string, timezone: string): number {
   const cron = new Cron(local, { timezone, paused: true, allowPast: true });
   const at = cron.nextRun(new Date(0))?.getTime();
-  // Before 1970: passed, whatever it is
+  // A time before 1970 has passed in any case
   return at ?? -1;
 }

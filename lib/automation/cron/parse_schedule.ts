@@ -22,7 +22,8 @@ const ONE_TIME = '"in 2h30m", "at 2026-12-24T18:00" or "at 2026-12-24T18:00:00+0
 const MAX_SHOWN = 60;
 
 /**
- * Returns the schedule that a text stands for: five cron fields, a plain phrase, `in <duration>` or `at <ISO 8601>`. Case and spaces do not matter.
+ * Returns the schedule that a text stands for: five cron fields, a plain phrase, `in <duration>` or `at <ISO 8601>`. Case and spaces
+ * do not matter.
  * @throws {ToolError} `invalid_schedule` with the reason and what is accepted
  */
 export function parseSchedule(text: string): ParsedSchedule {
@@ -67,7 +68,7 @@ interface Field {
   readonly name: string;
   readonly min: number;
   readonly max: number;
-  /** Names of values, from `min` on; none: numbers alone */
+  /** Names of the values from `min` on; empty: the field takes numbers alone */
   readonly names: readonly string[];
 }
 
@@ -134,7 +135,7 @@ function problemOf(part: string, field: Field, mayBeLast: boolean): string | und
   return undefined;
 }
 
-/** @param isEnd of a range, where Sunday by name is the day after Saturday */
+/** Returns the value of a name or number. @param isEnd the end of a range: there Sunday by name is the day after Saturday */
 function valueOf(text: string, { min, max, names }: Field, isEnd: boolean): number | undefined {
   const named = names.indexOf(text);
   if (named >= 0) return min + named || (isEnd ? max : min);
@@ -154,8 +155,8 @@ const UNITS = /^(?:(w)(?:eeks?)?|(d)(?:ays?)?|(h)(?:ours?|rs?)?|(m)(?:in(?:ute)?
 const MAX_DURATION_MS = 3650 * 86_400_000;
 
 /**
- * Returns a duration such as `90s`, `10 minutes`, `2h30m`, `1 day and 2 hours`: whole numbers with units from weeks to seconds, each once, the larger
- * before the smaller.
+ * Returns a duration such as `90s`, `10 minutes`, `2h30m`, `1 day and 2 hours`: whole numbers with units from weeks to seconds, each
+ * once, the larger before the smaller.
  * @returns milliseconds, 1 s to ten years; undefined for anything else
  */
 function parseDuration(text: string): number | undefined {

@@ -11,7 +11,7 @@ const MAX_INTERVAL_MS = 3650 * 24 * 60 * MINUTE_MS;
 
 const DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
 const DAY_SETS: ReadonlyMap<string, string> = new Map(Object.entries({ day: "*", weekday: "1-5", weekend: "0,6" }));
-/** Fields after minute and hour, of what may stand alone */
+/** Fields after minute and hour, by the periods that may stand alone */
 const PERIODS: ReadonlyMap<string, string> = new Map(Object.entries({
   daily: "* * *",
   weekly: "* * 0",
@@ -26,7 +26,8 @@ const PERIODS: ReadonlyMap<string, string> = new Map(Object.entries({
 const UNIT_MINUTES: Readonly<Record<string, number>> = { minute: 1, hour: 60, day: 1440, week: 10_080 };
 
 /**
- * A schedule in words, as `every 15 minutes`, `hourly`, `daily at 9:00`, `weekdays at 9:00`, `mondays and fridays at 6:30 pm`.
+ * Returns the meaning of a schedule in words, such as `every 15 minutes`, `hourly`, `daily at 9:00`, `weekdays at 9:00`, `mondays and
+ * fridays at 6:30 pm`.
  *
  * A number that divides an hour into minutes, or a day into hours, goes by the clock (`every 15 minutes` at :00, :15 ...); any other is
  * an even interval from when the schedule is made, a day of it 24 hours. Without a time of day, a day begins at midnight.
@@ -65,7 +66,7 @@ function everyOf(count: number, unit: string): Phrase {
   return everyMs > MAX_INTERVAL_MS ? problem("it must be at most ten years") : { kind: "interval", everyMs };
 }
 
-/** Day of the month, month and day of the week; undefined for what is no list of days. */
+/** Returns day of the month, month and day of the week; undefined: the text is no list of days. */
 function restOf(days: string): string | undefined {
   const period = PERIODS.get(days);
   if (period !== undefined) return period;

@@ -7,11 +7,11 @@ import { FIRING_STATUSES, SCHEDULE_STATES } from "../../base/records/schedule.ts
  * to the newest. Times are milliseconds since the epoch.
  */
 
-/** By schedule id: those that are active or paused. */
+/** Collection of the active and paused schedules, by schedule id. */
 export const SCHEDULES = "schedules";
-/** By schedule id: done schedules, which had one time and have fired. */
+/** Collection of the done schedules, which had one time and have fired, by schedule id. */
 export const DONE_SCHEDULES = "done_schedules";
-/** By `<schedule id>/<time>`: at most one firing for each time. */
+/** Collection of the firings, by `<schedule id>/<time>`: at most one for each time. */
 export const FIRINGS = "schedule_firings";
 
 const timingSchema = v.variant("kind", [
@@ -50,7 +50,7 @@ const scheduleSchema = v.object({
   caller: v.object({
     token_id: v.nullable(v.string()),
     scopes: v.array(v.picklist(SCOPES)),
-    /** Only of one that a sub-agent made: what it fires passes for nobody else */
+    /** Set when a sub-agent made the schedule: its runs are the work of a sub-agent too */
     via: v.optional(v.literal("subagent")),
   }),
   /** Patterns of the tools its maker had; null: all that are configured */
@@ -63,10 +63,10 @@ const scheduleSchema = v.object({
   next_at: v.nullable(v.number()),
   created_at: v.number(),
   updated_at: v.number(),
-  /** The clock at the newest write: one that shows less was turned back since */
+  /** Time of the newest write. A clock that shows an earlier time was turned back since */
   seen_at: v.number(),
   last: v.nullable(firingSchema),
-  /** The newest run it started, so that the next does not start beside it */
+  /** Newest run of the schedule, so that the next run does not start beside it */
   last_run_id: v.nullable(v.string()),
 });
 /** A schedule as the store keeps it. */
@@ -89,7 +89,7 @@ export function firingKey(
   return `${firingsOf(schedule_id)}${new Date(time).toISOString()}${trigger === "manual" ? "/manual" : ""}`;
 }
 
-/** The keys of one schedule's firings begin with this. */
+/** Returns the beginning of the keys of a schedule's firings. */
 export function firingsOf(scheduleId: string): string {
   return `${scheduleId}/`;
 }

@@ -151,7 +151,7 @@ class TimerScheduler implements Scheduler {
     const seen = this.#seen = readClock(clock);
     const lost = (seen.monotonic - before.monotonic) - (seen.now - before.now);
     if (lost <= TOLERANCE_MS) return;
-    log.warn("The clock was turned back: when schedules are due is reckoned anew", { by_ms: Math.round(lost) });
+    log.warn("The clock was turned back: the times of schedules are calculated again", { by_ms: Math.round(lost) });
     await realign([...this.#entries.keys()]);
   }
 }

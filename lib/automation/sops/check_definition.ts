@@ -87,7 +87,7 @@ export async function checkDefinition(
   return { definition: { id, ...described, guide, inputs, steps } };
 }
 
-/** A Markdown step without work of its own has its instructions under its heading. */
+/** Returns the document with the text under a step's heading as the instructions of a Markdown step that has no work of its own. */
 function withSections(document: Readonly<Record<string, unknown>>, sections: ReadonlyMap<string, Section>): unknown {
   if (!Array.isArray(document["steps"])) return document;
   const steps = document["steps"].map((step: unknown) => {
@@ -179,7 +179,7 @@ function templateFaults(inputs: readonly SopInput[], steps: readonly SopStep[]):
   });
 }
 
-/** A value in a command is words to whoever takes it apart: only one that its definition bounds may stand there. */
+/** Returns the faults of a command. A value in it could become several words, so only inputs that the definition bounds may stand there. */
 function commandFaults(work: SopStep["work"], inputs: readonly SopInput[]): readonly Fault[] {
   const command = work.kind === "tool" ? work.input["command"] : undefined;
   if (typeof command !== "string") return [];

@@ -17,13 +17,13 @@ export interface ExecutorOptions extends AdvanceOptions {
 export interface Executor {
   /** Cancels the runs of executions that are being cancelled. Called at a start, before runs are recovered */
   stopCancelled(): Promise<void>;
-  /** Goes on with all that a stop left open */
+  /** Goes on with the executions that a stop left open */
   start(): Promise<void>;
   /** Advances an execution. An execution that is at work reads its record again. Without an agent it waits for a start with one */
   goOn(id: string): void;
   /** Resolves once the execution waits for its approval, or needs none now. @throws {CancelError} when the signal aborts */
   untilAsked(id: string, signal: AbortSignal): Promise<KeptExecution | undefined>;
-  /** Stops at once; what is open goes on at the next start */
+  /** Stops at once. Open executions go on at the next start */
   close(): Promise<void>;
 }
 

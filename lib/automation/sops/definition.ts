@@ -3,7 +3,7 @@ import { ToolError } from "../../base/errors.ts";
 import type { KeyPath } from "../../config/key_path.ts";
 import { nearest } from "../../config/nearest.ts";
 
-/** Bounds of definitions and of what they are given. */
+/** Bounds of definitions and of inputs. */
 export const SOP_LIMITS = {
   /** Bytes of a definition's file */
   fileBytes: 65_536,
@@ -35,9 +35,9 @@ const inputSchema = v.object({
   type: v.picklist(INPUT_TYPES),
   description: v.string(),
   required: v.boolean(),
-  /** Used where the input is not given; null: none */
+  /** Value of an input that is not given; null: none */
   default: v.unknown(),
-  /** The only values there are; null: any of the type */
+  /** Values that the input may have; null: any of its type */
   choices: v.nullable(v.array(v.unknown())),
   /** Regular expression for the whole text, RE2 syntax; null: any text */
   pattern: v.nullable(v.string()),
@@ -46,11 +46,11 @@ const inputSchema = v.object({
 export type SopInput = v.InferOutput<typeof inputSchema>;
 
 const work = v.variant("kind", [
-  /** A call of a tool. Texts in its input are templates */
+  /** Call of a tool. Texts in its input are templates */
   v.object({ kind: v.literal("tool"), tool: v.string(), input: v.record(v.string(), v.unknown()) }),
-  /** A task for the agent, with these of its tools: names, `prefix*`, `*` */
+  /** Instructions for the agent, with these of its tools: names, `prefix*`, `*` */
   v.object({ kind: v.literal("agent"), instructions: v.string(), tools: v.array(v.string()) }),
-  /** Done outside of the gateway */
+  /** Work that a person does outside of the gateway */
   v.object({ kind: v.literal("manual"), text: v.string() }),
 ]);
 
@@ -70,7 +70,7 @@ export const definitionSchema = v.object({
   id: name,
   name: v.string(),
   description: v.string(),
-  /** Told to the agent in its steps: the text of a Markdown definition before its first step; empty: none */
+  /** Text for the agent in each of its steps: the text of a Markdown definition before its first step; empty: none */
   guide: v.string(),
   inputs: v.array(inputSchema),
   steps: v.array(stepSchema),

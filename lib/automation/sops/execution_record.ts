@@ -3,13 +3,13 @@ import { SCOPES } from "../../base/records/caller.ts";
 import { SOP_STATUSES, SOP_STEP_STATUSES } from "../../tools/sops/sops.ts";
 import { definitionSchema, type SopDefinition } from "./definition.ts";
 
-/** By execution id: how far it is. Changed by version alone, so that of two writers one looks again. */
+/** Collection of the executions, by id. Each change names the version that it replaces, so that of two writers one reads again. */
 export const SOP_EXECUTIONS = "sop_executions";
-/** By execution id: what it was started with, which never changes. */
+/** Collection of the plans that executions follow, by execution id. A plan never changes. */
 export const SOP_PLANS = "sop_plans";
-/** By `<execution id>/<step id>`: what the step gave. */
+/** Collection of the results of steps, by `<execution id>/<step id>`. */
 export const SOP_RESULTS = "sop_results";
-/** Ids of executions that have not ended, so that they are found without reading all. */
+/** Collection of the ids of executions that have not ended, so that nobody reads all executions to find them. */
 export const OPEN_SOPS = "open_sops";
 
 /**
@@ -25,7 +25,7 @@ const stepStateSchema = v.object({
   status: v.picklist(SOP_STEP_STATUSES),
   /** Approval of the step. Null: none was asked for */
   approval_id: text,
-  /** A person has said yes */
+  /** True once a person approved the step */
   granted: v.boolean(),
   /** Digest that the approval of the step's call is bound to. Null: the step needs no approval, or is no call */
   call_digest: text,
@@ -47,7 +47,7 @@ const executionSchema = v.object({
   started_at: text,
   ended_at: text,
   error: v.nullable(failure),
-  /** Somebody wants its end: no step starts any more */
+  /** True once somebody cancelled the execution: no step starts any more */
   cancelling: v.boolean(),
   /** Approval of a definition that was found in the workspace. Null: the execution begins without one */
   gate: v.nullable(v.object({
@@ -58,7 +58,7 @@ const executionSchema = v.object({
   })),
   steps: v.array(stepStateSchema),
 });
-/** How far an execution is. Times are ISO 8601. */
+/** State of an execution. Times are ISO 8601. */
 export type Execution = v.InferOutput<typeof executionSchema>;
 
 const planSchema = v.object({

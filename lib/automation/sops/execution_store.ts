@@ -30,7 +30,7 @@ export interface EndedStep {
 export interface ExecutionStore {
   create(execution: Execution, plan: ExecutionPlan): Promise<void>;
   find(id: string): Promise<KeptExecution | undefined>;
-  /** @throws {TypeError} for an execution without one */
+  /** Returns the plan of an execution. @throws {TypeError} for an execution without a plan */
   plan(id: string): Promise<ExecutionPlan>;
   /** Returns the id of the token whose call started an execution; null: no token's; undefined where no record says it */
   ownerOf(id: string): Promise<string | null | undefined>;
@@ -38,7 +38,7 @@ export interface ExecutionStore {
   results(execution: Execution): Promise<ReadonlyMap<string, StepResult>>;
   /** Returns the write that puts `next` in the place of what was found. It fails when another write came between */
   write(found: KeptExecution, next: Execution): Write;
-  /** Writes `next` in the place of what was found, with the result of a step that has ended. @returns false when another write came between */
+  /** Writes `next` and the result of a step that has ended. @returns false when the execution was changed since it was found */
   change(found: KeptExecution, next: Execution, result?: EndedStep): Promise<boolean>;
   /** Returns the ids of the executions that have not ended, oldest first */
   open(): Promise<readonly string[]>;

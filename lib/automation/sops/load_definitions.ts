@@ -15,16 +15,16 @@ import { readSopDocument, type SopDocument, SopDocumentError } from "./read_sop_
 export interface SopFolder {
   /** Absolute */
   readonly path: string;
-  /** How it is named to people */
+  /** Name of the folder for people */
   readonly shownAs: string;
-  /** Found in the workspace: nobody has accepted what is in it */
+  /** True for a folder in the workspace: nobody has accepted its content */
   readonly inWorkspace: boolean;
 }
 
 /** A definition as it was found. */
 export interface FoundSop {
   readonly definition: SopDefinition;
-  /** As it is named to people */
+  /** Name of the file for people */
   readonly file: string;
   /** SHA-256 of the definition, hexadecimal */
   readonly digest: string;
@@ -75,7 +75,7 @@ const MAX_ENTRIES = 2_000;
 const MAX_PROBLEMS = 10;
 
 /**
- * Reads every definition anew. A file that is none is in `invalid`, with file, line, key path and the way out, and hides no other.
+ * Reads every definition again. A file that is no definition is in `invalid`, with file, line, key path and the way out.
  *
  * Files are opened as tools open theirs: a link out of the folder, a FIFO, a second hard link, or too much of it is refused. Of two
  * definitions of one id the first counts, so that none found in a workspace takes the place of the operator's.
@@ -111,7 +111,7 @@ async function namesIn(
   const names: string[] = [];
   try {
     const real = await realpath(path);
-    // Not even names of another place are told; what is opened is checked again as it is opened
+    // Do not even tell names of another place. Each file is checked again when it is opened
     if (inWorkspace && !`${real}${sep}`.startsWith(`${await realpath(workspaceRoot)}${sep}`)) {
       return { reason: "the folder leads out of the workspace" };
     }
@@ -185,7 +185,7 @@ async function toProblems(
   return await Promise.all(shown);
 }
 
-/** Instructions under a heading of a Markdown definition stand there. */
+/** Returns the line of the heading under which the instructions of a Markdown step stand. */
 function sectionLine([root, index, field]: Fault["path"], { raw, sections }: SopDocument): number | undefined {
   if (root !== "steps" || field !== "instructions") return undefined;
   const { steps } = raw as { readonly steps?: Readonly<Record<string, unknown>>[] };

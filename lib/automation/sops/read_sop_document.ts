@@ -18,7 +18,7 @@ export interface Section {
   readonly line: number;
 }
 
-/** The text could not be parsed. */
+/** Thrown for a text that cannot be parsed. */
 export class SopDocumentError extends Error {
   override readonly name = "SopDocumentError";
   /** 1-based */
@@ -29,7 +29,7 @@ export class SopDocumentError extends Error {
   }
 }
 
-/** The parsers are loaded when first needed. @throws {SopDocumentError} */
+/** Parses the text of a definition. Loads the parser at its first use. @throws {SopDocumentError} */
 export async function readSopDocument(text: string, format: "toml" | "markdown"): Promise<SopDocument> {
   return format === "toml" ? await readToml(text) : await readMarkdown(text);
 }
@@ -47,7 +47,7 @@ async function readToml(text: string): Promise<SopDocument> {
   };
 }
 
-/** Runs the TOML parser. Its message quotes more than a line, of which only the first is kept. @throws {SopDocumentError} */
+/** Runs the TOML parser. Of its message only the first line is kept. @throws {SopDocumentError} */
 function parsedToml(parse: () => unknown): unknown {
   try {
     return parse();
@@ -110,7 +110,7 @@ async function readYaml(text: string): Promise<{ readonly raw: unknown; lineOf(p
 
 const STEP_HEADING = /^##\s+([a-z0-9][a-z0-9_-]{0,63})\s*$/;
 
-/** @param first 1-based line of the first one in its file */
+/** Splits the text after the front matter into the guide and the sections of steps. @param first 1-based line of `lines[0]` in its file */
 function sectionsOf(lines: readonly string[], first: number): Pick<SopDocument, "guide" | "sections"> {
   const sections = new Map<string, Section>();
   const guide: string[] = [];

@@ -20,7 +20,7 @@ import { findSop, type FoundSop, loadDefinitions, type LoadedSops, sopFolders } 
 import { gateSubject, pendingApproval } from "./step_approvals.ts";
 import { cancelStepRun, type StepRuns } from "./step_run.ts";
 
-/** Settings of `[sops]`, and others that are read anew each time. */
+/** Settings of `[sops]` and others. They are read again at each use. */
 export interface SopSettings {
   /** Absolute folders */
   readonly dirs: readonly string[];
@@ -51,16 +51,16 @@ export interface SopsOptions {
 }
 
 /**
- * The procedures, and the executor that carries their executions on.
+ * Procedures, and the executor that advances their executions.
  *
- * Call `stopCancelled()` before runs are recovered, `start()` after it, and `stop()` before they are drained.
+ * Call `stopCancelled()` before the recovery of runs, `start()` after the recovery, and `stop()` before runs are drained.
  */
 export interface SopService extends Sops {
-  /** Cancels the runs of what was being cancelled when it stopped: once, before runs go on */
+  /** Cancels the runs of executions that were being cancelled at the last stop. Called once, before runs go on */
   stopCancelled(): Promise<void>;
-  /** Goes on with what a stop left open; once, when runs can be started */
+  /** Goes on with the executions that a stop left open. Called once, when runs can be started */
   start(): Promise<void>;
-  /** Stops; what is open goes on at the next start */
+  /** Stops. Open executions go on at the next start */
   stop(): Promise<void>;
 }
 
@@ -292,7 +292,7 @@ class ProcedureService implements SopService {
     return pendingApproval(execution, this.#options.approvals);
   }
 
-  /** Lets an execution go on that was just changed, and returns it. */
+  /** Lets an execution go on after a change, and returns it. */
   async #viewAfter(id: string): Promise<SopExecutionView> {
     this.#executor.goOn(id);
     return await this.#view((await this.#find(id)).execution);

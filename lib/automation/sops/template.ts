@@ -26,7 +26,7 @@ export interface KnownNames {
   readonly allSteps: ReadonlySet<string>;
 }
 
-/** A value could not be filled in. The message is whole by itself. */
+/** Thrown for a value that cannot be filled in. The message needs no other words. */
 export class TemplateError extends Error {
   override readonly name = "TemplateError";
 }
@@ -139,7 +139,7 @@ function valueAt(path: readonly string[], scope: TemplateScope): unknown {
   let value: unknown = scope;
   for (const part of path) {
     if (value === null || typeof value !== "object" || !Object.hasOwn(value, part)) throw missing(path);
-    // It was just seen to be a property of its own
+    // The line above saw that it is an own property
     value = (value as Readonly<Record<string, unknown>>)[part];
   }
   return value ?? null;

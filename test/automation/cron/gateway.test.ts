@@ -79,7 +79,7 @@ function withGateway(use: (bench: Bench) => Promise<void>): Promise<void> {
   });
 }
 
-test("in a gateway a schedule fires under the policy: its question waits for a person, and its run goes on then", () =>
+test("in a gateway a schedule fires under the policy: its approval waits for a person, and its run goes on then", () =>
   withGateway(async ({ services, clock, workspaceRoot, call, ran }) => {
     await call("cron_add", { id: "ask", schedule: "hourly", prompt: "Is the gate shut?" });
     const input = { path: "gate.txt", content: "shut" };

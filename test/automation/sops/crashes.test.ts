@@ -137,7 +137,7 @@ for (const when of ["before", "after"] as const) {
       assert.equal(world.effects.length, known === undefined ? 0 : 1, `write ${at}`);
       const { approvals } = await second.approvals.list({ limit: 100 });
       const aboutStep = approvals.filter(({ tool }) => tool === "sop_advance");
-      assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} questions about the step`);
+      assert.ok(aboutStep.length <= 1, `write ${at}: ${aboutStep.length} approvals of the step`);
       await second.sops.stop();
       reviews += world.reviews;
       return true;

@@ -89,7 +89,7 @@ function olderStore(): Store {
   return { ...store, batch: (writes) => store.batch(writes.map(older)) };
 }
 
-const onlyQuestion = async ({ approvals }: SopBench): Promise<Approval> => {
+const onlyApproval = async ({ approvals }: SopBench): Promise<Approval> => {
   const { approvals: pending } = await approvals.list({ status: "pending", limit: 10 });
   assert.equal(pending.length, 1);
   return pending[0] ?? assert.fail();
@@ -104,7 +104,7 @@ describe("an execution", () => {
       const waiting = await bench.until(started.id, "waiting_for_approval");
       assert.deepEqual(waiting.steps.map(({ status }) => status), ["completed", "waiting_for_approval"]);
       assert.deepEqual(calls, [{ tool: "log", input: { since: "v1.2" } }]);
-      const asked = await onlyQuestion(bench);
+      const asked = await onlyApproval(bench);
       assert.equal(waiting.approval?.id, asked.id);
       assert.match(waiting.waits_for, new RegExp(`postern approvals approve ${asked.id}`));
       const notes = 'one "quoted"\ntwo';
@@ -267,7 +267,7 @@ describe("an execution", () => {
       assert.deepEqual(input?.caller, { via: "sop", token_id: "tok_agent", scopes: SCOPES });
     }));
 
-  test("waits where the policy asks about a step's call, and shows the question", () =>
+  test("waits where the policy asks about a step's call, and shows the approval", () =>
     withSops({ "a.toml": '[[steps]]\nid = "a"\ntool = "ask_first"\n' }, async (bench, calls) => {
       const id = await bench.execute("a");
       const { approval } = await bench.until(id, "waiting_for_approval");
@@ -379,7 +379,7 @@ describe("approval", () => {
       assert.deepEqual(calls.map(({ tool }) => tool), ["log"]);
     }));
 
-  test("waits for a question that is about to be asked", () =>
+  test("waits for an approval that is about to be filed", () =>
     withSops({ "a.toml": `${LOOK}requires_approval = true\n` }, async (bench) => {
       const id = await bench.execute("a");
       assert.equal((await bench.sops.approve(id, BY_PERSON)).granted, true);
@@ -392,7 +392,7 @@ describe("approval", () => {
       async (bench, calls) => {
         const id = await bench.execute("a");
         await bench.until(id, "waiting_for_approval");
-        const { id: question } = await onlyQuestion(bench);
+        const { id: approvalId } = await onlyApproval(bench);
         await bench.sops.approve(id, BY_PERSON);
         await bench.until(id, "completed");
         assert.equal(calls.length, 1);
@@ -401,7 +401,7 @@ describe("approval", () => {
           ["ask_first", "tok_person"],
           ["sop_advance", "tok_person"],
         ]);
-        assert.equal(approvals[0]?.note, `Approved as a step, by ${question}`);
+        assert.equal(approvals[0]?.note, `Approved as a step, by ${approvalId}`);
       },
     ));
 
@@ -468,7 +468,7 @@ describe("a step by hand", () => {
     withSops({ "a.toml": HAND.replace("[inputs", "requires_approval = true\n[inputs") }, async (bench) => {
       const id = await bench.execute("a", { who: "Ada" });
       await bench.until(id, "waiting_for_approval");
-      assert.equal(((await onlyQuestion(bench)).input as { manual: string }).manual, "Call Ada");
+      assert.equal(((await onlyApproval(bench)).input as { manual: string }).manual, "Call Ada");
       await assert.rejects(bench.sops.advance(id, BY_AGENT), { code: "approval_required" });
       await bench.sops.approve(id, BY_PERSON);
       assert.equal((await bench.until(id, "completed")).steps[0]?.output, "Approved by a person");
@@ -476,7 +476,7 @@ describe("a step by hand", () => {
 });
 
 describe("cancelling", () => {
-  test("takes back the question, and nothing further runs", () =>
+  test("cancels the approval, and nothing further runs", () =>
     withSops({ "release.toml": RELEASE }, async (bench, calls) => {
       const id = await bench.execute("release", { version: "1.2" });
       const { approval } = await bench.until(id, "waiting_for_approval");
@@ -515,7 +515,7 @@ describe("a definition that was found in the workspace", () => {
       assert.equal((await bench.sops.list(BY_AGENT)).sops[0]?.in_workspace, true);
       const id = await bench.execute("tidy");
       await bench.until(id, "waiting_for_approval");
-      const asked = await onlyQuestion(bench);
+      const asked = await onlyApproval(bench);
       assert.match(asked.reason, /was found in the workspace, in \.postern\/sops\/tidy\.toml/);
       assert.match(JSON.stringify(asked.input), /"tool":"push"/);
       assert.deepEqual(calls, []);
