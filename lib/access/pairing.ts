@@ -47,6 +47,7 @@ export const PAIRING_CODES = "pairing_codes";
 /** Collection of the one record that counts wrong codes and locks pairing. */
 export const PAIRING_GUARD = "pairing_guard";
 const GUARD_KEY = "guard";
+const FORGET_MISSES: Write = { op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY };
 const codeSchema = v.object({ v: v.literal(1), expires_at: v.number() });
 const guardSchema = v.object({ v: v.literal(1), misses: v.number(), locked_until: v.number() });
 
@@ -60,20 +61,80 @@ export function parsePairingGuard(body: unknown): v.InferOutput<typeof guardSche
   return v.parse(guardSchema, body);
 }
 
-/** Pairing over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
+/** Creates pairing over a store (docs/design/access.md "Pairing"). Misses and the lock survive a restart; a new code clears them. */
 export function createPairing(options: CreatePairingOptions): Pairing {
-  const { store, clock, random, tokens } = options;
-  const record: RecordAccess = options.record ?? ((_change, writes) => store.batch(writes));
-  let tail: Promise<unknown> = Promise.resolve();
+  return new StoredPairing(options);
+}
+
+class StoredPairing implements Pairing {
+  readonly #options: CreatePairingOptions;
+  readonly #record: RecordAccess;
+  /** The newest exchange, whether it succeeds or fails */
+  #tail: Promise<unknown> = Promise.resolve();
+
+  constructor(options: CreatePairingOptions) {
+    this.#options = options;
+    this.#record = options.record ?? ((_change, writes) => options.store.batch(writes));
+  }
+
+  createCode(by: AccessActor = null): ReturnType<Pairing["createCode"]> {
+    return this.#exclusively(() => this.#replaceCode(by));
+  }
+
+  async redeem(code: string | null, terms: PairingTerms = {}): Promise<IssuedToken> {
+    if (code === null || code.trim() === "") throw codeRequired();
+    return await this.#exclusively(() => this.#exchange(code, terms));
+  }
 
   /** Runs one exchange at a time, so that parallel guesses cannot pass the lock between its check and its count. */
-  function exclusively<T>(work: () => Promise<T>): Promise<T> {
-    const result = tail.then(work);
-    tail = result.catch(() => {});
+  #exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const result = this.#tail.then(work);
+    this.#tail = result.catch(() => {});
     return result;
   }
 
-  async function refuseWhileLocked(): Promise<number> {
+  async #replaceCode(by: AccessActor): ReturnType<Pairing["createCode"]> {
+    const { store, clock, random } = this.#options;
+    let code = "";
+    // The low five bits index the 32 letters
+    for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
+    const ttlSeconds = this.#options.ttlSeconds();
+    const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
+    const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
+    await this.#record({ kind: "code_made", by }, [
+      ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
+      FORGET_MISSES,
+      { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
+    ]);
+    return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
+  }
+
+  async #exchange(
+    presented: string,
+    { label = "paired", address: peer, ...terms }: PairingTerms,
+  ): Promise<IssuedToken> {
+    const { store, clock, tokens } = this.#options;
+    const address = peer ?? null;
+    const misses = await this.#refuseWhileLocked();
+    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
+    const hash = secretHash(code);
+    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(PAIRING_CODES, hash) : undefined;
+    if (taken === undefined || this.#expiryOf(taken) <= clock.now()) throw await this.#countMiss(misses, address);
+    let issued: IssuedToken;
+    try {
+      issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
+    } catch (error) {
+      // The code did not serve: it stays good for another try
+      await store.insertOnce(PAIRING_CODES, hash, taken.body);
+      throw error;
+    }
+    if (misses > 0) await store.batch([FORGET_MISSES]);
+    return issued;
+  }
+
+  /** Returns how many wrong codes came since the last right one. @throws {HttpError} 429 pairing_locked */
+  async #refuseWhileLocked(): Promise<number> {
+    const { store, clock } = this.#options;
     const stored = await store.get(PAIRING_GUARD, GUARD_KEY);
     if (stored === undefined) return 0;
     const [found] = readable(store, PAIRING_GUARD, [stored], parsePairingGuard);
@@ -86,62 +147,21 @@ export function createPairing(options: CreatePairingOptions): Pairing {
     return guard.locked_until > 0 ? 0 : guard.misses;
   }
 
-  /** Milliseconds since the epoch; 0 for a code whose record cannot be read */
-  const expiryOf = (taken: Stored) =>
-    readable(store, PAIRING_CODES, [taken], parsePairingCode)[0]?.value.expires_at ?? 0;
+  /** Returns when a code expires, in milliseconds since the epoch: 0 for a code whose record cannot be read. */
+  #expiryOf(taken: Stored): number {
+    return readable(this.#options.store, PAIRING_CODES, [taken], parsePairingCode)[0]?.value.expires_at ?? 0;
+  }
 
-  async function countMiss(earlierMisses: number, address: string | null): Promise<HttpError> {
+  /** Writes one more wrong code, and the lock after too many of them. @returns the error for the client */
+  async #countMiss(earlierMisses: number, address: string | null): Promise<HttpError> {
+    const { store, clock } = this.#options;
     const misses = earlierMisses + 1;
     const lockedUntil = misses >= MAX_MISSES ? clock.now() + LOCK_MS : 0;
     const body: v.InferOutput<typeof guardSchema> = { v: 1, misses, locked_until: lockedUntil };
     const writes: readonly Write[] = [{ op: "put", collection: PAIRING_GUARD, key: GUARD_KEY, body }];
-    await (lockedUntil === 0 ? store.batch(writes) : record({ kind: "locked", address }, writes));
+    await (lockedUntil === 0 ? store.batch(writes) : this.#record({ kind: "locked", address }, writes));
     return invalidCode();
   }
-
-  async function exchange(
-    presented: string,
-    { label = "paired", address: peer, ...terms }: PairingTerms,
-  ): Promise<IssuedToken> {
-    const address = peer ?? null;
-    const misses = await refuseWhileLocked();
-    const code = presented.length > MAX_PRESENTED_CHARACTERS ? "" : presented.toUpperCase().replace(/[\s-]/g, "");
-    const hash = secretHash(code);
-    const taken = code.length === CODE_CHARACTERS ? await store.takeOnce(PAIRING_CODES, hash) : undefined;
-    if (taken === undefined || expiryOf(taken) <= clock.now()) throw await countMiss(misses, address);
-    let issued: IssuedToken;
-    try {
-      issued = await tokens.issue({ scopes: ["admin"], label, ...terms, paired: { address } });
-    } catch (error) {
-      // The code did not serve: it stays good for another try
-      await store.insertOnce(PAIRING_CODES, hash, taken.body);
-      throw error;
-    }
-    if (misses > 0) await store.batch([{ op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY }]);
-    return issued;
-  }
-
-  return {
-    createCode: (by = null) =>
-      exclusively(async () => {
-        let code = "";
-        // The low five bits index the 32 letters
-        for (const byte of random.bytes(CODE_CHARACTERS)) code += ALPHABET.charAt(byte & 31);
-        const ttlSeconds = options.ttlSeconds();
-        const body: v.InferOutput<typeof codeSchema> = { v: 1, expires_at: clock.now() + ttlSeconds * 1000 };
-        const earlier = await store.scan(PAIRING_CODES, { limit: 1_000 });
-        await record({ kind: "code_made", by }, [
-          ...earlier.map(({ key }) => ({ op: "delete", collection: PAIRING_CODES, key }) as const),
-          { op: "delete", collection: PAIRING_GUARD, key: GUARD_KEY },
-          { op: "put", collection: PAIRING_CODES, key: secretHash(code), body },
-        ]);
-        return { code: `${code.slice(0, 4)}-${code.slice(4)}`, expiresInSeconds: ttlSeconds };
-      }),
-    async redeem(code, terms = {}) {
-      if (code === null || code.trim() === "") throw codeRequired();
-      return await exclusively(() => exchange(code, terms));
-    },
-  };
 }
 
 function codeRequired(): HttpError {

@@ -9,33 +9,82 @@ import type { AuditAppend } from "./audit/audit_chain.ts";
 import type { RuleEvent } from "./audit/audit_event.ts";
 import { matchesOf, offeredMatches, ruleIdOf, type RuleMatch, type RuleSubject, ruleText } from "./rule_match.ts";
 
-/** Answers that are remembered. */
-export interface ApprovalRules extends Pick<Approvals, "remembered" | "rules" | "revoke"> {
-  /** Writes that store a rule, in place of the oldest rule of a run where there are as many as may be. @returns undefined when there is no room */
-  store(rule: ApprovalRule): Promise<readonly Write[] | undefined>;
-  /** Forgets rules of runs from before that time, in ISO 8601 */
-  forgetRuns(before: string): Promise<void>;
+/** Store, log and audit that remembered answers work with. */
+export interface ApprovalRulesOptions {
+  readonly store: Store;
+  readonly log: Logger;
+  readonly audit: AuditAppend;
 }
 
-/** Creates the remembered answers over a store. */
-export function createApprovalRules(
-  { store, log, audit }: { readonly store: Store; readonly log: Logger; readonly audit: AuditAppend },
-): ApprovalRules {
-  const rules = async (): Promise<readonly ApprovalRule[]> => {
+/** Answers that are remembered. */
+export class ApprovalRules implements Pick<Approvals, "remembered" | "rules" | "revoke"> {
+  readonly #options: ApprovalRulesOptions;
+
+  constructor(options: ApprovalRulesOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Returns the writes that store a rule, in place of the oldest rule of a run where there are as many as may be.
+   * @returns undefined when there is no room
+   */
+  async store(rule: ApprovalRule): Promise<readonly Write[] | undefined> {
+    const put = { op: "put", collection: APPROVAL_RULES, key: rule.id, body: toRuleBody(rule) } as const;
+    if (await this.#options.store.count(APPROVAL_RULES) < APPROVAL_LIMITS.rules) return [put];
+    const oldest = (await this.rules()).findLast(({ scope }) => scope === "run");
+    return oldest === undefined ? undefined : [{ op: "delete", collection: APPROVAL_RULES, key: oldest.id }, put];
+  }
+
+  async remembered(subject: RuleSubject, runId: string): Promise<ApprovalRule | undefined> {
+    let approval: ApprovalRule | undefined;
+    // The run's own answer for a match counts before the answer for good
+    for (const match of matchesOf(subject)) {
+      const found = await this.#find(subject, match, runId) ?? await this.#find(subject, match, null);
+      // A denial wins over the other rules that match
+      if (found?.decision === "deny") return found;
+      approval ??= found;
+    }
+    return approval;
+  }
+
+  async rules(): Promise<readonly ApprovalRule[]> {
+    const { store } = this.#options;
     const stored = await store.scan(APPROVAL_RULES, {
       order: "created",
       reverse: true,
       limit: APPROVAL_LIMITS.rules,
     });
     return readable(store, APPROVAL_RULES, stored, parseRule).map(({ value }) => value);
-  };
+  }
 
-  /** A rule under an id that says something else than the id decides nothing. */
-  const find = async (
-    subject: RuleSubject,
-    match: RuleMatch,
-    runId: string | null,
-  ): Promise<ApprovalRule | undefined> => {
+  async revoke(ruleId: string, by: Actor): Promise<boolean> {
+    if (!RULE_ID.test(ruleId)) return false;
+    const { store, log, audit } = this.#options;
+    const stored = await readRecord(store, APPROVAL_RULES, ruleId, parseRule);
+    if (stored === undefined) return false;
+    const { value, version } = stored;
+    const taken = await audit(
+      ruleEvent("revoked", { ...value, id: ruleId }, by),
+      // The first one lets exactly one of several revoke it
+      [
+        { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body: toRuleBody(value) },
+        { op: "delete", collection: APPROVAL_RULES, key: ruleId },
+      ],
+    );
+    if (taken) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
+    return taken;
+  }
+
+  /** Forgets rules of runs from before that time, in ISO 8601. */
+  async forgetRuns(before: string): Promise<void> {
+    for (const { id, scope, created_at } of await this.rules()) {
+      if (scope === "run" && created_at < before) await this.#options.store.takeOnce(APPROVAL_RULES, id);
+    }
+  }
+
+  /** Finds the rule for a match. A rule under an id that says something else than the id decides nothing. */
+  async #find(subject: RuleSubject, match: RuleMatch, runId: string | null): Promise<ApprovalRule | undefined> {
+    const { store, log } = this.#options;
     const id = ruleIdOf(subject, match, runId);
     const stored = await store.get(APPROVAL_RULES, id);
     // A rule that cannot be read answers nothing: a person is asked again
@@ -49,49 +98,7 @@ export function createApprovalRules(
     }
     log.error("A remembered answer does not say what its id says, and is not used", { rule_id: id });
     return undefined;
-  };
-
-  return {
-    async store(rule) {
-      const put = { op: "put", collection: APPROVAL_RULES, key: rule.id, body: toRuleBody(rule) } as const;
-      if (await store.count(APPROVAL_RULES) < APPROVAL_LIMITS.rules) return [put];
-      const oldest = (await rules()).findLast(({ scope }) => scope === "run");
-      return oldest === undefined ? undefined : [{ op: "delete", collection: APPROVAL_RULES, key: oldest.id }, put];
-    },
-    async remembered(subject, runId) {
-      let approval: ApprovalRule | undefined;
-      // The run's own answer for a match counts before the answer for good
-      for (const match of matchesOf(subject)) {
-        const found = await find(subject, match, runId) ?? await find(subject, match, null);
-        // A denial wins over the other rules that match
-        if (found?.decision === "deny") return found;
-        approval ??= found;
-      }
-      return approval;
-    },
-    rules,
-    async revoke(ruleId, by) {
-      if (!RULE_ID.test(ruleId)) return false;
-      const stored = await readRecord(store, APPROVAL_RULES, ruleId, parseRule);
-      if (stored === undefined) return false;
-      const { value, version } = stored;
-      const taken = await audit(
-        ruleEvent("revoked", { ...value, id: ruleId }, by),
-        // The first one lets exactly one of several revoke it
-        [
-          { op: "putIf", collection: APPROVAL_RULES, key: ruleId, version, body: toRuleBody(value) },
-          { op: "delete", collection: APPROVAL_RULES, key: ruleId },
-        ],
-      );
-      if (taken) log.info("Approval rule was revoked", { rule_id: ruleId, token_id: by.tokenId });
-      return taken;
-    },
-    async forgetRuns(before) {
-      for (const { id, scope, created_at } of await rules()) {
-        if (scope === "run" && created_at < before) await store.takeOnce(APPROVAL_RULES, id);
-      }
-    },
-  };
+  }
 }
 
 /** Returns what the audit is told of a rule. */

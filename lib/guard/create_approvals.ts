@@ -19,7 +19,7 @@ import {
   tooManyRules,
   unknownApproval,
 } from "./approval_refusals.ts";
-import { type ApprovalRules, createApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
+import { ApprovalRules, offersOf, ruleEvent, ruleOf } from "./approval_rules.ts";
 import {
   type Actor,
   APPROVAL_LIMITS,
@@ -53,7 +53,7 @@ class StoredApprovals implements Approvals {
 
   constructor(options: CreateApprovalsOptions) {
     this.#options = options;
-    this.#rules = createApprovalRules(options);
+    this.#rules = new ApprovalRules(options);
     this.#records = new ApprovalRecords(options);
   }
 

@@ -61,68 +61,93 @@ type Answer = Pick<ApprovalAnswer, "decision" | "reason" | "approvalId"> & { rea
 
 /** Creates the function that gets an approval where the policy says `ask`: from a remembered answer, else from the request's approver. */
 export function createPermit(options: PermitOptions): PermitCall {
-  const { policy, bind, reportBug } = options;
-
-  /** Returns the remembered answer, else the approver's. An approver that fails has approved nothing. */
-  const askFirst = async (tool: Tool, request: ToolCallRequest, asked: ApprovalRequest): Promise<Answer> => {
-    try {
-      const remembered = await rememberedAnswer(asked);
-      if (remembered !== undefined) return remembered;
-      const answer = await request.approver(asked, request.signal);
-      return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
-    } catch (error) {
-      if (error instanceof CancelError) throw error;
-      return { decision: "deny", rule: "approval_failed", reason: reportBug(tool, request, error) };
-    }
-  };
-
-  const rememberedAnswer = async (asked: ApprovalRequest): Promise<Answer | undefined> => {
-    if (asksAlways(asked.rule)) return undefined;
-    const { tool, runId } = asked;
-    const rule = await options.remembered?.(asked.subject, runId);
-    if (rule === undefined) return undefined;
-    const reason = `Cannot call "${tool}": a person denied such a call before; ` +
-      `"postern approvals revoke ${rule.id}" lifts that`;
-    return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
-  };
-
   return async (tool, { prepared, decision }, { request, audit }) => {
     const { kind, reason, rule } = decision;
     if (kind === "allow") return { ok: true, rule, binding: undefined };
     if (kind === "deny") return { ok: false, rule, reason };
     await audit.decided({ prepared, kind, rule, reason });
-    const { runId, callId, caller } = request;
     try {
-      const binding = await bind(tool, prepared, request.signal);
-      if (request.signal.aborted) throw cancelError(request.signal);
-      const answer = await askFirst(tool, request, {
-        tool: tool.name,
-        prepared,
-        input: redactJson(prepared.input, options.redact),
-        binding,
-        workspaceRoot: options.workspaceRoot,
-        subject: subjectOf(tool.name, prepared, { binding, workspace: options.workspaceRoot, redact: options.redact }),
-        reason,
-        rule,
-        caller,
-        runId,
-        callId,
-      });
-      const { approvalId } = answer;
-      const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
-      if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
-      const again = policy.decide(tool, prepared);
-      if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
-      const now = await bind(tool, prepared, request.signal);
-      return now.digest === binding.digest
-        ? { ok: true, binding: now, ...answered }
-        : { ok: false, rule: "binding", reason: changed(tool.name) };
+      return await permitAsked({ tool, prepared, decision, request }, options);
     } catch (error) {
       if (error instanceof CancelError) throw error;
-      const why = error instanceof ToolError ? error.message : reportBug(tool, request, error);
+      const why = error instanceof ToolError ? error.message : options.reportBug(tool, request, error);
       return { ok: false, rule: "binding", reason: why };
     }
   };
+}
+
+/** A call that the policy asks about. */
+interface AskedCall {
+  readonly tool: Tool;
+  readonly prepared: PreparedCall;
+  readonly decision: Decision;
+  readonly request: ToolCallRequest;
+}
+
+/** Gets the approval of a call, and checks afterwards that policy and bound state still let it run. */
+async function permitAsked(call: AskedCall, options: PermitOptions): Promise<Permit> {
+  const { tool, prepared, request } = call;
+  const { policy, bind } = options;
+  const binding = await bind(tool, prepared, request.signal);
+  if (request.signal.aborted) throw cancelError(request.signal);
+  const answer = await askFirst(tool, { request, asked: toApprovalRequest(call, binding, options) }, options);
+  const { approvalId } = answer;
+  const answered = { rule: answer.rule, ...(approvalId === undefined ? {} : { approvalId }) };
+  if (answer.decision === "deny") return { ok: false, reason: answer.reason, ...answered };
+  const again = policy.decide(tool, prepared);
+  if (again.kind === "deny") return { ok: false, rule: again.rule, reason: again.reason };
+  const now = await bind(tool, prepared, request.signal);
+  return now.digest === binding.digest
+    ? { ok: true, binding: now, ...answered }
+    : { ok: false, rule: "binding", reason: changed(tool.name) };
+}
+
+function toApprovalRequest(
+  { tool: { name }, prepared, decision, request }: AskedCall,
+  binding: CallBinding,
+  { redact, workspaceRoot }: PermitOptions,
+): ApprovalRequest {
+  const { caller, runId, callId } = request;
+  return {
+    tool: name,
+    prepared,
+    input: redactJson(prepared.input, redact),
+    binding,
+    workspaceRoot,
+    subject: subjectOf(name, prepared, { binding, workspace: workspaceRoot, redact }),
+    reason: decision.reason,
+    rule: decision.rule,
+    caller,
+    runId,
+    callId,
+  };
+}
+
+/** Returns the remembered answer, else the approver's. An approver that fails has approved nothing. */
+async function askFirst(
+  tool: Tool,
+  { request, asked }: { readonly request: ToolCallRequest; readonly asked: ApprovalRequest },
+  options: PermitOptions,
+): Promise<Answer> {
+  try {
+    const remembered = await rememberedAnswer(asked, options);
+    if (remembered !== undefined) return remembered;
+    const answer = await request.approver(asked, request.signal);
+    return answer.decision === "deny" ? answer : { ...answer, rule: "approval" };
+  } catch (error) {
+    if (error instanceof CancelError) throw error;
+    return { decision: "deny", rule: "approval_failed", reason: options.reportBug(tool, request, error) };
+  }
+}
+
+async function rememberedAnswer(asked: ApprovalRequest, options: RememberedAnswers): Promise<Answer | undefined> {
+  if (asksAlways(asked.rule)) return undefined;
+  const { tool, runId } = asked;
+  const rule = await options.remembered?.(asked.subject, runId);
+  if (rule === undefined) return undefined;
+  const reason = `Cannot call "${tool}": a person denied such a call before; ` +
+    `"postern approvals revoke ${rule.id}" lifts that`;
+  return { decision: rule.decision, reason, rule: `remembered:${rule.id}` };
 }
 
 /**
