@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { resolve } from "node:path";
 import process from "node:process";
-import { isNodeId } from "../../lib/base/records/node_id.ts";
+import { isNodeId } from "../../lib/config/schema/gateway.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/known_node.ts";

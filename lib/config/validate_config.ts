@@ -1,11 +1,10 @@
 import * as v from "valibot";
-import { isNodeId } from "../base/records/node_id.ts";
+import { isNodeId } from "./schema/gateway.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
 import type { KeyPath } from "./key_path.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
-import { isTable } from "./schema_keys.ts";
-import { expectationAt, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
+import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
 import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";

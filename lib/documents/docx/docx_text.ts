@@ -1,6 +1,5 @@
 import { childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
-import { createTextOutput } from "../text_output.ts";
-import type { WorkBudget } from "../work_budget.ts";
+import { createTextOutput, type WorkBudget } from "../work_budget.ts";
 import { createInlineText } from "./inline_text.ts";
 import { createNotes } from "./notes.ts";
 import { openDocx, toInteger, valueOf } from "./open_docx.ts";

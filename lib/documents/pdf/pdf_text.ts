@@ -1,6 +1,5 @@
 import { DocumentError, type DocumentErrorCode } from "../document_error.ts";
-import { createTextOutput } from "../text_output.ts";
-import type { WorkBudget } from "../work_budget.ts";
+import { createTextOutput, type WorkBudget } from "../work_budget.ts";
 import { openPdf, type PdfFile } from "./open_pdf.ts";
 import { pageText } from "./page_text.ts";
 import type { PdfFont } from "./pdf_font.ts";

@@ -2,7 +2,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import { type SlidingWindow, slidingWindow } from "../../access/sliding_window.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { OpenedList } from "../../base/opened_list.ts";
-import { isNodeId } from "../../base/records/node_id.ts";
+import { isNodeId } from "../../config/schema/gateway.ts";
 import type { Logger } from "../../base/telemetry/log.ts";
 import type { Metrics } from "../../base/telemetry/metrics.ts";
 import type { Config } from "../../config/config.ts";

@@ -1,8 +1,12 @@
 import process from "node:process";
 import { HttpError } from "../../base/errors.ts";
 import { isLoopbackName } from "../../system/net/address.ts";
-import { type ListeningSocket, listeningSockets } from "../../system/net/listening_sockets.ts";
-import { readUserNames, type UserNames } from "../../system/machine/user_names.ts";
+import {
+  type ListeningSocket,
+  listeningSockets,
+  readUserNames,
+  type UserNames,
+} from "../../system/net/listening_sockets.ts";
 import type { Commit, ProviderMemory, TrustedServer } from "./provider_memory.ts";
 
 /** Owner of a server on this machine, and whether the server may answer for a model. */

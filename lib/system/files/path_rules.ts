@@ -3,10 +3,9 @@ import { basename, join, resolve, sep } from "node:path";
 import { ToolError } from "../../base/errors.ts";
 import { isTemporary } from "../../base/durable_files.ts";
 import type { FileScope } from "./files.ts";
-import { isWithin, loadForbiddenBy } from "./forbidden_paths.ts";
+import { isProtected, isWithin, loadForbiddenBy } from "./forbidden_paths.ts";
 import { fileError } from "./file_error.ts";
 import { shown } from "./parse_path.ts";
-import { isProtected } from "./protected_names.ts";
 import { isSensitive } from "./sensitive_files.ts";
 
 /** Rules for the paths that one call may open, with every name resolved on the disk. */

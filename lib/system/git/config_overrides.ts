@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import { ToolError } from "../../base/errors.ts";
-import { type ConfigEntry, keyParts } from "./config_entries.ts";
-import { isSafeKey } from "./safe_keys.ts";
+import { type ConfigEntry, isSafeKey, keyParts } from "./config_entries.ts";
 
 /** Work of a git command, as far as the configuration can change what the work means. */
 export interface GitUse {

@@ -5,11 +5,9 @@ import type { Processes } from "../process/processes.ts";
 import type { ScreenOptions } from "../process/screen_arguments.ts";
 import { type ConfigEntry, parseConfigEntries } from "./config_entries.ts";
 import { configOverrides, type Override } from "./config_overrides.ts";
-import { findRepository, type RepositoryPlace } from "./find_repository.ts";
-import { findSubmodules } from "./find_submodules.ts";
-import type { Git, GitResult, OpenOptions } from "./git.ts";
-import { gitEnvironment } from "./git_environment.ts";
-import { type GitCommand, runGit } from "./git_process.ts";
+import { findRepository, findSubmodules, type RepositoryPlace } from "./find_repository.ts";
+import type { Git, GitResult, OpenOptions, Repository } from "./git.ts";
+import { type GitCommand, gitEnvironment, runGit } from "./git_process.ts";
 import { openRepository } from "./open_repository.ts";
 
 /** The first with `http.curloptResolve`, which holds a connection to the addresses that were checked */
@@ -26,88 +24,106 @@ export interface GitOptions extends ScreenOptions {
   readonly processes: Pick<Processes, "run">;
 }
 
-/** Git for tools. Nothing is run before the first call. */
+/** Creates git for tools. Nothing is run before the first call. */
 export function createGit(options: GitOptions): Git {
-  const { processes, home } = options;
-  let version: Promise<void> | undefined;
+  return new CheckedGit(options);
+}
 
-  const look = (
-    opened: OpenOptions,
-    call: Pick<GitCommand, "args" | "env" | "sandbox">,
-    maxOutputBytes = MAX_LIST_BYTES,
-  ) =>
-    runGit(processes, { ...call, scope: opened.scope, signal: opened.signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });
+class CheckedGit implements Git {
+  readonly #options: GitOptions;
+  /** The check of git's version, which all calls wait for together */
+  #checking: Promise<void> | undefined;
 
-  const checkVersion = async (opened: OpenOptions): Promise<void> => {
+  constructor(options: GitOptions) {
+    this.#options = options;
+  }
+
+  async open(opened: OpenOptions): Promise<Repository> {
+    await this.#requireVersion(opened);
+    const place = await findRepository(opened.folder, opened.scope.workspaceRoot).catch((error: unknown) => {
+      throw fileError("run git in", opened.folder, error);
+    });
+    const entries = await this.#listConfig(place, opened);
+    const overrides = [...configOverrides(entries, { use: opened.use, ...place })];
+    if (opened.writes) overrides.push(...await this.#overridesOfSubmodules(place, overrides, opened));
+    const userEntries = opened.writes ? await this.#listUserConfig(opened) : [];
+    return await openRepository({ ...this.#options, place, entries, overrides, userEntries, opened });
+  }
+
+  async #requireVersion(opened: OpenOptions): Promise<void> {
+    const checking = this.#checking ??= this.#checkVersion(opened);
+    try {
+      await checking;
+    } catch (error) {
+      // What failed may have been the call, not git
+      if (this.#checking === checking) this.#checking = undefined;
+      throw error;
+    }
+  }
+
+  async #checkVersion(opened: OpenOptions): Promise<void> {
     // Others wait for the answer too, so that no one of them ends it
     const asked = { ...opened, signal: new AbortController().signal };
-    const { stdout } = await look(asked, { args: ["version"], env: {} });
+    const { stdout } = await this.#look(asked, { args: ["version"], env: {} });
     const [major = 0, minor = 0] = (/(\d+)\.(\d+)/.exec(stdout) ?? []).slice(1).map(Number);
     if (major > MIN_VERSION[0] || (major === MIN_VERSION[0] && minor >= MIN_VERSION[1])) return;
     throw new ToolError(
       "git_too_old",
       `Cannot run git: ${JSON.stringify(stdout.trim())} is older than ${MIN_VERSION.join(".")}; install a newer one`,
     );
-  };
+  }
 
-  const requireVersion = async (opened: OpenOptions): Promise<void> => {
-    const checking = version ??= checkVersion(opened);
-    try {
-      await checking;
-    } catch (error) {
-      // What failed may have been the call, not git
-      if (version === checking) version = undefined;
-      throw error;
-    }
-  };
-
-  const listConfig = async (place: RepositoryPlace, opened: OpenOptions) => {
+  async #listConfig(place: RepositoryPlace, opened: OpenOptions): Promise<readonly ConfigEntry[]> {
     const args = ["config", "--list", "--no-includes", "--show-origin", "-z"];
     const env = gitEnvironment({ ...place, overrides: [], writes: false });
     // What is overridden would be listed as if the repository said it
     const { GIT_CONFIG_COUNT: _count, ...plain } = env;
-    return toEntries(await look(opened, { args, env: plain }));
-  };
+    return toEntries(await this.#look(opened, { args, env: plain }));
+  }
 
   /** Reads the user's configuration for all repositories. Programs that it names are the user's own. */
-  const listUserConfig = async (opened: OpenOptions) => {
+  async #listUserConfig(opened: OpenOptions): Promise<readonly ConfigEntry[]> {
     const args = ["config", "--list", "--includes", "--show-origin", "-z"];
-    const env = { HOME: home, GIT_DIR: "/nonexistent" };
-    return toEntries(await look(opened, { args, env, sandbox: "off" }));
-  };
+    const env = { HOME: this.#options.home, GIT_DIR: "/nonexistent" };
+    return toEntries(await this.#look(opened, { args, env, sandbox: "off" }));
+  }
+
+  /** Returns the overrides of every submodule, at all depths. @param known overrides of the repository itself */
+  async #overridesOfSubmodules(
+    top: RepositoryPlace,
+    known: readonly Override[],
+    opened: OpenOptions,
+  ): Promise<readonly Override[]> {
+    const added: Override[] = [];
+    const places = await this.#submodulesOf(top, known, opened);
+    for (const place of places) {
+      if (places.length > MAX_SUBMODULES) {
+        throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
+      }
+      added.push(...configOverrides(await this.#listConfig(place, opened), { use: opened.use, ...place }));
+      places.push(...await this.#submodulesOf(place, [...known, ...added], opened));
+    }
+    return added;
+  }
 
   /** Git looks into a checked-out submodule by starting itself there, with the same variables. */
-  const submodulesOf = async (place: RepositoryPlace, overrides: readonly Override[], opened: OpenOptions) => {
+  async #submodulesOf(place: RepositoryPlace, overrides: readonly Override[], opened: OpenOptions) {
     const env = gitEnvironment({ ...place, overrides, writes: false });
-    const listed = await look(opened, { args: ["-C", place.top, "ls-files", "--stage", "-z"], env }, MAX_INDEX_BYTES);
+    const args = ["-C", place.top, "ls-files", "--stage", "-z"];
+    const listed = await this.#look(opened, { args, env }, MAX_INDEX_BYTES);
     if (listed.code !== 0) throw failed(listed);
     if (listed.truncated) throw new ToolError("git_too_large", "Cannot run git: the repository has too many files");
     return await findSubmodules(place.top, listed.stdout, await realpath(opened.scope.workspaceRoot));
-  };
+  }
 
-  return {
-    async open(opened) {
-      await requireVersion(opened);
-      const place = await findRepository(opened.folder, opened.scope.workspaceRoot).catch((error: unknown) => {
-        throw fileError("run git in", opened.folder, error);
-      });
-      const { use } = opened;
-      const entries = await listConfig(place, opened);
-      const overrides = [...configOverrides(entries, { use, ...place })];
-      if (opened.writes) {
-        const places = await submodulesOf(place, overrides, opened);
-        for (const submodule of places) {
-          if (places.length > MAX_SUBMODULES) {
-            throw new ToolError("git_too_large", `Cannot run git: it has more than ${MAX_SUBMODULES} submodules`);
-          }
-          overrides.push(...configOverrides(await listConfig(submodule, opened), { use, ...submodule }));
-          places.push(...await submodulesOf(submodule, overrides, opened));
-        }
-      }
-      const userEntries = opened.writes ? await listUserConfig(opened) : [];
-      return await openRepository({ ...options, place, entries, overrides, userEntries, opened });
-    },
-  };
+  /** Runs a command that changes nothing. */
+  #look(
+    { scope, signal }: OpenOptions,
+    call: Pick<GitCommand, "args" | "env" | "sandbox">,
+    maxOutputBytes = MAX_LIST_BYTES,
+  ): Promise<GitResult> {
+    return runGit(this.#options.processes, { ...call, scope, signal, timeoutMs: TIMEOUT_MS, maxOutputBytes });
+  }
 }
 
 function toEntries(listed: GitResult): readonly ConfigEntry[] {

@@ -10,8 +10,7 @@ import { type ConfigEntry, keyParts } from "./config_entries.ts";
 import type { Override } from "./config_overrides.ts";
 import type { RepositoryPlace } from "./find_repository.ts";
 import type { OpenOptions, RemoteAddress, RemoteUrls, Repository } from "./git.ts";
-import { gitEnvironment } from "./git_environment.ts";
-import { runGit } from "./git_process.ts";
+import { gitEnvironment, runGit } from "./git_process.ts";
 
 const LOCAL_TIMEOUT_MS = 60_000;
 const REMOTE_TIMEOUT_MS = 110_000;

@@ -1,11 +1,10 @@
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock } from "../../base/clock.ts";
 import { ToolError } from "../../base/errors.ts";
-import { basicCredentials, hostAndPort, isThisMachine } from "./address.ts";
+import { basicCredentials, hostAndPort, isThisMachine, type OwnGateway } from "./address.ts";
 import { describeNetworkError } from "./network_error.ts";
 import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned_exchange.ts";
-import { createProxyRules, type ProxySettings } from "./proxy_rules.ts";
-import { TunnelError } from "./proxy_tunnel.ts";
+import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
 import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
 
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
@@ -52,13 +51,6 @@ export interface GuardedReply extends PinnedReply {
  * @throws {CancelError} when the signal aborts
  */
 export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
-
-/** The gateway itself, which no tool may reach with its credentials. */
-export interface OwnGateway {
-  readonly port: number;
-  /** Paths that hold no secret and may be read */
-  readonly publicPaths: readonly string[];
-}
 
 export interface GuardedFetchOptions {
   readonly policy: UrlPolicy;

@@ -4,7 +4,7 @@ import { isIP, type LookupFunction } from "node:net";
 import type { Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import { hostAndPort, isSameAddress } from "./address.ts";
-import { openTunnel } from "./proxy_tunnel.ts";
+import { openTunnel } from "./proxy.ts";
 
 /** Request to one of these addresses and no other. */
 export interface PinnedRequest {

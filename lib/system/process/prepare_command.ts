@@ -9,12 +9,10 @@ import { shown } from "../files/parse_path.ts";
 import type { CallNote, CallNotes, LeftNote } from "./call_notes.ts";
 import { type CommandLookup, SEARCH_PATH } from "./command_lookup.ts";
 import { type ContainmentFinder, requireContainment, sandboxUnavailable } from "./containment.ts";
-import { createLauncherFinder } from "./launcher.ts";
+import { type CommandResult, type ComposedCommand, createLauncherFinder, type ProcessRequest } from "./run_command.ts";
 import { MARKER_VARIABLE } from "./leftover_processes.ts";
 import type { CommandLine } from "./process_group.ts";
-import type { ComposedCommand, ProcessRequest } from "./command_request.ts";
 import type { Aftermath, Quarantine } from "./quarantine.ts";
-import type { CommandResult } from "./run_command.ts";
 import { contain, type ContainOptions, holdsSystem } from "./sandbox.ts";
 import {
   type ArgumentScope,

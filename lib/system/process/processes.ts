@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 import { lazily, type Lazy } from "../../base/lazily.ts";
 import { createSystemRandom, type Random } from "../../base/random.ts";
 import type { RedactPart } from "../../base/redact.ts";
-import type { CommandRequest, ProcessRequest, ProcessResult } from "./command_request.ts";
+import type { CommandRequest, CommandResult, ProcessRequest, ProcessResult, runCommand } from "./run_command.ts";
 import type { CommandLookup } from "./command_lookup.ts";
 import type { OutputPart } from "./command_output.ts";
 import {
@@ -19,7 +19,6 @@ import { killLeftovers } from "./leftover_processes.ts";
 import type { Preparation, PreparedCommand, requireStarted } from "./prepare_command.ts";
 import type { Aftermath } from "./quarantine.ts";
 import { createProcessTable, type ProcessInfo, type ProcessTable } from "./process_table.ts";
-import type { CommandResult, runCommand } from "./run_command.ts";
 import type { ArgumentScope, NamedFile, ScreenOptions } from "./screen_arguments.ts";
 import type { Surveys } from "./surveys.ts";
 

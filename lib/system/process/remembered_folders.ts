@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import { type Dirent, lstatSync, readdirSync } from "node:fs";
 import { basename, join, sep } from "node:path";
-import { isProtectedFromCommands } from "../files/protected_names.ts";
+import { isProtectedFromCommands } from "../files/forbidden_paths.ts";
 import { isSensitive } from "../files/sensitive_files.ts";
 
 /** Files and folders that are remembered; a tree with more is looked at anew each time */

@@ -1,10 +1,48 @@
+import process from "node:process";
 import type { Readable } from "node:stream";
 import { cancelError, cancelReason } from "../../base/cancel.ts";
 import { type Clock, withTimeout } from "../../base/clock.ts";
 import type { RedactPart } from "../../base/redact.ts";
 import { type Capture, type Captured, captureOutput } from "./command_output.ts";
 import { type CommandLine, type Exit, startGroup } from "./process_group.ts";
+import type { CommandLookup } from "./command_lookup.ts";
+import type { SandboxMode } from "./containment.ts";
+import type { Aftermath } from "./quarantine.ts";
+import type { ArgumentScope } from "./screen_arguments.ts";
 
+/** A program that a tool starts. */
+export interface ProcessRequest {
+  /** The command, a bare name that the caller has found allowed, and its arguments */
+  readonly words: readonly string[];
+  readonly scope: ArgumentScope;
+  /** `auto`: uncontained only where there is no sandbox at all; `require`: refused there; `off`: never contained */
+  readonly sandbox: SandboxMode;
+  /** Bytes of output that are kept: of each stream by `run`, of both streams together by `start`. */
+  readonly maxOutputBytes: number;
+  readonly signal: AbortSignal;
+}
+
+/** A command that a tool starts and waits for. */
+export interface CommandRequest extends ProcessRequest {
+  readonly timeoutMs: number;
+  /** Default: the words are the model's, and are screened */
+  readonly composed?: ComposedCommand;
+}
+
+/**
+ * Settings of a command that Postern itself has put together, each word of it checked. Nothing is screened or hidden, and the command
+ * is asked to stop before it is killed.
+ */
+export interface ComposedCommand {
+  /** Variables beside the fixed ones; they win */
+  readonly env: Readonly<Record<string, string>>;
+  /** True when it has a network inside the sandbox. */
+  readonly network: boolean;
+  /** True when it may write to the workspace inside the sandbox. */
+  readonly writes: boolean;
+}
+
+/** Bounds on one command that is run to its end. */
 export interface RunCommandOptions {
   readonly timeoutMs: number;
   /** Kept of each stream */
@@ -26,6 +64,12 @@ export interface CommandResult {
     | { readonly kind: "flood" };
   readonly stdout: Captured;
   readonly stderr: Captured;
+}
+
+/** The end of a command, with its output and with the protected names that it made. */
+export interface ProcessResult extends CommandResult, Aftermath {
+  /** True when it ran inside the sandbox, where a signal shows as the exit code 128 + its number. */
+  readonly contained: boolean;
 }
 
 /** Bytes of one stream that are read. Those beyond the cap are thrown away, so that most commands still end by themselves. */
@@ -96,4 +140,46 @@ async function settle(closed: Promise<"closed">, captures: readonly Capture[], c
     if (await withTimeout(closed, { ms: QUIET_MS, clock }) === "closed") return;
     quiet = total() === before ? quiet + 1 : 0;
   }
+}
+
+/** Commands that wait for a try of something that hangs; those after them do without */
+const MAX_TRIES = 3;
+const TRY_TIMEOUT_MS = 5000;
+
+interface LauncherOptions {
+  readonly commands: Pick<CommandLookup, "find">;
+  readonly clock: Clock;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/**
+ * Finds what an uncontained command is started with, so that it ends when the gateway is killed: `setpriv` with a parent-death
+ * signal, where the system knows one. Found once; a try that took too long is made again, at most twice.
+ * @returns the words before the command; none where there is no such program
+ */
+export function createLauncherFinder(options: LauncherOptions): () => Promise<readonly string[]> {
+  let finding: Promise<readonly string[] | undefined> | undefined;
+  let tries = 0;
+  return async () => {
+    const found = await (finding ??= findLauncher(options));
+    if (found === undefined && ++tries < MAX_TRIES) finding = undefined;
+    return found ?? [];
+  };
+}
+
+/** @returns undefined when the try took too long */
+async function findLauncher({ commands, clock, env }: LauncherOptions): Promise<readonly string[] | undefined> {
+  if (process.platform !== "linux") return [];
+  const [file, program] = await Promise.all([commands.find("setpriv"), commands.find("true")]);
+  if (file === undefined || program === undefined) return [];
+  const args = ["--pdeathsig", "KILL", "--"];
+  const signal = new AbortController().signal;
+  const tried = await runCommand({ file, args: [...args, program], cwd: "/", env }, {
+    timeoutMs: TRY_TIMEOUT_MS,
+    maxOutputBytes: 256,
+    signal,
+    clock,
+  }).catch(() => undefined);
+  if (tried?.ending.kind === "timeout") return undefined;
+  return tried?.ending.kind === "exit" && tried.ending.code === 0 ? [file, ...args] : [];
 }

@@ -1,8 +1,7 @@
 import { defineTool } from "../runtime/define_tool.ts";
 import type { ToolContext, ToolServices } from "../runtime/tool.ts";
 import type { GitCall } from "./git_call.ts";
-import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS } from "./git_input.ts";
-import { parseRevision } from "./revision.ts";
+import { checkGitInput, type GitInput, gitInput, type GitOp, OPERATIONS, parseRevision } from "./git_input.ts";
 
 /** Milliseconds for a few commands, each with a limit of its own: 110 s for a command to a remote */
 const TIMEOUT_MS = 240_000;

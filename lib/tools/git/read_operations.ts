@@ -3,7 +3,7 @@ import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { isHidden, linkedOf } from "./checked_names.ts";
 import { fromTop, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
-import { parseRevision, resolveCommit } from "./revision.ts";
+import { parseRevision, resolveCommit } from "./git_input.ts";
 
 /** Options of every command that compares: they run no program of the repository, and give the same output under any configuration */
 const COMPARE = [

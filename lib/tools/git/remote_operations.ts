@@ -4,9 +4,8 @@ import { maskUserinfo } from "../../system/git/git_process.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable } from "./checked_names.ts";
 import { failed, type GitCall, succeed, toResult } from "./git_call.ts";
-import { isBranchName } from "./git_input.ts";
+import { isBranchName, resolveCommit } from "./git_input.ts";
 import { status } from "./read_operations.ts";
-import { resolveCommit } from "./revision.ts";
 import { changedUpTo } from "./write_operations.ts";
 
 /** URLs that git and the URL policy read alike: without backslash, blank, second `@` and a dot at the end of the host */

@@ -3,7 +3,7 @@ import type { ToolResult } from "../runtime/tool_call.ts";
 import { requireOverwritable, requireStorable } from "./checked_names.ts";
 import { failed, type GitCall, namesOf, pathspecs, succeed, toResult } from "./git_call.ts";
 import { status } from "./read_operations.ts";
-import { resolveCommit } from "./revision.ts";
+import { resolveCommit } from "./git_input.ts";
 
 /** Options of commands that list the names of changed files */
 const NAMES = ["--name-only", "-z", "--no-renames", "--ignore-submodules=dirty", "--no-ext-diff", "--no-textconv"];

@@ -1,8 +1,7 @@
 import * as v from "valibot";
 import type { Config } from "../../config/config.ts";
 import type { Captured } from "../../system/process/command_output.ts";
-import type { ProcessResult } from "../../system/process/command_request.ts";
-import { FLOOD_BYTES } from "../../system/process/run_command.ts";
+import { FLOOD_BYTES, type ProcessResult } from "../../system/process/run_command.ts";
 import { tokenize } from "../../system/process/tokenize.ts";
 import { defineTool } from "../runtime/define_tool.ts";
 import { aftermathData, aftermathLines, allowedWords, boundFiles, commandScope } from "./command_rules.ts";

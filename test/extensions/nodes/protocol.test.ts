@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isNodeId } from "../../../lib/base/records/node_id.ts";
+import { isNodeId } from "../../../lib/config/schema/gateway.ts";
 import { parseGatewayFrame, parseNodeFrame } from "../../../lib/extensions/nodes/protocol.ts";
 import { nodeToolName } from "../../../lib/extensions/nodes/known_node.ts";
 import { ECHO, HELLO } from "../../support/node_bench.ts";

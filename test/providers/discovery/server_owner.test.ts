@@ -6,9 +6,8 @@ import { HttpError } from "../../../lib/base/errors.ts";
 import { admission } from "../../../lib/providers/discovery/local_servers.ts";
 import type { TrustedServer } from "../../../lib/providers/discovery/provider_memory.ts";
 import { createServerOwners, type ServerOwner, trustServer } from "../../../lib/providers/discovery/server_owner.ts";
-import type { ListeningSocket } from "../../../lib/system/net/listening_sockets.ts";
+import { type ListeningSocket, parseUserNames } from "../../../lib/system/net/listening_sockets.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
-import { parseUserNames } from "../../../lib/system/machine/user_names.ts";
 
 const ORIGIN = "http://127.0.0.1:11434";
 const USERS = parseUserNames(

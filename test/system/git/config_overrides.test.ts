@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ToolError } from "../../../lib/base/errors.ts";
-import { keyParts, parseConfigEntries } from "../../../lib/system/git/config_entries.ts";
+import { isSafeKey, keyParts, parseConfigEntries } from "../../../lib/system/git/config_entries.ts";
 import { configOverrides, FIXED_OVERRIDES, type GitUse } from "../../../lib/system/git/config_overrides.ts";
-import { isSafeKey } from "../../../lib/system/git/safe_keys.ts";
 
 const LOOKS: GitUse = { content: false, merges: false, network: false };
 const DOES: GitUse = { content: true, merges: true, network: true };

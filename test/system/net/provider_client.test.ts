@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
-import { connect, createServer } from "node:net";
-import type { AddressInfo } from "node:net";
-import { test } from "node:test";
-import type { TestContext } from "node:test";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { test, type TestContext } from "node:test";
 import { startFakeServer } from "../../../fixtures/upstream/fake_server.ts";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { ProviderError } from "../../../lib/base/errors.ts";
 import { createProviderClients } from "../../../lib/system/net/provider_client.ts";
-import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy_rules.ts";
+import { createProxyRules, type ProxySettings } from "../../../lib/system/net/proxy.ts";
 import { until } from "../../support/until.ts";
 
 const GET = { method: "GET", path: "/", headers: {}, signal: new AbortController().signal, timeoutMs: 60_000 } as const;
