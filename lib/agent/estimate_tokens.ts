@@ -1,6 +1,6 @@
 import { lazily } from "../base/lazily.ts";
 import { isImagePart, type Message, textOf } from "../base/records/message.ts";
-import { NO_USAGE, type Usage } from "../base/records/usage.ts";
+import type { Usage } from "../base/records/usage.ts";
 import {
   type ModelParameters,
   type ProviderRequest,
@@ -106,11 +106,6 @@ export async function estimateUsage(
     estimated: true,
     estimated_by: counter === undefined ? "bytes" : "tokenizer",
   };
-}
-
-/** Returns true when the provider reported the usage of a call. Some local servers report zeros in place of nothing. The offline provider, which is no model, reports `NO_USAGE` itself. */
-export function isReported(usage: Usage | undefined): usage is Usage {
-  return usage !== undefined && (usage.total_tokens > 0 || usage === NO_USAGE);
 }
 
 function countBytes(text: string): number {

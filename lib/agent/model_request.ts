@@ -1,9 +1,9 @@
 import { type Message, textOf } from "../base/records/message.ts";
-import type { Usage } from "../base/records/usage.ts";
+import { isReported, type Usage } from "../base/records/usage.ts";
 import type { ProviderRequest, ToolDeclaration } from "../providers/provider.ts";
 import type { Tool } from "../tools/runtime/tool.ts";
 import type { AgentRun } from "./agent_run.ts";
-import { estimateUsage, isReported } from "./estimate_tokens.ts";
+import { estimateUsage } from "./estimate_tokens.ts";
 import { checkLength, fitRequest, type FittedRequest } from "./context_window.ts";
 import type { CallNaming, ModelTurn, TurnCall } from "./model_turn.ts";
 import { createTokenAccount, type TokenAccount } from "./token_budget.ts";

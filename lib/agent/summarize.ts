@@ -2,10 +2,11 @@ import { CancelError } from "../base/cancel.ts";
 import { ProviderError } from "../base/errors.ts";
 import { firstBytes } from "../base/text.ts";
 import { type Message, textOf } from "../base/records/message.ts";
-import { addUsage, NO_USAGE, type Usage } from "../base/records/usage.ts";
+import type { ProviderEvent } from "../base/records/provider_event.ts";
+import { addUsage, isReported, NO_USAGE, type Usage } from "../base/records/usage.ts";
 import { mayHaveBeenServed } from "../providers/retry.ts";
 import type { Provider, ProviderRequest } from "../providers/provider.ts";
-import { estimateUsage, isReported } from "./estimate_tokens.ts";
+import { estimateUsage } from "./estimate_tokens.ts";
 import { shorten } from "./context_window.ts";
 import type { TokenAccount } from "./token_budget.ts";
 
@@ -116,31 +117,41 @@ async function ask(
   maxBytes: number,
 ): Promise<Summary> {
   const opened = account === undefined ? request : await account.open(request);
-  let text = "";
-  let answered = false;
-  let reported: Usage | undefined;
-  let finished = false;
+  const call = { signal, requestId, whole: true, beforeAgain: account?.again };
+  const said: Said = { text: "", usage: undefined, isBegun: false, isFinished: false };
   try {
-    for await (
-      const events of provider.stream(opened, { signal, requestId, whole: true, beforeAgain: account?.again })
-    ) {
-      answered = true;
-      for (const event of events) {
-        if (event.type === "text_delta") text += event.delta;
-        if (event.type !== "finish") continue;
-        finished = true;
-        reported = event.usage;
-      }
-      if (finished) break;
+    for await (const events of provider.stream(opened, call)) {
+      hear(events, said);
+      if (said.isFinished) break;
     }
   } catch (error) {
-    account?.broken(error instanceof ProviderError && !answered && !mayHaveBeenServed(error));
+    account?.broken(error instanceof ProviderError && !said.isBegun && !mayHaveBeenServed(error));
     throw error;
   }
-  const usage = isReported(reported) ? reported : await estimateUsage(request, (count) => count(text));
+  const { text } = said;
+  const usage = isReported(said.usage) ? said.usage : await estimateUsage(request, (count) => count(text));
   account?.settle(usage.total_tokens);
   const first = firstBytes(text, maxBytes);
   return { text: first === text ? text : `${first} [...]`, usage };
+}
+
+/** The model's reply as far as it has come. */
+interface Said {
+  text: string;
+  /** Usage as the provider reports it; undefined: it reports none */
+  usage: Usage | undefined;
+  isBegun: boolean;
+  isFinished: boolean;
+}
+
+function hear(events: readonly ProviderEvent[], said: Said): void {
+  said.isBegun = true;
+  for (const event of events) {
+    if (event.type === "text_delta") said.text += event.delta;
+    if (event.type !== "finish") continue;
+    said.isFinished = true;
+    said.usage = event.usage;
+  }
 }
 
 /** Renders a message as the summariser reads it. */

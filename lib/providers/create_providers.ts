@@ -12,12 +12,11 @@ import { createModelList, firstChatModel, withListedModels } from "./models/mode
 import { admission, type LocalServer } from "./discovery/local_servers.ts";
 import type { OpenedProvider } from "./open_provider.ts";
 import type { Provider, Providers } from "./provider.ts";
-import { createProviderMetrics } from "./provider_metrics.ts";
+import { type Attempt, createProviderMetrics, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
 import { createProviderMemory, type ProviderMemory } from "./discovery/provider_memory.ts";
 import type { ProviderSettings } from "./provider_settings.ts";
 import type { OwnerOf } from "./discovery/server_owner.ts";
-import { createModelNames, type ModelNames, type ProviderEntry } from "./models/resolve_model.ts";
-import { type Attempt, type RetryOptions, type StreamObserver, withRetries } from "./retry.ts";
+import { createModelNames, type ModelNames, type ProviderEntry } from "./models/model_names.ts";
 
 /** The configuration of providers and the services that providers use. */
 export interface CreateProvidersOptions {

@@ -18,7 +18,7 @@ import {
   type ProviderMemory,
   type TrustedServer,
 } from "./discovery/provider_memory.ts";
-import { createProviderMetrics } from "./provider_metrics.ts";
+import { createProviderMetrics } from "./retry.ts";
 
 /** Options of `createProviderServices`. */
 export interface ProviderServicesOptions {

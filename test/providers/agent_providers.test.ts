@@ -7,7 +7,7 @@ import { ProviderError } from "../../lib/base/errors.ts";
 import { SILENT } from "../../lib/base/telemetry/log.ts";
 import { createMetrics } from "../../lib/base/telemetry/metrics.ts";
 import { type AgentProviderSettings, createAgentProviders } from "../../lib/providers/agent_providers.ts";
-import { createProviderMetrics } from "../../lib/providers/provider_metrics.ts";
+import { createProviderMetrics } from "../../lib/providers/retry.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createSeededRandom } from "../support/seeded_random.ts";
 import { collect, KEY, textOf } from "./support/provider_setup.ts";

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
-import type { TestContext } from "node:test";
+import { test, type TestContext } from "node:test";
 import { createScriptedProvider } from "../../fixtures/scripted_provider.ts";
 import { type LocalServerName, startLocalServer } from "../../fixtures/upstream/local_servers.ts";
 import { startOpenAiUpstream } from "../../fixtures/upstream/openai_upstream.ts";
@@ -13,7 +12,7 @@ import {
   type LiveProviders,
   type LiveProvidersOptions,
 } from "../../lib/providers/live_providers.ts";
-import { createProviderMetrics } from "../../lib/providers/provider_metrics.ts";
+import { createProviderMetrics } from "../../lib/providers/retry.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
 import { createFakeClock, type FakeClock } from "../support/fake_clock.ts";
 import { freePort } from "../support/free_port.ts";

@@ -61,6 +61,14 @@ function isDetails(value: unknown): value is Details {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/**
+ * Returns true when the provider reported the usage of a call. Some local servers report zeros in place of nothing. The offline
+ * provider, which is no model, reports `NO_USAGE` itself.
+ */
+export function isReported(usage: Usage | undefined): usage is Usage {
+  return usage !== undefined && (usage.total_tokens > 0 || usage === NO_USAGE);
+}
+
 /** Where the figures come from, in one word. Records of before `estimated_by` were bytes/4. */
 export function usageSource(usage: Usage): "provider" | "tokenizer" | "bytes" {
   return usage.estimated ? usage.estimated_by ?? "bytes" : "provider";

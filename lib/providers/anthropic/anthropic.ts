@@ -1,10 +1,33 @@
 import { AnthropicDecoder } from "./anthropic_decoder.ts";
-import { toAnthropicRequest } from "./anthropic_request.ts";
-import { parameterIgnored, type Provider, type ProviderRequest } from "../provider.ts";
-import { TurnStream } from "../upstream/turn_stream.ts";
-import { readModelList, sendUpstream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import {
+  type ModelParameters,
+  parameterIgnored,
+  type Provider,
+  type ProviderRequest,
+  thinkingTokens,
+} from "../provider.ts";
+import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import { ProviderError } from "../../base/errors.ts";
+import {
+  type AssistantMessage,
+  type Content,
+  type ContentPart,
+  isImagePart,
+  isTextPart,
+  type Message,
+  textOf,
+} from "../../base/records/message.ts";
+import { isRecord } from "../upstream/json_reading.ts";
 
 const VERSION = "2023-06-01";
+/** The vendor requires a limit */
+const DEFAULT_MAX_TOKENS = 8_192;
+const UNKNOWN: readonly (keyof ModelParameters)[] = [
+  "seed",
+  "presence_penalty",
+  "frequency_penalty",
+  "response_format",
+];
 
 /**
  * A provider that speaks the Messages API, always streamed. Parameters the vendor has nothing for are named in a notice.
@@ -35,4 +58,169 @@ export function createAnthropic(settings: UpstreamSettings): Provider {
     listModels: (signal) => readModelList(settings, { path: "/models?limit=1000", headers, signal }),
     close: () => client.close(),
   };
+}
+
+/** A Messages request and the names of the parameters that the vendor has nothing for. */
+interface AnthropicRequest {
+  readonly body: string;
+  readonly ignored: readonly string[];
+}
+
+type Block = Readonly<Record<string, unknown>>;
+interface Turn {
+  readonly role: "user" | "assistant";
+  readonly content: Block[];
+}
+
+/**
+ * A chat-completions request as a streamed Messages request: system and developer messages become `system`, tool messages become
+ * `tool_result` blocks of the user's turn, neighbouring turns of one role are joined, opaque blocks go back unchanged.
+ * Source: https://docs.anthropic.com/en/api/messages
+ * @param provider name under which the opaque parts were kept
+ * @throws {ProviderError} `provider_rejected` for content the vendor has no block for
+ */
+function toAnthropicRequest(request: ProviderRequest, provider: string): AnthropicRequest {
+  const { parameters, messages, tools } = request;
+  const system = messages.flatMap((message) =>
+    message.role === "system" || message.role === "developer" ? [textOf(message.content)] : []
+  );
+  const thinking = thinkingTokens(parameters.reasoning_effort ?? "");
+  const budget = thinking > 0 && mayThink(messages, provider) ? thinking : 0;
+  const stop = typeof parameters.stop === "string" ? [parameters.stop] : parameters.stop;
+  const user = parameters.user ?? parameters.metadata?.["user_id"];
+  const body = {
+    model: request.model,
+    max_tokens: (parameters.max_completion_tokens ?? parameters.max_tokens ?? DEFAULT_MAX_TOKENS) + budget,
+    stream: true,
+    messages: toTurns(messages, provider),
+    ...(system.length === 0 ? {} : { system: system.join("\n\n") }),
+    ...(stop === undefined ? {} : { stop_sequences: stop }),
+    ...(user === undefined ? {} : { metadata: { user_id: user } }),
+    // The vendor refuses sampling parameters beside thinking, and temperatures above 1
+    ...(budget > 0 ? { thinking: { type: "enabled", budget_tokens: budget } } : sampling(parameters)),
+    ...(tools.length === 0 ? closedTools(messages) : { tools: tools.map(toTool), ...toolChoice(request, budget > 0) }),
+  };
+  return {
+    body: JSON.stringify(body),
+    ignored: [...UNKNOWN.filter((name) => parameters[name] !== undefined), ...(parameters.passed?.names ?? [])],
+  };
+}
+
+function sampling({ temperature, top_p }: ModelParameters) {
+  return {
+    ...(temperature === undefined ? {} : { temperature: Math.min(temperature, 1) }),
+    ...(top_p === undefined ? {} : { top_p }),
+  };
+}
+
+function toTool({ name, description, parameters }: ProviderRequest["tools"][number]): Block {
+  return { name, description, input_schema: parameters ?? { type: "object", properties: {} } };
+}
+
+/** The vendor refuses a history with tool blocks whose request declares no tools: those it names, not to be called any more. */
+function closedTools(messages: readonly Message[]): { tools?: readonly Block[]; tool_choice?: Block } {
+  const names = new Set(
+    messages.flatMap((message) =>
+      message.role === "assistant" ? (message.tool_calls ?? []).map((call) => call.function.name) : []
+    ),
+  );
+  if (names.size === 0) return {};
+  const tools = [...names].map((name) => toTool({ name, description: "", parameters: undefined }));
+  return { tools, tool_choice: { type: "none" } };
+}
+
+function toolChoice({ toolChoice, parallelToolCalls }: ProviderRequest, thinking: boolean): { tool_choice?: Block } {
+  const single = parallelToolCalls === false ? { disable_parallel_tool_use: true } : {};
+  if (toolChoice === "none") return { tool_choice: { type: "none" } };
+  // Beside thinking only `auto` is accepted
+  if (toolChoice === undefined || toolChoice === "auto" || thinking) {
+    return parallelToolCalls === false ? { tool_choice: { type: "auto", ...single } } : {};
+  }
+  if (toolChoice === "required") return { tool_choice: { type: "any", ...single } };
+  return { tool_choice: { type: "tool", name: toolChoice.name, ...single } };
+}
+
+/** The vendor refuses thinking when a tool call under way came without its thinking block. */
+function mayThink(messages: readonly Message[], provider: string): boolean {
+  const last = messages.findLastIndex((message) => message.role === "user");
+  return messages.slice(last + 1).every((message) =>
+    message.role !== "assistant" || (message.tool_calls?.length ?? 0) === 0 || opaqueOf(message, provider).length > 0
+  );
+}
+
+function toTurns(messages: readonly Message[], provider: string): readonly Turn[] {
+  const turns: Turn[] = [];
+  for (const message of messages) {
+    if (message.role === "system" || message.role === "developer") continue;
+    const role = message.role === "assistant" ? "assistant" : "user";
+    const content = blocksOf(message, provider);
+    if (content.length === 0) continue;
+    const last = turns.at(-1);
+    if (last?.role === role) last.content.push(...content);
+    else turns.push({ role, content });
+  }
+  return turns;
+}
+
+function blocksOf(message: Exclude<Message, { role: "system" | "developer" }>, provider: string): Block[] {
+  if (message.role === "user") return toBlocks(message.content, provider);
+  if (message.role === "tool") {
+    const content = typeof message.content === "string" ? message.content : toBlocks(message.content, provider);
+    const failed = message.is_error === true ? { is_error: true } : {};
+    return [{ type: "tool_result", tool_use_id: toToolId(message.tool_call_id), content, ...failed }];
+  }
+  return [
+    ...opaqueOf(message, provider),
+    ...(message.content === null ? [] : toBlocks(message.content, provider)),
+    ...(message.tool_calls ?? []).map((call) => ({
+      type: "tool_use",
+      id: toToolId(call.id),
+      name: call.function.name,
+      input: parseInput(call.function.arguments),
+    })),
+  ];
+}
+
+function opaqueOf(message: AssistantMessage, provider: string): Block[] {
+  const opaque = message.opaque?.[provider];
+  return Array.isArray(opaque) ? opaque.filter(isRecord) : [];
+}
+
+function toBlocks(content: Content, provider: string): Block[] {
+  if (typeof content === "string") return content === "" ? [] : [{ type: "text", text: content }];
+  return content.flatMap((part) => (isTextPart(part) && part.text === "" ? [] : [toBlock(part, provider)]));
+}
+
+function toBlock(part: ContentPart, provider: string): Block {
+  if (isTextPart(part)) return { type: "text", text: part.text };
+  if (isImagePart(part)) return { type: "image", source: toSource(part.image_url.url) };
+  if (part.type === "refusal") return { type: "text", text: String(part["refusal"] ?? "") };
+  const file = part.type === "file" && isRecord(part["file"]) ? part["file"]["file_data"] : undefined;
+  if (typeof file === "string" && file.startsWith("data:application/pdf;base64,")) {
+    return { type: "document", source: toSource(file) };
+  }
+  throw new ProviderError(
+    "provider_rejected",
+    `Cannot send a content part of type "${part.type}": provider "${provider}" has nothing for it`,
+    { provider, status: 400, param: "messages" },
+  );
+}
+
+function toSource(url: string): Block {
+  const data = /^data:([^;,]+);base64,(.*)$/s.exec(url);
+  return data === null ? { type: "url", url } : { type: "base64", media_type: data[1], data: data[2] };
+}
+
+/** The vendor takes letters, digits, `_` and `-` only; ids of other vendors may hold more. */
+function toToolId(id: string): string {
+  return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
+}
+
+function parseInput(text: string): unknown {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isRecord(value) ? value : {};
+  } catch {
+    return {};
+  }
 }

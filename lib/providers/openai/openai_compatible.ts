@@ -1,10 +1,16 @@
 import { ProviderError } from "../../base/errors.ts";
-import type { Message } from "../../base/records/message.ts";
-import { OpenAiDecoder } from "./openai_decoder.ts";
-import { toOpenAiRequest } from "./openai_request.ts";
-import type { Provider, ProviderCallOptions, ProviderRequest } from "../provider.ts";
-import { TurnStream } from "../upstream/turn_stream.ts";
-import { readModelList, sendUpstream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import {
+  type AssistantMessage,
+  type ContentPart,
+  type Message,
+  textOf,
+  type ToolCall,
+} from "../../base/records/message.ts";
+import { OpenAiDecoder, type OpenAiOpaque } from "./openai_decoder.ts";
+import type { Provider, ProviderCallOptions, ProviderRequest, ToolDeclaration } from "../provider.ts";
+import { readModelList, sendUpstream, TurnStream, type UpstreamSettings } from "../upstream/upstream_http.ts";
+import type { Fields } from "../../base/join_fields.ts";
+import { isRecord } from "../upstream/json_reading.ts";
 
 /** Settings of a server that speaks the chat-completions format. */
 export interface OpenAiCompatibleOptions extends UpstreamSettings {
@@ -87,3 +93,164 @@ function withoutRefused(form: RequestForm, error: unknown, mayReason: boolean): 
   }
   return { ...form, withoutReasoning: true };
 }
+
+/** Differences between servers of the format that a request heeds. */
+interface OpenAiRequestOptions {
+  /** Ask for the usage at the end of the stream; some local servers refuse the option */
+  readonly includeUsage: boolean;
+  /** OpenAI's own API: it takes `max_completion_tokens` only, and knows the role `developer` */
+  readonly ownApi: boolean;
+  /** Ask for the reply in one piece */
+  readonly whole: boolean;
+  /** Name under which the opaque parts of its own replies were kept */
+  readonly provider: string;
+  /** The server refuses `reasoning_content` in messages */
+  readonly withoutReasoning?: boolean;
+}
+
+/**
+ * Returns the JSON of a chat-completions request. A vendor's own parts of its replies and the fields that a client sent beside the known
+ * ones stand where they came. Left out are another vendor's opaque parts, and `is_error`, which the format has no place for.
+ */
+function toOpenAiRequest(request: ProviderRequest, options: OpenAiRequestOptions): string {
+  const { max_tokens, passed, ...parameters } = request.parameters;
+  const messages = request.messages.some(isSpecial)
+    ? request.messages.map((message) => toWire(message, options))
+    : request.messages;
+  const body: Record<string, unknown> = {
+    model: request.model,
+    messages: options.ownApi ? messages : withOneSystem(messages),
+    stream: !options.whole,
+    ...parameters,
+  };
+  if (passed !== undefined) Object.assign(body, passed.body);
+  const { stream_options: asked } = passed?.body ?? {};
+  if (options.whole) delete body["stream_options"];
+  else if (options.includeUsage) body["stream_options"] = { ...(isRecord(asked) ? asked : {}), include_usage: true };
+  if (max_tokens !== undefined) {
+    if (!options.ownApi) body["max_tokens"] = max_tokens;
+    else body["max_completion_tokens"] ??= max_tokens;
+  }
+  if (request.tools.length > 0) {
+    body["tools"] = request.tools.map(toTool);
+    if (request.parallelToolCalls !== undefined) body["parallel_tool_calls"] = request.parallelToolCalls;
+    const { toolChoice } = request;
+    if (typeof toolChoice === "string") body["tool_choice"] = toolChoice;
+    else if (toolChoice !== undefined) body["tool_choice"] = { type: "function", function: { name: toolChoice.name } };
+  }
+  return JSON.stringify(body);
+}
+
+/** Tells whether a message must be sent in another form than the one it is kept in. */
+function isSpecial(message: Message): boolean {
+  if (message.extra !== undefined) return true;
+  if (message.role === "tool") return message.is_error !== undefined;
+  return message.role === "assistant" &&
+    (message.opaque !== undefined || message.tool_calls?.some((call) => call.extra !== undefined) === true);
+}
+
+/** The result may have fields of the vendor that no type of ours names. */
+function toWire(message: Message, options: OpenAiRequestOptions): Message {
+  if (message.role === "assistant") return toWireAssistant(message, options);
+  const { extra, ...known } = message;
+  if (known.role !== "tool") return { ...known, ...extra };
+  const { is_error: _, ...rest } = known;
+  return { ...rest, ...extra };
+}
+
+function toWireAssistant(message: AssistantMessage, { provider, withoutReasoning }: OpenAiRequestOptions): Message {
+  const { opaque, extra, tool_calls: calls, ...known } = message;
+  const own = toOpaque(opaque?.[provider]);
+  // Fields that the gateway kept are whole and win: clients that join streams may keep only the last part of a field unknown to them
+  const { reasoning_content: reasoning, ...others } = {
+    ...(hasReasoning(own) ? withoutReasoningOf(extra) : extra),
+    ...own.message,
+  };
+  // The gateway's own name for it, beside the vendor's, says nothing more
+  const isTold = reasoning === undefined || others["reasoning"] === reasoning || withoutReasoning;
+  return {
+    ...known,
+    ...(calls === undefined
+      ? {}
+      : { tool_calls: calls.map((call, i) => toWireCall(call, own.calls?.[i] ?? undefined)) }),
+    ...others,
+    ...(isTold ? {} : { reasoning_content: reasoning }),
+  };
+}
+
+function hasReasoning({ message }: OpenAiOpaque): boolean {
+  return message?.["reasoning"] !== undefined || message?.["reasoning_content"] !== undefined;
+}
+
+function withoutReasoningOf(extra: Fields | undefined): Fields | undefined {
+  if (extra === undefined) return undefined;
+  const { reasoning: _, reasoning_content: _content, ...rest } = extra;
+  return rest;
+}
+
+function toWireCall({ extra, ...call }: ToolCall, kept: Fields | undefined): ToolCall {
+  if (extra === undefined && kept === undefined) return call;
+  const { function: inner, ...own } = { ...extra, ...kept };
+  return { ...call, function: { ...call.function, ...(isRecord(inner) ? inner : {}) }, ...own };
+}
+
+/** Opaque parts as this format keeps them; nothing of any other form. */
+function toOpaque(value: unknown): OpenAiOpaque {
+  if (!isRecord(value)) return {};
+  const { message, calls } = value;
+  return {
+    message: isRecord(message) ? message : undefined,
+    calls: Array.isArray(calls) ? calls.map((call) => (isRecord(call) ? call : null)) : undefined,
+  };
+}
+
+/** Templates of local models know no role `developer`, and often one system message only, at the beginning. */
+function withOneSystem(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some(({ role }, i) => role === "developer" || (role === "system" && i > 0))) return messages;
+  const end = messages.findIndex((message) => !isInstruction(message));
+  const head = messages.slice(0, end < 0 ? messages.length : end);
+  const rest = messages.slice(head.length).map((message): Message =>
+    message.role === "developer" ? { ...message, role: "system" } : message
+  );
+  if (head.length === 0) return rest;
+  return [head.reduce(joinInstructions), ...rest].map((message, i): Message =>
+    i === 0 && message.role === "developer" ? { ...message, role: "system" } : message
+  );
+}
+
+function joinInstructions(before: Message, message: Message): Message {
+  const [a, b] = [before.content, message.content];
+  const content = isText(a) && isText(b) ? `${textOf(a)}\n\n${textOf(b)}` : [...toParts(a), ...toParts(b)];
+  // The two are instructions, whose content is never null
+  return { ...before, ...message, role: "system", content } as Message;
+}
+
+/** Tells whether a content can be written as one text without loss. */
+function isText(content: Message["content"]): boolean {
+  return !Array.isArray(content) || content.every((part) => part.type === "text" && Object.keys(part).length === 2);
+}
+
+function toParts(content: Message["content"]): readonly ContentPart[] {
+  return typeof content === "string" ? [{ type: "text", text: content }] : content ?? [];
+}
+
+function isInstruction({ role }: Message): boolean {
+  return role === "system" || role === "developer";
+}
+
+function toTool({ name, description, parameters, strict, extra }: ToolDeclaration) {
+  const { function: inner, ...own } = extra ?? NO_FIELDS;
+  return {
+    type: "function",
+    function: {
+      name,
+      description,
+      ...(parameters === undefined ? {} : { parameters }),
+      ...(strict === undefined ? {} : { strict }),
+      ...(isRecord(inner) ? inner : {}),
+    },
+    ...own,
+  };
+}
+
+const NO_FIELDS: Fields = {};

@@ -2,19 +2,22 @@ import { type Fields, joinFields } from "../../base/join_fields.ts";
 import type { FinishReason } from "../../base/records/agent_event.ts";
 import type { ProviderEvent } from "../../base/records/provider_event.ts";
 import type { Usage } from "../../base/records/usage.ts";
-import { DeltaTemplate } from "./delta_template.ts";
-import { isRecord, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
-import { ToolCallAssembly } from "./tool_call_assembly.ts";
-import type { TurnDecoder } from "../upstream/turn_stream.ts";
-import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 import {
+  addTexts,
   CHOICE_FIELDS,
   DELTA_FIELDS,
+  DeltaTemplate,
   fieldsBeside,
+  parseData,
+  readSingleDelta,
   REPLY_FIELDS,
   returnedFields,
   withContent,
-} from "./vendor_fields.ts";
+} from "./openai_chunk.ts";
+import { isRecord, type JsonRecord, stringOf, usageOf } from "../upstream/json_reading.ts";
+import { ToolCallAssembly } from "./tool_call_assembly.ts";
+import type { TurnDecoder } from "../upstream/upstream_http.ts";
+import { brokenReply, toUpstreamError, type Upstream } from "../upstream/upstream_error.ts";
 
 /** The upstream that answers, and how its reply is decoded. */
 export interface OpenAiDecoderOptions {
@@ -198,7 +201,7 @@ export class OpenAiDecoder implements TurnDecoder {
   #choice(first: JsonRecord, delta: JsonRecord | undefined, out: ProviderEvent[]): void {
     if (delta !== undefined) {
       const before = out.length;
-      readText(delta, out);
+      addTexts(delta, out);
       if (this.#empty) this.#empty = !out.some((event, i) => i >= before && event.type !== "reasoning_delta");
       const toolCalls = delta["tool_calls"];
       if (Array.isArray(toolCalls)) { for (const call of toolCalls) this.#addCall(call, out); }
@@ -267,54 +270,5 @@ export class OpenAiDecoder implements TurnDecoder {
     if ((this.#noticed ??= new Set()).has(code)) return;
     this.#noticed.add(code);
     out.push({ type: "notice", code, message });
-  }
-}
-
-const SINGLE_FIELDS: ReadonlySet<string> = new Set([...DELTA_FIELDS, "reasoning"]);
-
-/** The single text or reasoning delta of a chunk that says nothing else; the template's proof. */
-function readSingleDelta(parsed: unknown): ProviderEvent | undefined {
-  if (!isRecord(parsed) || (parsed["usage"] ?? parsed["error"] ?? undefined) !== undefined) return undefined;
-  if (parsed["object"] === "error") return undefined;
-  const choices = parsed["choices"];
-  const first = Array.isArray(choices) && choices.length === 1 ? choices[0] : undefined;
-  if (!isRecord(first) || !isRecord(first["delta"]) || stringOf(first["finish_reason"]) !== undefined) return undefined;
-  const delta = first["delta"];
-  if ((delta["tool_calls"] ?? delta["function_call"] ?? undefined) !== undefined) return undefined;
-  const beside = fieldsBeside(delta, SINGLE_FIELDS);
-  if (beside !== undefined && withContent(beside) !== undefined) return undefined;
-  const out: ProviderEvent[] = [];
-  readText(delta, out);
-  return out.length === 1 ? out[0] : undefined;
-}
-
-function readText(delta: JsonRecord, out: ProviderEvent[]): void {
-  const reasoning = stringOf(delta["reasoning_content"]) ?? stringOf(delta["reasoning"]);
-  if (reasoning !== undefined) out.push({ type: "reasoning_delta", delta: reasoning });
-  const { content } = delta;
-  if (typeof content === "string") {
-    if (content !== "") out.push({ type: "text_delta", delta: content });
-  } else if (Array.isArray(content)) {
-    for (const part of content) {
-      const text = isRecord(part) ? stringOf(part["text"]) : undefined;
-      if (text !== undefined) out.push({ type: "text_delta", delta: text });
-    }
-  }
-  const refusal = stringOf(delta["refusal"]);
-  if (refusal !== undefined) out.push({ type: "refusal_delta", delta: refusal });
-}
-
-/** The JSON of an event; a server that leaves out the empty line between events gives one value a line. */
-function parseData(data: string, upstream: Upstream): unknown[] {
-  try {
-    return [JSON.parse(data)];
-  } catch (cause) {
-    const lines = data.split("\n").filter((line) => line !== "" && line !== "[DONE]");
-    try {
-      if (lines.length > 1) return lines.map((line) => JSON.parse(line));
-    } catch {
-      // The first failure is the one to report
-    }
-    throw brokenReply(upstream, "it contains something that is no JSON", cause);
   }
 }

@@ -1,8 +1,9 @@
-import type { ModelEntry } from "../../base/records/provider_event.ts";
+import type { ModelEntry, ProviderEvent } from "../../base/records/provider_event.ts";
 import type { HttpExchange } from "../../system/net/http_exchange.ts";
 import type { ProviderClient } from "../../system/net/provider_client.ts";
 import { countOf, isRecord, type JsonRecord, stringOf } from "./json_reading.ts";
 import { brokenReply, toUpstreamError, type Upstream } from "./upstream_error.ts";
+import { EventStreamDecoder } from "../../system/net/event_stream_decoder.ts";
 
 /** Settings and services of a provider over HTTP. */
 export interface UpstreamSettings {
@@ -91,4 +92,164 @@ function listOf(text: string): readonly unknown[] | undefined {
 function secondsOf(date: unknown): number {
   const milliseconds = typeof date === "string" ? Date.parse(date) : Number.NaN;
   return Number.isFinite(milliseconds) && milliseconds > 0 ? Math.floor(milliseconds / 1000) : 0;
+}
+
+/** Decoder of one turn: takes the data of a vendor's stream events, gives provider events. */
+export interface TurnDecoder {
+  /**
+   * Adds the events of one stream event to `out`; what was added before an error stays valid.
+   * @returns whether `finish` was added: nothing after it is of interest
+   * @throws {ProviderError} an error that the upstream reports, or data that is not of its format
+   */
+  push(data: string, out: ProviderEvent[]): boolean;
+  /**
+   * Ends a stream that has no end mark.
+   * @param rest an event that was not closed; undefined when nothing is left
+   * @throws {ProviderError} when the reply is incomplete
+   */
+  end(rest: string | undefined, out: ProviderEvent[]): void;
+  /** Decodes a whole reply that came as plain JSON in place of a stream. @throws {ProviderError} as `push` */
+  whole(body: string, out: ProviderEvent[]): void;
+}
+
+/** The request of a turn, and the decoder of its reply. */
+export interface TurnStreamOptions {
+  readonly upstream: { readonly name: string };
+  /** Sends the request; the reply's status is good. Called once, by the first `next()` */
+  readonly open: () => Promise<HttpExchange>;
+  readonly decoder: TurnDecoder;
+  /** The reply was asked for in one piece: one that is no stream is read to its end. Default false */
+  readonly whole?: boolean | undefined;
+}
+
+/** Longest event of a stream */
+const STREAM_LIMITS = { maxBytes: 4 * 1024 * 1024 };
+const BRACE = 0x7b;
+
+type Result = IteratorResult<readonly ProviderEvent[], undefined>;
+const DONE: Result = { done: true, value: undefined };
+const ENDED = Promise.resolve(DONE);
+
+/**
+ * Streams a turn as arrays of events, one for each network read. A bare iterator, since each level of generators costs more than
+ * decoding does. Leaving early breaks the upstream request off at once. Events that came before an error are given first.
+ */
+export class TurnStream implements AsyncIterableIterator<readonly ProviderEvent[], undefined> {
+  #exchange: HttpExchange | undefined;
+  #failure: unknown;
+  #failed = false;
+  #done = false;
+  /** "yes" when a chunk was understood, "told" when the reader knows it */
+  #begun: "no" | "yes" | "told" = "no";
+  readonly #options: TurnStreamOptions;
+  /** Made with the first bytes of a stream: a reply in one piece needs none */
+  #stream: EventStreamDecoder | undefined;
+
+  constructor(options: TurnStreamOptions) {
+    this.#options = options;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<Result> {
+    if (this.#failed) this.#throw();
+    if (this.#done) return DONE;
+    const events: ProviderEvent[] = [];
+    try {
+      let exchange = this.#exchange;
+      if (exchange === undefined) {
+        exchange = this.#exchange = await this.#options.open();
+        const reading = this.#readHead(exchange, events);
+        if (reading !== undefined) await reading;
+      }
+      while (!this.#done && events.length === 0) {
+        if (this.#hasBegun()) return { done: false, value: events };
+        const bytes = await exchange.read();
+        if (bytes === undefined) this.#end(events);
+        else this.#decode(bytes, events);
+      }
+    } catch (error) {
+      this.#exchange?.release();
+      this.#failed = true;
+      this.#failure = error instanceof RangeError ? brokenReply(this.#options.upstream, error.message, error) : error;
+      if (events.length === 0) this.#throw();
+    }
+    if (events.length === 0) return DONE;
+    this.#begun = "told";
+    return { done: false, value: events };
+  }
+
+  /** Returns true once, for a first chunk without events: the reader gets an empty array */
+  #hasBegun(): boolean {
+    if (this.#begun !== "yes") return false;
+    this.#begun = "told";
+    return true;
+  }
+
+  return(): Promise<Result> {
+    this.#done = true;
+    this.#exchange?.release();
+    return ENDED;
+  }
+
+  #throw(): never {
+    this.#failed = false;
+    this.#done = true;
+    throw this.#failure;
+  }
+
+  /** Reads a reply that is no event stream. Returns undefined when there is nothing to wait for, so that nobody waits for a microtask */
+  #readHead(exchange: HttpExchange, events: ProviderEvent[]): Promise<void> | undefined {
+    const type = exchange.header("content-type") ?? "";
+    if (type.startsWith("text/event-stream")) return undefined;
+    if (type.startsWith("text/html")) throw brokenReply(this.#options.upstream, "it is a web page");
+    if (!this.#options.whole) return this.#readUnasked(exchange, events);
+    const all = exchange.whole(MAX_WHOLE_BYTES);
+    if (all instanceof Promise) return all.then((bytes) => this.#whole(undefined, bytes, events));
+    this.#whole(undefined, all, events);
+    return undefined;
+  }
+
+  async #readUnasked(exchange: HttpExchange, events: ProviderEvent[]): Promise<void> {
+    const first = await exchange.read();
+    if (first === undefined || isObject(first)) this.#whole(first, await exchange.whole(MAX_WHOLE_BYTES), events);
+    else this.#decode(first, events);
+  }
+
+  #whole(first: Uint8Array | undefined, rest: Uint8Array | undefined, events: ProviderEvent[]): void {
+    const { upstream, decoder } = this.#options;
+    if (rest === undefined) throw brokenReply(upstream, `it is longer than ${MAX_WHOLE_BYTES} bytes`);
+    const bytes = first === undefined ? rest : Buffer.concat([first, rest]);
+    if (isObject(bytes)) {
+      decoder.whole(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"), events);
+      this.#done = true;
+      return;
+    }
+    // A stream under another name
+    this.#decode(bytes, events);
+    if (!this.#done) this.#end(events);
+  }
+
+  #decode(bytes: Uint8Array, events: ProviderEvent[]): void {
+    for (const data of (this.#stream ??= new EventStreamDecoder(STREAM_LIMITS)).push(bytes)) {
+      const isEnd = this.#options.decoder.push(data, events);
+      if (this.#begun === "no") this.#begun = "yes";
+      if (!isEnd) continue;
+      this.#done = true;
+      this.#exchange?.drain();
+      return;
+    }
+  }
+
+  #end(events: ProviderEvent[]): void {
+    this.#options.decoder.end(this.#stream?.end(), events);
+    this.#done = true;
+  }
+}
+
+/** Returns whether the first byte that is no white space opens a JSON object. */
+function isObject(bytes: Uint8Array): boolean {
+  return bytes.find((byte) => byte > 32) === BRACE;
 }

@@ -5,7 +5,7 @@ import {
   fieldsBeside,
   returnedFields,
   withContent,
-} from "../../../lib/providers/openai/vendor_fields.ts";
+} from "../../../lib/providers/openai/openai_chunk.ts";
 
 test("fields beside the known ones are those with a value, zero, false and empty ones too", () => {
   const record = { id: "1", a: 0, b: false, c: "", d: null, e: undefined, f: [], g: { h: 1 } };
