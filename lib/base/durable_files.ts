@@ -9,7 +9,8 @@ const NEW_FILE_MODE = 0o600;
 
 /**
  * Writes a file so that a reader, or the next start after a power loss, sees the old text or the new one, never a part.
- * Once it resolves, the new text survives a loss of power. A symbolic link keeps pointing at the file; the file keeps its mode, a new one gets 0600, its folder 0700.
+ * Once it resolves, the new text survives a loss of power. A symbolic link keeps pointing at the file; the file keeps its mode, a new one
+ * gets 0600, its folder 0700.
  */
 export async function writeAtomically(
   path: string,
@@ -106,6 +107,7 @@ export interface TemporaryNames {
   isLeftover(name: string, modifiedMs: number): boolean;
 }
 
+/** Creates the names of temporary files of this process, for example `.postern-4711-k3v9.tmp`. */
 export function createTemporaryNames({ clock, random }: {
   readonly clock: Clock;
   readonly random: Random;

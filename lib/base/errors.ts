@@ -11,6 +11,7 @@ export type ErrorType =
   | "rate_limit_error"
   | "api_error";
 
+/** Answer to the HTTP client that an `HttpError` carries. */
 export interface HttpErrorOptions {
   /** HTTP status, 400-599 */
   readonly status: number;
@@ -50,6 +51,7 @@ export class ToolError extends Error {
   }
 }
 
+/** Facts about a failed request to a provider. */
 export interface ProviderErrorOptions {
   /** The provider's configured name */
   readonly provider: string;
@@ -106,6 +108,7 @@ export interface ConfigProblem {
   readonly line: number | undefined;
 }
 
+/** Place of a value that the configuration may not have. */
 export interface ConfigErrorOptions {
   /** Dotted key path, as `gateway.port` */
   readonly key?: string | undefined;

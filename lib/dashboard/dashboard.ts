@@ -20,6 +20,7 @@ const EXPORT = /^export (?=(?:async )?(?:function|const|class) (\w+))/gm;
 
 const loaded = new Map<boolean, Promise<Dashboard>>();
 
+/** Settings that change the page. */
 export interface DashboardOptions {
   /** false while the bearer routes are open: the page then asks for no code. Default true */
   readonly pairingRequired?: boolean;

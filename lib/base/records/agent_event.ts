@@ -2,18 +2,20 @@ import * as v from "valibot";
 import { approvalSchema, containmentSchema } from "./approval.ts";
 import { usageSchema } from "./usage.ts";
 
-/**
- * The one event union: journal, run events and WebSocket share its snake_case JSON form.
- * `seq` counts from 1 within a run without a gap, `time` is ISO 8601.
- * Source: docs/design/architecture.md "The main types"
- */
+/** Fields of every event: `seq` counts from 1 within a run without a gap, `time` is ISO 8601. */
 const stamp = { seq: v.pipe(v.number(), v.integer(), v.minValue(1)), time: v.string() };
 
+/**
+ * Reasons why a reply of the model ended: `stop` by itself, `length` at the limit of tokens, `tool_calls` for calls that wait for results,
+ * `content_filter` by the vendor.
+ */
 export const finishReasonSchema = v.picklist(["stop", "length", "tool_calls", "content_filter"]);
+/** Reason why a reply of the model ended. */
 export type FinishReason = v.InferOutput<typeof finishReasonSchema>;
 
 /** Outcome of a call whose end nobody saw, as a person states it. */
 export const reviewOutcomeSchema = v.picklist(["done", "not_done", "unknown"]);
+/** Outcome of a call whose end nobody saw. */
 export type ReviewOutcome = v.InferOutput<typeof reviewOutcomeSchema>;
 
 const fields = v.record(v.string(), v.unknown());
@@ -21,6 +23,10 @@ const fields = v.record(v.string(), v.unknown());
 const event = <const T extends string, E extends v.ObjectEntries>(type: T, entries: E) =>
   v.object({ ...stamp, type: v.literal(type), ...entries });
 
+/**
+ * Event of a run, tagged by `type`. Journal, run events and WebSocket share its JSON form in snake_case. `done` and `error` end a run.
+ * Source: docs/design/architecture.md "The main types"
+ */
 export const agentEventSchema = v.variant("type", [
   event("run_start", {
     kind: v.string(),
@@ -117,7 +123,9 @@ export const agentEventSchema = v.variant("type", [
     ),
   }),
 ]);
+/** Event of a run with its `seq` and `time`. */
 export type AgentEvent = v.InferOutput<typeof agentEventSchema>;
+/** Name of a kind of event, for example `text_delta`. */
 export type AgentEventType = AgentEvent["type"];
 
 // A mapped type over the union, since Omit alone would merge its members

@@ -2,10 +2,12 @@ import * as v from "valibot";
 
 /** States of a question to a person: `pending` until it is answered, expires or its run ends. */
 export const APPROVAL_STATUSES = ["pending", "approved", "denied", "expired", "cancelled"] as const;
+/** State of an approval. */
 export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 
 /** How far an answer reaches: this call alone, the same call in this run, or the same call for good. */
 export const REMEMBER = ["once", "run", "always"] as const;
+/** Reach of an answer. */
 export type Remember = (typeof REMEMBER)[number];
 
 /** Form of an approval's id. */
@@ -14,6 +16,7 @@ export const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 export const RULE_ID = /^rule_[0-9a-f]{32}$/;
 /** Matches of a remembered answer: the exact call, the tool's changes in a folder, or a command with its first argument. */
 export const RULE_MATCHES = ["call", "folder", "command"] as const;
+/** Kind of match of a remembered answer. */
 export type RuleMatchKind = (typeof RULE_MATCHES)[number];
 
 /** A rule that an answer can store. */
@@ -23,6 +26,7 @@ export const ruleOfferSchema = v.object({
   /** The rule that an approval then stores, word for word */
   text: v.string(),
 });
+/** Rule that an answer can store. */
 export type RuleOffer = v.InferOutput<typeof ruleOfferSchema>;
 
 const time = v.string();
@@ -39,6 +43,7 @@ export const boundStateSchema = v.object({
   /** SHA-256 of the content or list, hexadecimal; null: there is none */
   sha256: v.nullable(v.string()),
 });
+/** State beside the input that an answer is bound to. */
 export type BoundState = v.InferOutput<typeof boundStateSchema>;
 
 /** How the programs that a call starts are contained, in a record or an answer of the gateway. */
@@ -93,6 +98,7 @@ export const approvalSchema = v.object({
   /** When the call went through on it: an approval lets one call through */
   used_at: v.nullable(time),
 });
+/** Approval as the store and `/v1/approvals` have it. */
 export type Approval = v.InferOutput<typeof approvalSchema>;
 
 /** An answer that was remembered: it stands for the calls that `text` says, in the same workspace. Times are ISO 8601. */
@@ -125,4 +131,5 @@ export const approvalRuleSchema = v.object({
   created_by: v.nullable(v.string()),
   approval_id: v.string(),
 });
+/** Remembered answer as the store and `/v1/approvals` have it. */
 export type ApprovalRule = v.InferOutput<typeof approvalRuleSchema>;

@@ -1,5 +1,6 @@
 /** Scopes of a token (docs/design/access.md "Scopes"). `admin` holds all. */
 export const SCOPES = ["chat", "runs", "tools", "approve", "admin"] as const;
+/** Verb that a token may use. */
 export type Scope = (typeof SCOPES)[number];
 
 /** Identity and door that a run or a tool call came by. */

@@ -17,7 +17,9 @@ const imagePart = v.looseObject({
 /** The type of any part that is neither text nor an image: `input_audio`, `file`, `refusal`, and types of vendors. */
 export const OTHER_PART_TYPE = v.pipe(v.string(), v.regex(/^(?!(?:text|image_url)$)/));
 const otherPart = v.looseObject({ type: OTHER_PART_TYPE });
+/** Part of a content: text, an image by its URL, or any other type, which goes to the model unchanged. */
 export const contentPartSchema = v.variant("type", [textPart, imagePart, otherPart]);
+/** Part of a content, tagged by `type`. */
 export type ContentPart = v.InferOutput<typeof contentPartSchema>;
 
 /** Tells whether a checked part is text. */
@@ -30,9 +32,12 @@ export function isImagePart(part: ContentPart): part is v.InferOutput<typeof ima
   return part.type === "image_url";
 }
 
+/** Content of a message: plain text or a list of parts. */
 export const contentSchema = v.union([v.string(), v.array(contentPartSchema)]);
+/** Content of a message. */
 export type Content = v.InferOutput<typeof contentSchema>;
 
+/** Call of a function by the model. `arguments` is JSON as text, as the model wrote it. */
 export const toolCallSchema = v.object({
   id: v.string(),
   type: v.literal("function"),
@@ -40,8 +45,10 @@ export const toolCallSchema = v.object({
   /** The same of a call, those of its `function` under that name */
   extra,
 });
+/** Call of a function by the model. */
 export type ToolCall = v.InferOutput<typeof toolCallSchema>;
 
+/** Message of a conversation, tagged by `role`. `content` of an assistant is null when the model only calls tools. */
 export const messageSchema = v.variant("role", [
   v.object({ role: v.literal("system"), content: contentSchema, name: v.optional(v.string()), extra }),
   v.object({ role: v.literal("developer"), content: contentSchema, name: v.optional(v.string()), extra }),
@@ -65,7 +72,9 @@ export const messageSchema = v.variant("role", [
     extra,
   }),
 ]);
+/** Message of a conversation. */
 export type Message = v.InferOutput<typeof messageSchema>;
+/** Message of the model, with its tool calls. */
 export type AssistantMessage = Extract<Message, { role: "assistant" }>;
 
 /** The text of a content: the string itself, or its text parts joined by newlines. */

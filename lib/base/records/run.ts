@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { JsonSchema } from "../json.ts";
 import { usageSchema } from "./usage.ts";
 
-/** A run as `/v1/runs` shows it (docs/design/http.md "Runs over HTTP"). Times are ISO 8601. */
+/** States of a run. A run with `needs_review` waits for a person; see `isEnded` and `isAtWork` for the others. */
 export const runStatusSchema = v.picklist([
   "queued",
   "running",
@@ -12,15 +12,20 @@ export const runStatusSchema = v.picklist([
   "cancelled",
   "needs_review",
 ]);
+/** State of a run. */
 export type RunStatus = v.InferOutput<typeof runStatusSchema>;
 
 /** Form of a run's id. */
 export const RUN_ID = /^run_[0-9a-z]{1,64}$/;
+/** JSON Schema of a run's id, for the input of tools and routes. */
 export const RUN_ID_SCHEMA: JsonSchema = { type: "string", pattern: RUN_ID.source };
 
+/** Kinds of runs, by the thing that started them. `tool` is a single tool call without the model. */
 export const runKindSchema = v.picklist(["chat", "tool", "cron", "sop", "subagent", "channel"]);
+/** Kind of a run. */
 export type RunKind = v.InferOutput<typeof runKindSchema>;
 
+/** A run as `/v1/runs` shows it (docs/design/http.md "Runs over HTTP"). Times are ISO 8601. */
 export const runSchema = v.object({
   id: v.string(),
   object: v.literal("run"),
@@ -39,6 +44,7 @@ export const runSchema = v.object({
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   usage: usageSchema,
 });
+/** Run as `/v1/runs` shows it. */
 export type Run = v.InferOutput<typeof runSchema>;
 
 /** Tells whether a run in this state will not change any more (needs_review waits for a person). */

@@ -35,6 +35,7 @@ export const firingSchema = v.object({
   run_status: v.nullable(runStatusSchema),
   run_error: v.nullable(v.object({ code: v.string(), message: v.string() })),
 });
+/** Firing of a schedule. */
 export type Firing = v.InferOutput<typeof firingSchema>;
 
 /** A schedule as tools, `/v1/schedules` and `postern cron` show it. Times are ISO 8601. */
@@ -63,4 +64,5 @@ export const scheduleSchema = v.object({
   created_by: v.nullable(v.string()),
   last: v.nullable(firingSchema),
 });
+/** Schedule as tools, `/v1/schedules` and `postern cron` show it. */
 export type Schedule = v.InferOutput<typeof scheduleSchema>;

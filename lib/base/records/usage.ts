@@ -18,8 +18,10 @@ export const usageSchema = v.object({
   /** Method of the estimate: a tokenizer's vocabulary, or bytes/4. */
   estimated_by: v.optional(v.picklist(["tokenizer", "bytes"])),
 });
+/** Tokens of one model reply or of a whole run. */
 export type Usage = v.InferOutput<typeof usageSchema>;
 
+/** Usage of a run that has asked no model yet. `addUsage` returns the other usage for it. */
 export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
 /** Sum of two usages with all their details; estimated as soon as one part is, and by the rougher of the two ways. */

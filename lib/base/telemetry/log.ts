@@ -1,5 +1,6 @@
 /** Levels from the loudest need to the quietest detail; `logging.level` shows its own and those before it. */
 export const LOG_LEVELS = ["error", "warn", "info", "debug"] as const;
+/** Level of a log line. */
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** Log line before it is written. `time` is milliseconds since the epoch. */
@@ -26,6 +27,7 @@ export interface Logger {
   child(fields: Readonly<Record<string, unknown>>): Logger;
 }
 
+/** Level, clock and sink of a logger. */
 export interface LoggerOptions {
   /** Read with each line, so it may change */
   readonly level: LogLevel;

@@ -10,13 +10,16 @@ import type { Clock } from "../clock.ts";
  */
 const MAX_SERIES = 500;
 
+/** Number that only grows. `add` adds 1 unless it is given another number. */
 export interface Counter {
   add(by?: number): void;
 }
+/** Number that goes up and down. */
 export interface Gauge {
   set(value: number): void;
   add(by: number): void;
 }
+/** Counts of values by size, with their sum. */
 export interface Histogram {
   /** @param value in the metric's unit, as its name says (seconds) */
   observe(value: number): void;
@@ -27,6 +30,7 @@ export interface Family<T> {
   with(...values: readonly string[]): T;
 }
 
+/** Registry of the metrics of one gateway. */
 export interface Metrics {
   counter(name: string, help: string, labels?: readonly string[]): Family<Counter>;
   gauge(name: string, help: string, labels?: readonly string[]): Family<Gauge>;
@@ -43,6 +47,7 @@ export interface Metrics {
   render(): string;
 }
 
+/** Upper bounds of the buckets of durations, in seconds. Longer durations count in the bucket `+Inf`. */
 export const DURATION_BUCKETS_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120] as const;
 
 interface Registered {

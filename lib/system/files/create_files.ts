@@ -14,6 +14,7 @@ import { createReachByHandles } from "./reach_by_handles.ts";
 import { blockingCalls, waitingCalls } from "./system_calls.ts";
 import { readIgnores, walkFolder } from "./walk_folder.ts";
 
+/** Settings and services of a door to files. */
 export interface FilesOptions extends Omit<FilesSetup, "variant"> {
   readonly clock: Clock;
   /** For the names of temporary files. Default: the operating system's */

@@ -49,6 +49,7 @@ export interface Inspected {
   readonly file: InspectedFile | undefined;
 }
 
+/** State of a file that is about to be changed. `size` is in bytes. */
 export interface InspectedFile {
   readonly size: number;
   /** Permission bits */
@@ -59,6 +60,7 @@ export interface InspectedFile {
   readonly content: Uint8Array | undefined;
 }
 
+/** Change of one file: new content for it, or its removal. `path` is relative to the root. */
 export type FileChange =
   | {
     readonly kind: "write";
@@ -71,6 +73,7 @@ export type FileChange =
   }
   | { readonly kind: "remove"; readonly path: string; readonly expected: string };
 
+/** Ways to keep a path inside the root: `handles` by open folders (Linux), `checked` by looks before and after (every other platform). */
 export type FilesVariant = "handles" | "checked";
 
 /** Settings of a door to files. Plain data, so that a thread can get them. */
@@ -103,6 +106,7 @@ export interface OpenFile {
   close(): Promise<void>;
 }
 
+/** Bounds of a walk. */
 export interface WalkOptions {
   /** Leaves out what `.gitignore` files name, and `.git` itself */
   readonly respectGitignore: boolean;

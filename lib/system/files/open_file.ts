@@ -4,6 +4,7 @@ import type { OpenFile } from "./files.ts";
 import { holdsPrivateKey, KEY_HEAD_BYTES } from "./sensitive_files.ts";
 import type { Handle } from "./system_calls.ts";
 
+/** Facts about a file whose handle was checked. `size` is in bytes. */
 export interface OpenFileOptions {
   readonly size: number;
   /** For messages */

@@ -4,6 +4,7 @@ import { ToolError } from "../../base/errors.ts";
 /** Longest path a tool may name, in UTF-16 units; PATH_MAX of Linux */
 const MAX_PATH = 4096;
 
+/** Path of a tool, taken apart. */
 export interface ParsedPath {
   /** Without empty parts and `.` */
   readonly names: readonly string[];

@@ -20,6 +20,7 @@ export interface PathRules {
   readonly keyRefusal: ((path: string) => ToolError) | undefined;
 }
 
+/** Places that no tool may touch, and the use of the rules. */
 export interface PathRulesOptions {
   readonly home: string;
   /** Postern's own data directory and configuration file, absolute */

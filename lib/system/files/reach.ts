@@ -28,6 +28,7 @@ export interface Folder {
   close(): Promise<void>;
 }
 
+/** Names of the entries of a folder, in no order. */
 export interface FolderList {
   readonly folders: readonly string[];
   readonly files: readonly string[];

@@ -21,6 +21,7 @@ export interface StagedFile {
   readonly ino: bigint;
 }
 
+/** Target of a staged file, with mode and owner. */
 export interface StageOptions {
   /** For messages */
   readonly path: string;
@@ -138,6 +139,7 @@ export async function syncNames(folder: Folder): Promise<void> {
   }
 }
 
+/** Tells whether two looks saw one file, by device and inode. */
 export function isSameFile(
   a: { readonly dev: bigint; readonly ino: bigint },
   b: { readonly dev: bigint; readonly ino: bigint },

@@ -15,6 +15,7 @@ export interface GitUse {
 /** A key with the value that counts, whatever the repository says. */
 export type Override = readonly [key: string, value: string];
 
+/** Use and place of a repository whose configuration is overridden. */
 export interface OverrideOptions {
   readonly use: GitUse;
   /** Absolute path of the git folder, and of the working tree it belongs to */

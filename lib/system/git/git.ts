@@ -12,6 +12,7 @@ export interface Git {
   open(options: OpenOptions): Promise<Repository>;
 }
 
+/** Repository to open, and the rights of the call. */
 export interface OpenOptions {
   /** Path of the repository, or of a folder in it, relative to the workspace. */
   readonly folder: string;
@@ -65,6 +66,7 @@ export interface RemoteUrls {
   readonly push: readonly string[];
 }
 
+/** Bounds of one git command. */
 export interface GitRunOptions {
   /** Kept of each stream. Default 65,536 */
   readonly maxOutputBytes?: number;

@@ -16,6 +16,7 @@ const LOCAL_TIMEOUT_MS = 60_000;
 const REMOTE_TIMEOUT_MS = 110_000;
 const DEFAULT_OUTPUT_BYTES = 65_536;
 
+/** Repository whose place and configuration were checked. */
 export interface CheckedRepository extends ScreenOptions {
   readonly processes: Pick<Processes, "run">;
   readonly place: RepositoryPlace;

@@ -14,6 +14,7 @@ export interface GatewayStream {
   readonly body: AsyncIterable<Uint8Array>;
 }
 
+/** Request to a gateway. `body` is sent as JSON. */
 export interface GatewayRequest {
   readonly method: "GET" | "POST" | "DELETE";
   /** With the query */
@@ -42,6 +43,7 @@ export interface GatewayClient {
   openSocket(path: string): Promise<GatewaySocket>;
 }
 
+/** Address and token of a gateway. */
 export interface GatewayClientOptions {
   /** As `http://127.0.0.1:42617/` */
   readonly address: string;

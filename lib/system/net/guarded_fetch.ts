@@ -7,6 +7,7 @@ import { isRedirect, PinError, pinnedExchange, type PinnedReply } from "./pinned
 import { createProxyRules, type ProxySettings, TunnelError } from "./proxy.ts";
 import type { AllowedHosts, AllowedUrl, UrlPolicy, UrlRules } from "./url_policy.ts";
 
+/** HTTP method that tools may use. */
 export type GuardedMethod = "GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE";
 
 /** Request to the outside. */
@@ -36,6 +37,7 @@ export interface GuardedRequest {
   readonly signal: AbortSignal;
 }
 
+/** Reply to a request to the outside. */
 export interface GuardedReply extends PinnedReply {
   /** Where the reply came from, after redirects */
   readonly url: string;
@@ -52,6 +54,7 @@ export interface GuardedReply extends PinnedReply {
  */
 export type GuardedFetch = (request: GuardedRequest) => Promise<GuardedReply>;
 
+/** Policy, own address and proxy of a guarded fetch. */
 export interface GuardedFetchOptions {
   readonly policy: UrlPolicy;
   readonly clock: Clock;
@@ -68,6 +71,7 @@ const MAX_REDIRECTS = 5;
 const OWN_HEADERS =
   /^(host|connection|content-length|transfer-encoding|upgrade|te|trailer|expect|keep-alive|proxy-.*)$/i;
 
+/** Creates the fetch for addresses that a model or a configuration names. */
 export function createGuardedFetch(options: GuardedFetchOptions): GuardedFetch {
   return async (request) => {
     const timeout = options.clock.timeoutSignal(request.timeoutMs);

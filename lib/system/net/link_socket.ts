@@ -19,6 +19,7 @@ export interface LinkHandlers {
   closed(code: number, reason: string): void;
 }
 
+/** Address and token of a gateway that a node connects to. */
 export interface LinkSocketOptions {
   /** http or https address, with path and query */
   readonly url: URL;

@@ -22,6 +22,7 @@ export interface PinnedRequest {
   readonly proxy?: string | undefined;
 }
 
+/** Reply of a server at a checked address. */
 export interface PinnedReply {
   readonly status: number;
   /** Names in lower case */

@@ -25,6 +25,7 @@ export interface ProviderClient {
   close(): Promise<void>;
 }
 
+/** Origin of a provider, and the check of who listens there. */
 export interface ProviderClientOptions {
   /** Name of the provider, for errors */
   readonly provider: string;

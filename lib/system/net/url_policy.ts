@@ -30,6 +30,7 @@ export interface AllowedHosts {
   readonly key: string;
 }
 
+/** Signal and hosts of one check. */
 export interface CheckOptions {
   readonly signal: AbortSignal;
   /** Default: what `[url_access]` says is all */
@@ -46,11 +47,13 @@ export interface UrlPolicy {
   check(url: string, rules: UrlRules, options: CheckOptions): Promise<AllowedUrl>;
 }
 
+/** Services of a URL policy. */
 export interface UrlPolicyOptions {
   /** All addresses of a host name. Default: the system's */
   readonly lookup?: (host: string) => Promise<readonly string[]>;
 }
 
+/** Creates a URL policy that looks up host names anew at each check. */
 export function createUrlPolicy(options: UrlPolicyOptions = {}): UrlPolicy {
   const lookup = options.lookup ?? lookUp;
   return {

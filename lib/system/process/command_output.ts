@@ -10,6 +10,7 @@ export interface Captured {
   readonly truncated: boolean;
 }
 
+/** A stream of a command while it is read. */
 export interface Capture {
   /** Bytes read until now */
   bytes(): number;

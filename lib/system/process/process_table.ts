@@ -21,6 +21,7 @@ export interface ProcessInfo {
   readonly after: Aftermath | undefined;
 }
 
+/** Processes that were started to run on, and the last that ended. */
 export interface ProcessTable {
   /** @throws {ToolError} `too_many_processes`, `command_not_started` */
   start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo>;

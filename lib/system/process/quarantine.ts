@@ -34,6 +34,7 @@ export interface Quarantine {
   take(appeared: readonly Guarded[], workspace: string): Promise<readonly Quarantined[]>;
 }
 
+/** Folder and services of a quarantine. */
 export interface QuarantineOptions {
   /** Absolute; made when something is moved there */
   readonly folder: string;
@@ -41,6 +42,7 @@ export interface QuarantineOptions {
   readonly random: Random;
 }
 
+/** Creates the quarantine of one data directory. */
 export function createQuarantine({ folder, clock, random }: QuarantineOptions): Quarantine {
   const takeOne = async ({ path, identity }: Guarded, workspace: string): Promise<string | undefined> => {
     const parent = await holdFolder(dirname(path), workspace);

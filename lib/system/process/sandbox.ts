@@ -91,6 +91,7 @@ function endedBy(ending: { readonly kind: "signal"; readonly name: string } | { 
   return ending.kind === "signal" ? ending.name : "too much output";
 }
 
+/** Rights of a command inside the sandbox. */
 export interface ContainOptions {
   readonly bubblewrap: string;
   readonly workspaceRoot: string;

@@ -24,6 +24,7 @@ export interface NamedPlace {
   readonly path: string;
 }
 
+/** Places that arguments of a command may not name. */
 export interface ScreenOptions {
   /** The user's home folder, for `~/` in forbidden paths */
   readonly home: string;

@@ -63,6 +63,7 @@ interface Thread {
   readonly waiting: Map<number, (survey: Survey) => void>;
 }
 
+/** Creates surveys without a thread. The first survey starts the thread. */
 export function createSurveys({ clock }: { readonly clock: Clock }): Surveys {
   let thread: Thread | undefined;
   let closed = false;

@@ -14,6 +14,7 @@ export interface Workers {
   close(): Promise<void>;
 }
 
+/** Work for a thread of its own. */
 export interface WorkerJob {
   /** A module that calls `answerJob` */
   readonly module: URL;
@@ -27,6 +28,7 @@ export interface WorkerJob {
   readonly signal: AbortSignal;
 }
 
+/** Reasons why a thread gave no answer: `out_of_memory` is the limit of its heap, `broken` any other end. */
 export type WorkerErrorCode = "out_of_memory" | "broken";
 
 /** The thread ended without an answer. */
