@@ -1,6 +1,6 @@
 import { Buffer } from "node:buffer";
 import { checkLimit, checkName, checkSeq, type EncodedWrite, encodeWrite } from "./encode_write.ts";
-import { createTextEngine, type IndexedText, toWordBag, type WordBag } from "./memory_search.ts";
+import { countTerms, createTextEngine, type IndexedText, type TermCounts } from "./memory_search.ts";
 import { fieldOf, findIndexedField } from "./indexed_fields.ts";
 import { scopeWordsOf, searchTexts } from "./search_texts.ts";
 import {
@@ -19,7 +19,7 @@ interface Entry {
   readonly json: string;
   /** Order of first insertion */
   readonly order: number;
-  readonly words: WordBag | undefined;
+  readonly terms: TermCounts | undefined;
 }
 
 /** Creates a store that forgets everything with the process: for tests and `driver = "memory"`. Keeps the whole contract of Store. */
@@ -207,7 +207,7 @@ class MemoryRecords {
       version: (earlier?.version ?? 0) + 1,
       json,
       order: earlier?.order ?? ++this.#inserted,
-      words: text === undefined ? undefined : toWordBag(text, scopeWordsOf(collection, key).length),
+      terms: text === undefined ? undefined : countTerms(text, scopeWordsOf(collection, key).length),
     });
     return () => void (earlier === undefined ? entries.delete(key) : entries.set(key, earlier));
   }
@@ -220,7 +220,7 @@ class MemoryRecords {
 }
 
 function isText(entry: Entry): entry is Entry & IndexedText {
-  return entry.words !== undefined;
+  return entry.terms !== undefined;
 }
 
 function toStored(entry: Entry): Stored {

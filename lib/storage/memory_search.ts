@@ -1,25 +1,29 @@
-import { type SearchTerm, type TextEngine, wordsOf } from "./search_texts.ts";
+import { type SearchTerm, toIndexTerms } from "./index_terms.ts";
+import { COLUMN_WEIGHTS, type TextEngine } from "./search_texts.ts";
 
 const K1 = 1.2;
 const B = 0.75;
 
-/** A text as a count of its folded words. */
-export interface WordBag {
-  readonly counts: ReadonlyMap<string, number>;
+/** A text as counts of its terms by column. */
+export interface TermCounts {
+  readonly words: ReadonlyMap<string, number>;
+  readonly stems: ReadonlySet<string>;
+  readonly grams: ReadonlySet<string>;
   readonly total: number;
 }
 
-/** Counts the words of a text without case and diacritics. `scopeWords` words make the text longer, as in the index on disk. */
-export function toWordBag(text: string, scopeWords: number): WordBag {
+/** Counts the terms of a text. `scopeWords` words make the text longer, as in the index on disk. */
+export function countTerms(text: string, scopeWords: number): TermCounts {
+  const { words, stems, grams } = toIndexTerms(text);
   const counts = new Map<string, number>();
-  const words = wordsOf(text);
-  for (const word of words) counts.set(fold(word), (counts.get(fold(word)) ?? 0) + 1);
-  return { counts, total: words.length + scopeWords };
+  for (const word of words) counts.set(word, (counts.get(word) ?? 0) + 1);
+  const total = words.length + stems.length + grams.length + scopeWords;
+  return { words: counts, stems: new Set(stems), grams: new Set(grams), total };
 }
 
 /** A text of the index. */
 export interface IndexedText {
-  readonly words: WordBag;
+  readonly terms: TermCounts;
   /** Order of first insertion */
   readonly order: number;
 }
@@ -32,13 +36,10 @@ export interface IndexedText {
 export function createTextEngine<T extends IndexedText>(texts: readonly T[], found: readonly T[]): TextEngine<T> {
   return {
     hasTexts: () => found.length > 0,
-    count(term, { where, max }) {
-      const having = (where === "all" ? texts : found).filter((item) => occurrences(item.words, term) > 0);
-      return Math.min(having.length, max);
-    },
+    count: (term, max) => Math.min(texts.filter((item) => weightedCount(item.terms, term) > 0).length, max),
     ranked: (terms, limit) => rank(texts, found, terms).slice(0, limit),
     newest(terms, how, limit) {
-      const has = (item: T) => (term: SearchTerm) => occurrences(item.words, term) > 0;
+      const has = (item: T) => (term: SearchTerm) => weightedCount(item.terms, term) > 0;
       const matching = found.filter((item) => how === "all" ? terms.every(has(item)) : terms.some(has(item)));
       return matching.reverse().slice(0, limit);
     },
@@ -51,18 +52,18 @@ export function createTextEngine<T extends IndexedText>(texts: readonly T[], fou
  * Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework", 2009; the constants and the arithmetic of FTS5
  */
 function rank<T extends IndexedText>(texts: readonly T[], found: readonly T[], terms: readonly SearchTerm[]): T[] {
-  const average = texts.reduce((sum, item) => sum + item.words.total, 0) / Math.max(1, texts.length);
+  const average = texts.reduce((sum, item) => sum + item.terms.total, 0) / Math.max(1, texts.length);
   const weights = terms.map((term) => {
-    const having = texts.filter((item) => occurrences(item.words, term) > 0).length;
+    const having = texts.filter((item) => weightedCount(item.terms, term) > 0).length;
     // FTS5 keeps the weight of a word that most texts have just above zero
     const weight = Math.log((texts.length - having + 0.5) / (having + 0.5));
     return { term, weight: weight <= 0 ? 1e-6 : weight };
   });
   const scored = found.flatMap((item) => {
-    const length = K1 * (1 - B + (B * item.words.total) / average);
+    const length = K1 * (1 - B + (B * item.terms.total) / average);
     let score = 0;
     for (const { term, weight } of weights) {
-      const count = occurrences(item.words, term);
+      const count = weightedCount(item.terms, term);
       score += weight * ((count * (K1 + 1)) / (count + length));
     }
     return score > 0 ? [{ item, score }] : [];
@@ -70,14 +71,15 @@ function rank<T extends IndexedText>(texts: readonly T[], found: readonly T[], t
   return scored.sort((a, b) => b.score - a.score).map(({ item }) => item);
 }
 
-function occurrences(bag: WordBag, term: SearchTerm): number {
-  const folded = fold(term.word);
-  if (!term.prefix) return bag.counts.get(folded) ?? 0;
-  let sum = 0;
-  for (const [word, count] of bag.counts) if (word.startsWith(folded)) sum += count;
-  return sum;
-}
-
-function fold(word: string): string {
-  return word.normalize("NFD").replace(/\p{M}+/gu, "").toLowerCase();
+/** Sums the weights of the places where a text has a term. */
+function weightedCount({ words, stems, grams }: TermCounts, { word, columns }: SearchTerm): number {
+  const { words: wordWeight, stems: stemWeight, grams: gramWeight } = COLUMN_WEIGHTS;
+  switch (columns) {
+    case "words":
+      return wordWeight * (words.get(word) ?? 0);
+    case "forms":
+      return wordWeight * (words.get(word) ?? 0) + (stems.has(word) ? stemWeight : 0);
+    case "grams":
+      return grams.has(word) ? gramWeight : 0;
+  }
 }

@@ -1,5 +1,6 @@
 import type { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../base/clock.ts";
+import type { Logger } from "../base/telemetry/log.ts";
 import { checkLimit, checkName, checkSeq, encodeWrite } from "./encode_write.ts";
 import { migrations } from "./sqlite/migrations.ts";
 import { createGroupCommit, type GroupCommit, ROLL_BACK } from "./sqlite/group_commit.ts";
@@ -11,13 +12,22 @@ import { createUnreadableRecords, forgetWritten, type Store, type UnreadableReco
 /** Times that a read waits for writes which came while it waited */
 const MAX_ROUNDS = 3;
 
+/** Options of `openSqliteStore`. */
+export interface SqliteStoreOptions {
+  /** Path of the database file */
+  readonly path: string;
+  readonly clock: Clock;
+  /** Told of migrations. Default: nobody */
+  readonly log?: Logger;
+}
+
 /**
  * Opens the store in one SQLite file: WAL, full sync, group commit. A write whose promise has resolved survives `kill -9` and a loss
  * of power. Reads see what is committed, and wait for the disk when others have just written.
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt`, `database_unusable`
  */
-export async function openSqliteStore(options: { readonly path: string; readonly clock: Clock }): Promise<Store> {
-  return new SqliteStore(options.path, options.clock);
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<Store> {
+  return new SqliteStore(options);
 }
 
 /** Methods are properties of the object itself, so that a copy of a store with one method replaced works. */
@@ -30,9 +40,9 @@ class SqliteStore implements Store {
   #closed = false;
   readonly unreadable: UnreadableRecords = createUnreadableRecords();
 
-  constructor(path: string, clock: Clock) {
+  constructor({ path, clock, log }: SqliteStoreOptions) {
     this.#path = path;
-    this.#database = openDatabase(path, migrations);
+    this.#database = openDatabase(path, migrations, log);
     this.#records = createRecordStatements(this.#database, () => clock.now());
     this.#disk = createDiskSync(this.#database, path);
     this.#commits = createGroupCommit(this.#database, this.#disk);

@@ -40,7 +40,7 @@ export async function openStore(options: OpenStoreOptions): Promise<Store> {
   return store;
 }
 
-async function openDriver({ driver, dataDir, clock, opened }: OpenStoreOptions): Promise<Store> {
+async function openDriver({ driver, dataDir, clock, log, opened }: OpenStoreOptions): Promise<Store> {
   switch (driver) {
     case "postgres":
       throw new ConfigError(
@@ -60,7 +60,7 @@ async function openDriver({ driver, dataDir, clock, opened }: OpenStoreOptions):
       }
       opened.own(lock, (held) => held.release());
       await removeUnfinished(dataDir);
-      return await openSqliteStore({ path: join(dataDir, "postern.db"), clock });
+      return await openSqliteStore({ path: join(dataDir, "postern.db"), clock, log });
     }
   }
 }

@@ -1,46 +1,5 @@
 import { Buffer } from "node:buffer";
-
-const MAX_QUERY_CHARACTERS = 8192;
-const MAX_TERMS = 12;
-const MAX_TERM_CHARACTERS = 64;
-const PREFIX_FROM_CHARACTERS = 3;
-/** Gathering all words with one beginning costs more than the word itself, and long words have fewer of them. */
-const MAX_PREFIX_TERMS = 4;
-
-/** A word to look for. With `prefix`, the words that begin with it are found too. */
-export interface SearchTerm {
-  readonly word: string;
-  readonly prefix: boolean;
-}
-
-/**
- * Splits a query or a text into words: runs of letters, digits and combining marks. Everything else separates them, so no query
- * can reach the syntax of a search engine.
- */
-export function wordsOf(text: string): readonly string[] {
-  return text.toWellFormed().match(/[\p{L}\p{N}\p{M}]+/gu) ?? [];
-}
-
-/**
- * Returns the terms of a query: the first 12 different words of its first 8,192 characters, of which any may match. The four longest,
- * where they have three characters or more, match as prefixes.
- */
-export function searchTerms(query: string): readonly SearchTerm[] {
-  const found = wordsOf(query.slice(0, MAX_QUERY_CHARACTERS)).map((word) =>
-    word.toLowerCase().slice(0, MAX_TERM_CHARACTERS).toWellFormed()
-  );
-  const words = [...new Set(found)].slice(0, MAX_TERMS);
-  const longest = words.filter((word) => word.length >= PREFIX_FROM_CHARACTERS)
-    .sort((a, b) => b.length - a.length).slice(0, MAX_PREFIX_TERMS);
-  return words.map((word) => ({ word, prefix: longest.includes(word) }));
-}
-
-/** Scope of a search: the records that it looks at, as a word of the index. */
-export interface TextScope {
-  readonly word: string;
-  /** True when the word stands for the whole prefix. When false, keys have to be compared too */
-  readonly whole: boolean;
-}
+import { type SearchQuery, type SearchTerm, toSearchQuery } from "./index_terms.ts";
 
 /** Returns the scopes of a record as words: its collection, and the part of its key up to the first slash. */
 export function scopeWordsOf(collection: string, key: string): readonly string[] {
@@ -48,12 +7,10 @@ export function scopeWordsOf(collection: string, key: string): readonly string[]
   return end === 0 ? [collectionWord(collection)] : [collectionWord(collection), prefixWord(collection, key, end)];
 }
 
-/** Returns the narrowest scope that holds every key with this prefix. */
-export function scopeOf(collection: string, prefix: string): TextScope {
+/** Returns the word of the narrowest scope that holds every key with this prefix. */
+export function scopeOf(collection: string, prefix: string): string {
   const end = prefix.indexOf("/") + 1;
-  return end === 0
-    ? { word: collectionWord(collection), whole: prefix === "" }
-    : { word: prefixWord(collection, prefix, end), whole: end === prefix.length };
+  return end === 0 ? collectionWord(collection) : prefixWord(collection, prefix, end);
 }
 
 function collectionWord(collection: string): string {
@@ -73,8 +30,8 @@ function hex(text: string): string {
 export interface TextEngine<T> {
   /** Returns whether the scope has any text */
   hasTexts(): boolean;
-  /** Counts the texts with this term, in the scope or in all, up to `max` */
-  count(term: SearchTerm, options: { readonly where: "scope" | "all"; readonly max: number }): number;
+  /** Counts the texts with this term, of every scope, up to `max` */
+  count(term: SearchTerm, max: number): number;
   /** Returns texts with any of the terms, best first by BM25 */
   ranked(terms: readonly SearchTerm[], limit: number): readonly T[];
   /** Returns texts with all or any of the terms, last inserted first */
@@ -82,24 +39,28 @@ export interface TextEngine<T> {
   idOf(item: T): number;
 }
 
+/** Weights of a match in each column of the index. Powers of two, so that their sums are the same in any order. */
+export const COLUMN_WEIGHTS = { words: 1, stems: 0.5, grams: 0.25 } as const;
+
 /** Texts up to which a term is rare. A more frequent term says little about any text, and ranking by it costs the most. */
-const RARE_TEXTS = 4_000;
+const RARE_TEXTS = 2_000;
+/** Texts up to which a gram is rare. */
+const RARE_GRAM_TEXTS = 1_000;
 /** Texts that one search ranks, at about the most. */
-const RANKED_TEXTS = 8_000;
-/** Texts that are enough. A word in so many texts need not find longer words: no search returns more. */
-const ENOUGH_TEXTS = 1_000;
+const RANKED_TEXTS = 3_000;
 /** Common words that are looked for together. More words are together in so few texts that the search takes long. */
 const MAX_TOGETHER = 8;
 
 /**
- * Finds the texts with any word of a query, best first. The time hardly grows with the number of texts.
+ * Finds the texts with any term of a query, best first. The time hardly grows with the number of texts.
  *
- * Texts with a rare word come first, by BM25. While there is room, texts with the common words together follow, then texts with any
- * of them, the newest first. Below some thousand texts every word is rare, and BM25 alone gives the order.
+ * Texts with a rare term come first, by BM25 over words, stems and grams. While there is room, texts with the common words together
+ * follow, then texts with any of them, the newest first, and at last texts with words like "the". Below some thousand texts every word is rare, and BM25 alone gives the order.
  */
 export function searchTexts<T>(engine: TextEngine<T>, query: string, limit: number): readonly T[] {
   if (!engine.hasTexts()) return [];
-  const { rare, common } = split(engine, searchTerms(query), limit);
+  const terms = toSearchQuery(query);
+  const { rare, common } = split(engine, terms);
   const found = new Map<number, T>();
   const add = (items: readonly T[]) => {
     for (const item of items) {
@@ -110,27 +71,47 @@ export function searchTexts<T>(engine: TextEngine<T>, query: string, limit: numb
   if (common.length > 1 && found.size < limit) {
     add(engine.newest(common.slice(0, MAX_TOGETHER), "all", limit + found.size));
   }
-  if (common.length > 0 && found.size < limit) add(engine.newest(common, "any", limit + found.size));
+  for (const any of [common, terms.common]) {
+    if (any.length > 0 && found.size < limit) add(engine.newest(any, "any", limit + found.size));
+  }
   return [...found.values()];
 }
 
-/** Splits terms into rare and common ones. A term that is in no text is in neither. */
-function split(engine: TextEngine<unknown>, terms: readonly SearchTerm[], limit: number) {
-  const rare: SearchTerm[] = [];
-  const common: SearchTerm[] = [];
-  let texts = 0;
-  const counted = terms.map(({ word, prefix }) => {
-    const itself = { word, prefix: false };
-    const found = prefix ? engine.count(itself, { where: "scope", max: ENOUGH_TEXTS }) : 0;
-    const term = found >= ENOUGH_TEXTS ? itself : { word, prefix };
-    // When enough texts have the word itself, the newest of them are enough
-    const plain = found >= limit ? itself : term;
-    return { term, plain, count: engine.count(term, { where: "all", max: RARE_TEXTS + 1 }) };
-  });
-  for (const { term, plain, count } of counted.filter(({ count }) => count > 0).sort((a, b) => a.count - b.count)) {
-    if (count <= RARE_TEXTS && texts + count <= RANKED_TEXTS) rare.push(term);
-    else common.push(plain);
-    texts += count;
+/** A term with the number of texts that have it. */
+interface CountedTerm {
+  readonly term: SearchTerm;
+  readonly count: number;
+}
+
+/**
+ * Splits the terms of a query into rare and common ones. A term that is in no text is in neither. Common grams are left out, since they
+ * say little, unless the query finds nothing else.
+ */
+function split(engine: TextEngine<unknown>, query: SearchQuery) {
+  const words: CountedTerm[] = [];
+  const grams: CountedTerm[] = [];
+  for (const { exact, forms, grams: parts } of query.words) {
+    const count = engine.count(exact, RARE_TEXTS + 1);
+    // The forms and parts of a common word are common too
+    const isCommon = count > RARE_TEXTS;
+    words.push({ term: isCommon ? forms ?? exact : exact, count });
+    if (isCommon) continue;
+    if (forms !== undefined) words.push({ term: forms, count: engine.count(forms, RARE_TEXTS + 1) });
+    for (const term of parts) grams.push({ term, count: engine.count(term, RARE_GRAM_TEXTS + 1) });
   }
-  return { rare, common };
+  for (const term of query.characters) grams.push({ term, count: engine.count(term, RARE_GRAM_TEXTS + 1) });
+  let room = RANKED_TEXTS;
+  const divide = (terms: readonly CountedTerm[], max: number) => {
+    const rare: SearchTerm[] = [];
+    const common: SearchTerm[] = [];
+    for (const { term, count } of terms.filter(({ count }) => count > 0).sort((a, b) => a.count - b.count)) {
+      const isRare = count <= max && count <= room;
+      (isRare ? rare : common).push(term);
+      if (isRare) room -= count;
+    }
+    return { rare, common };
+  };
+  const [byWord, byGram] = [divide(words, RARE_TEXTS), divide(grams, RARE_GRAM_TEXTS)];
+  const rare = [...byWord.rare, ...byGram.rare];
+  return { rare, common: rare.length + byWord.common.length > 0 ? byWord.common : byGram.common };
 }

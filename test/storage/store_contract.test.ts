@@ -414,6 +414,52 @@ for (const driver of DRIVERS) {
       assert.deepEqual([await found("apple"), await found("banana")], [["b"], []]);
     });
 
+    check(
+      "search() finds words of scripts without spaces, forms of words, parts of words and folded letters",
+      async (store) => {
+        const texts = {
+          zh: "数据库每天凌晨两点自动备份到另一台服务器",
+          ja: "会議室の鍵は受付で管理しています",
+          ko: "서버의 비밀번호를 석 달마다 바꿔야 합니다",
+          th: "สำรองข้อมูลทุกคืน",
+          de: "Die Donaudampfschifffahrtsgesellschaft hat neue Häuser",
+          fr: "Les sauvegardes sont chiffrées",
+          ru: "Пароли лежат в сейфе",
+          emoji: "the 🚀 starts at noon",
+        };
+        await store.batch(
+          Object.entries(texts).map(([key, text]): Write => ({ op: "insert", collection: "m", key, body: 0, text })),
+        );
+        const queries = {
+          zh: ["备份", "服务器", "数", "器", "备份时间是几点"],
+          ja: ["鍵の管理", "会議", "鍵"],
+          ko: ["비밀번호", "서버에서", "달"],
+          th: ["ข้อมูล"],
+          de: ["schifffahrt", "Haus", "hauser", "DAMPFSCHIFF"],
+          fr: ["sauvegarde chiffrement", "chiffrees"],
+          ru: ["пароль", "сейф"],
+          emoji: ["🚀"],
+        };
+        for (const [key, asked] of Object.entries(queries)) {
+          for (const query of asked) {
+            assert.equal((await store.search("m", { query, limit: 10 }))[0]?.key, key, query);
+          }
+        }
+        assert.deepEqual(await store.search("m", { query: "中", limit: 10 }), []);
+      },
+    );
+
+    check("search() puts whole words before forms, and forms before parts of words", async (store) => {
+      const texts = { part: "gateway open now", form: "gates open now", word: "gate open now", none: "door open now" };
+      await store.batch(
+        Object.entries(texts).map(([key, text]): Write => ({ op: "insert", collection: "m", key, body: 0, text })),
+      );
+      for (let index = 0; index < 5; index++) {
+        await store.batch([{ op: "insert", collection: "m", key: `other${index}`, body: 0, text: "nothing to see" }]);
+      }
+      assert.deepEqual(keysOf(await store.search("m", { query: "gate", limit: 10 })), ["word", "form", "part"]);
+    });
+
     check("search() puts a text that says the word more often first", async (store) => {
       const put = (key: string, text: string) => store.batch([{ op: "put", collection: "m", key, body: 0, text }]);
       await put("once", "plum pear fig");
@@ -460,6 +506,11 @@ for (const driver of DRIVERS) {
         "alpha".repeat(5000),
         "a ".repeat(50_000),
         "; DROP TABLE records",
+        "数据库备份 AND".repeat(1_000),
+        "\u{1f680}".repeat(5_000),
+        "\u0e01\u0e33".repeat(5_000),
+        "words : alpha",
+        "\u00b7alp",
       );
       for (const query of hostile) await store.search("m", { query, limit: 10 });
       assert.deepEqual(await store.search("m", { query: '"*() ^', limit: 10 }), []);
@@ -601,7 +652,21 @@ test("both drivers agree after any sequence of batches", async () => {
 });
 
 test("both drivers find the same texts, and in the same order where none was replaced", async () => {
-  const word = fc.constantFrom("gate", "gates", "gateway", "door", "Ölfaß", "olfass", "the", "a", "x1", "x");
+  const word = fc.constantFrom(
+    "gate",
+    "gates",
+    "gateway",
+    "door",
+    "Ölfaß",
+    "olfass",
+    "the",
+    "a",
+    "x1",
+    "x",
+    "备份库",
+    "备",
+    "서버를",
+  );
   const text = fc.array(word, { minLength: 1, maxLength: 8 }).map((words) => words.join(" "));
   const place = fc.constantFrom("m:a/1", "m:a/2", "m:b/1", "m:b/2", "m:c", "n:a/1", "n:a/2");
   const put = fc.tuple(place, fc.option(text, { nil: undefined }));

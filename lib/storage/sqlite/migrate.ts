@@ -2,6 +2,7 @@ import { chmodSync, readdirSync, rmSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
+import { type Logger, SILENT } from "../../base/telemetry/log.ts";
 
 /** A step that brings a database to the next version. A released step never changes. */
 export interface Migration {
@@ -15,10 +16,16 @@ const KEPT_BACKUPS = 3;
 
 /**
  * Brings a database to the version of the last migration, each step in a transaction of its own after a backup at
- * `<path>.bak-<version before it>`; the three newest backups stay. A new, empty database gets none.
+ * `<path>.bak-<version before it>`; the three newest backups stay. A new, empty database gets none. The log tells of each step but
+ * those of a new database: a step may take a minute.
  * @throws {ConfigError} `database_too_new` when a newer Postern wrote it; nothing is changed
  */
-export function migrate(database: DatabaseSync, path: string, migrations: readonly Migration[]): void {
+export function migrate(
+  database: DatabaseSync,
+  path: string,
+  migrations: readonly Migration[],
+  log: Pick<Logger, "info"> = SILENT,
+): void {
   const known = migrations.at(-1)?.version ?? 0;
   const found = versionOf(database);
   if (found > known) {
@@ -31,7 +38,11 @@ export function migrate(database: DatabaseSync, path: string, migrations: readon
   }
   for (const migration of migrations) {
     if (migration.version <= found) continue;
-    if (found > 0) backUp(database, path, versionOf(database));
+    const versions = { file: path, from_version: migration.version - 1, to_version: migration.version };
+    if (found > 0) {
+      log.info("Bringing the database to its next version; a large one takes some minutes", versions);
+      backUp(database, path, versionOf(database));
+    }
     database.exec("BEGIN IMMEDIATE");
     try {
       migration.up(database);
@@ -41,6 +52,7 @@ export function migrate(database: DatabaseSync, path: string, migrations: readon
       database.exec("ROLLBACK");
       throw error;
     }
+    if (found > 0) log.info("The database has its next version", versions);
   }
 }
 

@@ -1,5 +1,6 @@
 import { scopeWordsOf } from "../search_texts.ts";
 import type { Migration } from "./migrate.ts";
+import { toColumns } from "./text_index.ts";
 
 /**
  * Creates records by collection and key, their full text, and append-only streams. Times are milliseconds since the epoch.
@@ -97,5 +98,49 @@ const migration0003: Migration = {
   },
 };
 
+/**
+ * Creates the full text anew from terms that `toIndexTerms` makes: words, stems and grams in columns of their own, so that texts of every
+ * script are found, and forms and parts of words. SQLite's own tokenizer only splits the terms at their blanks.
+ *
+ * Rows are read in pages, so that memory stays bounded. The step is one transaction: when it is cut off, the next start does it again. A
+ * memory whose body cannot be read is left out of the index, and is set aside when it is read.
+ */
+const migration0004: Migration = {
+  version: 4,
+  up(database) {
+    database.exec(`
+      DROP TABLE record_texts;
+      CREATE VIRTUAL TABLE record_texts USING fts5(
+        scope, words, stems, grams, content = '', contentless_delete = 1, tokenize = 'ascii'
+      );
+    `);
+    const page = database.prepare(
+      "SELECT id, collection, key, body FROM records WHERE searchable = 1 AND id > ? ORDER BY id LIMIT 500",
+    );
+    const put = database.prepare("INSERT INTO record_texts (rowid, scope, words, stems, grams) VALUES (?, ?, ?, ?, ?)");
+    const unmark = database.prepare("UPDATE records SET searchable = 0 WHERE id = ?");
+    for (let rows = page.all(0); rows.length > 0; rows = page.all(rows.at(-1)?.["id"] ?? 0)) {
+      for (const { id = 0, collection, key, body } of rows) {
+        const text = memoryTextOf(String(body));
+        if (text === undefined) {
+          unmark.run(id);
+          continue;
+        }
+        put.run(id, ...toColumns({ collection: String(collection), key: String(key) }, text));
+      }
+    }
+  },
+};
+
+/** Returns the text of a stored memory, version 1; undefined for a body that is none. */
+function memoryTextOf(json: string): string | undefined {
+  try {
+    const { key, tags, value } = JSON.parse(json) as { key: string; tags: string[]; value: string };
+    return [key, ...tags, value].join("\n");
+  } catch {
+    return undefined;
+  }
+}
+
 /** Every migration, oldest first. A new one is added at the end and never changed once it was released. */
-export const migrations: readonly Migration[] = [migration0001, migration0002, migration0003];
+export const migrations: readonly Migration[] = [migration0001, migration0002, migration0003, migration0004];

@@ -2,6 +2,7 @@ import { statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { ConfigError } from "../../base/errors.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
 import { migrate, type Migration } from "./migrate.ts";
 import { cutOffRestores } from "../cut_off_restores.ts";
 import { ensurePrivateFile } from "../gateway_lock.ts";
@@ -16,7 +17,7 @@ const APPLICATION_ID = 0x506f7374;
  * @throws {ConfigError} naming the file: `database_too_new`, `database_corrupt` (not a database, another program's, or
  * damaged), `database_unusable` (cannot be opened, read or written)
  */
-export function openDatabase(path: string, migrations: readonly Migration[]): DatabaseSync {
+export function openDatabase(path: string, migrations: readonly Migration[], log?: Logger): DatabaseSync {
   let database: DatabaseSync | undefined;
   try {
     refuseLostDatabase(path);
@@ -34,7 +35,7 @@ export function openDatabase(path: string, migrations: readonly Migration[]): Da
     `);
     // In the log, where it costs one sync of the disk; before it, four
     if (isNew) database.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
-    migrate(database, path, migrations);
+    migrate(database, path, migrations, log);
     return database;
   } catch (error) {
     database?.close();

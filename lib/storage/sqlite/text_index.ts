@@ -1,72 +1,120 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
-import { scopeOf, scopeWordsOf, type SearchTerm, type TextEngine } from "../search_texts.ts";
+import { type SearchTerm, type TermColumns, toIndexTerms } from "../index_terms.ts";
+import { COLUMN_WEIGHTS, scopeOf, scopeWordsOf, type TextEngine } from "../search_texts.ts";
 
 /** A record found: its id and the columns that were asked for. */
 export type FoundRow = NonNullable<ReturnType<StatementSync["get"]>>;
 
+/** The place of a record in the store. */
+export interface RecordPlace {
+  readonly collection: string;
+  readonly key: string;
+}
+
 /** The full text of records, in FTS5. A row has the id of its record. */
 export interface TextIndex {
-  put(id: number | bigint, place: { readonly collection: string; readonly key: string }, text: string): void;
+  put(id: number | bigint, place: RecordPlace, text: string): void;
   drop(id: number | bigint): void;
   /** Searches the records of a collection whose keys begin with `prefix` */
   engine(collection: string, prefix: string): TextEngine<FoundRow>;
 }
 
-/** @param columns of `records`, selected beside the id */
+/**
+ * Texts of a scope up to which FTS5 looks for the scope itself. It counts all texts of a scope for each ranked search, which costs more
+ * than looking at the keys of the records found.
+ */
+const SMALL_SCOPE_TEXTS = 5_000;
+
+/**
+ * Creates the text index of a database.
+ * @param columns of `records` that a record found has beside its id; `key` is among them
+ */
 export function createTextIndex(database: DatabaseSync, columns: string): TextIndex {
-  const put = database.prepare("INSERT OR REPLACE INTO record_texts (rowid, scope, text) VALUES (?, ?, ?)");
-  const drop = database.prepare("DELETE FROM record_texts WHERE rowid = ?");
-  const count = database.prepare(
-    "SELECT count(*) AS n FROM (SELECT 1 FROM record_texts WHERE record_texts MATCH ? LIMIT ?)",
-  );
-  // The index first, the records of the few best after it: the other way round each record would ask the index
-  const finder = (from: string, { by, order }: { readonly by: string; readonly order: string }) =>
-    database.prepare(
-      `SELECT records.id AS id, ${columns} FROM (SELECT record_texts.rowid AS id, ${by} AS place FROM ${from}
-       ORDER BY ${order} LIMIT ?) AS found CROSS JOIN records ON records.id = found.id ORDER BY ${order}`,
-    );
-  const scoped = "record_texts WHERE record_texts MATCH ?";
-  const prefixed = `record_texts CROSS JOIN records AS candidates ON candidates.id = record_texts.rowid
-    WHERE record_texts MATCH ? AND candidates.key >= ? AND candidates.key < ?`;
-  // Only the text counts: its scope says nothing about how well a record matches
-  const best = { by: "bm25(record_texts, 0.0, 1.0)", order: "place, id" };
-  const newest = { by: "record_texts.rowid", order: "place DESC" };
-  const find = {
-    ranked: { scoped: finder(scoped, best), prefixed: finder(prefixed, best) },
-    newest: { scoped: finder(scoped, newest), prefixed: finder(prefixed, newest) },
-  };
+  return new FtsIndex(database, columns);
+}
 
+class FtsIndex implements TextIndex {
+  readonly #statements: ReturnType<typeof prepareTexts>;
+
+  constructor(database: DatabaseSync, columns: string) {
+    this.#statements = prepareTexts((text) => database.prepare(text), columns);
+  }
+
+  put(id: number | bigint, place: RecordPlace, text: string): void {
+    this.#statements.put.run(id, ...toColumns(place, text));
+  }
+
+  drop(id: number | bigint): void {
+    this.#statements.drop.run(id);
+  }
+
+  engine(collection: string, prefix: string): TextEngine<FoundRow> {
+    const { ranked, newest } = this.#statements;
+    const scope = `scope : "${scopeOf(collection, prefix)}"`;
+    const find = (texts: Iterable<FoundRow>, limit: number) => this.#withPrefix(texts, { collection, prefix, limit });
+    return {
+      hasTexts: () => this.#count(scope, 1) > 0,
+      count: (term, max) => this.#count(ofTexts([term], "OR"), max),
+      ranked: (terms, limit) => {
+        const match = ofTexts(terms, "OR");
+        const isSmall = this.#count(scope, SMALL_SCOPE_TEXTS + 1) <= SMALL_SCOPE_TEXTS;
+        return find(ranked.iterate(isSmall ? `${scope} AND ${match}` : match), limit);
+      },
+      newest: (terms, how, limit) => {
+        const match = ofTexts(terms, how === "all" ? "AND" : "OR");
+        return find(newest.iterate(`${scope} AND ${match}`), limit);
+      },
+      idOf: (row) => Number(row["id"]),
+    };
+  }
+
+  #count(match: string, max: number): number {
+    return Number(this.#statements.count.get(match, max)?.["n"]);
+  }
+
+  /** Returns the first records of a collection among these texts whose keys begin with `prefix`. */
+  #withPrefix(
+    texts: Iterable<FoundRow>,
+    { collection, prefix, limit }: { readonly collection: string; readonly prefix: string; readonly limit: number },
+  ): readonly FoundRow[] {
+    const rows: FoundRow[] = [];
+    for (const { id = 0 } of texts) {
+      const row = this.#statements.record.get(id, collection);
+      if (row !== undefined && String(row["key"]).startsWith(prefix)) rows.push(row);
+      if (rows.length >= limit) break;
+    }
+    return rows;
+  }
+}
+
+/** Prepares the statements of the index. Texts are found first, and then the records of as many as are wanted. */
+function prepareTexts(sql: (text: string) => StatementSync, columns: string) {
+  const { words, stems, grams } = COLUMN_WEIGHTS;
+  const texts = "SELECT rowid AS id FROM record_texts WHERE record_texts MATCH ?";
   return {
-    // FTS5 reads a text up to its first NUL
-    put: (id, { collection, key }, text) =>
-      void put.run(id, scopeWordsOf(collection, key).join(" "), text.replaceAll("\0", " ")),
-    drop: (id) => void drop.run(id),
-    engine(collection, prefix) {
-      const scope = scopeOf(collection, prefix);
-      const run = (kind: "ranked" | "newest", match: string, limit: number) =>
-        scope.whole
-          ? find[kind].scoped.all(match, limit)
-          : find[kind].prefixed.all(match, prefix, prefixEnd(prefix), limit);
-      return {
-        hasTexts: () => Number(count.get(`scope : "${scope.word}"`, 1)?.["n"]) > 0,
-        count: (term, { where, max }) =>
-          Number(count.get(where === "all" ? ofTexts([term], "OR") : toMatch(scope.word, [term], "OR"), max)?.["n"]),
-        ranked: (terms, limit) => run("ranked", toMatch(scope.word, terms, "OR"), limit),
-        newest: (terms, how, limit) => run("newest", toMatch(scope.word, terms, how === "all" ? "AND" : "OR"), limit),
-        idOf: (row) => Number(row["id"]),
-      };
-    },
+    put: sql("INSERT OR REPLACE INTO record_texts (rowid, scope, words, stems, grams) VALUES (?, ?, ?, ?, ?)"),
+    drop: sql("DELETE FROM record_texts WHERE rowid = ?"),
+    count: sql("SELECT count(*) AS n FROM (SELECT 1 FROM record_texts WHERE record_texts MATCH ? LIMIT ?)"),
+    // The scope says nothing about how well a record matches
+    ranked: sql(`${texts} ORDER BY bm25(record_texts, 0.0, ${words}, ${stems}, ${grams}), rowid`),
+    newest: sql(`${texts} ORDER BY rowid DESC`),
+    record: sql(`SELECT id, ${columns} FROM records WHERE id = ? AND collection = ?`),
   };
 }
 
-function toMatch(scope: string, terms: readonly SearchTerm[], join: "AND" | "OR"): string {
-  return `scope : "${scope}" AND ${ofTexts(terms, join)}`;
+/** Returns the columns of a text in the index: the scopes of its record, words, stems and grams, each with blanks between them. */
+export function toColumns({ collection, key }: RecordPlace, text: string): readonly string[] {
+  const { words, stems, grams } = toIndexTerms(text);
+  return [scopeWordsOf(collection, key), words, stems, grams].map((column) => column.join(" "));
 }
 
-/** Words in quotes are the only syntax of others that reaches FTS5. */
+/** Columns of the index for each kind of term. */
+const COLUMNS_OF: Readonly<Record<TermColumns, string>> = { words: "words", forms: "{words stems}", grams: "grams" };
+
+/** Terms in quotes are the only syntax of others that reaches FTS5. */
 function ofTexts(terms: readonly SearchTerm[], join: "AND" | "OR"): string {
-  const words = terms.map(({ word, prefix }) => `"${word.replaceAll('"', '""')}"${prefix ? "*" : ""}`);
-  return `text : (${words.join(` ${join} `)})`;
+  const phrases = terms.map(({ word, columns }) => `${COLUMNS_OF[columns]} : "${word.replaceAll('"', '""')}"`);
+  return `(${phrases.join(` ${join} `)})`;
 }
 
 /** End of a range without an end: SQLite sorts every text before a blob. */
