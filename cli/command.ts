@@ -2,6 +2,9 @@ import type { ArgDef, ArgsDef, ParsedArgs } from "citty";
 import type { LoadedConfig, LoadOptions } from "../lib/config/load_config.ts";
 import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 
+/** Variable whose value `stdin` tells a process to read its real environment from standard input, as one JSON object. */
+export const HANDOVER_VARIABLE = "POSTERN_ENVIRONMENT";
+
 /** Streams, signals and environment of the process, as a command sees them. Tests hand in their own. */
 export interface CliIo {
   /** Writes results */
@@ -78,4 +81,20 @@ export function defineCliCommand<const A extends ArgsDef>(command: Command<A>): 
 /** Returns a flag's name on the command line: a switch that is on by default is turned off by `no-` and its name. */
 export function shownFlag(name: string, arg: ArgDef): string {
   return arg.type === "boolean" && arg.default === true ? `no-${name}` : name;
+}
+
+/**
+ * Exit codes of the process (docs/design/processes.md "Command line"): done, refused or failed, wrong command line, a bug of this program,
+ * and a configuration that cannot be used.
+ */
+export const EXIT = { ok: 0, failed: 1, usage: 2, internal: 70, config: 78 } as const;
+
+/** Wrong command line: exit code 2. The message names what is wrong and, where there is one, the nearest right word. */
+export class UsageError extends Error {
+  override readonly name = "UsageError";
+}
+
+/** Refusal or failure of a command: exit code 1. The message gives the reason and the way out. */
+export class CommandError extends Error {
+  override readonly name = "CommandError";
 }

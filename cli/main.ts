@@ -1,7 +1,6 @@
 #!/usr/bin/env node
 import * as nodeModule from "node:module";
-import { HANDOVER_VARIABLE } from "../lib/host/daemon/handover_variable.ts";
-import { EXIT } from "./cli_error.ts";
+import { EXIT, HANDOVER_VARIABLE } from "./command.ts";
 
 const OLDEST_NODE = [22, 19] as const;
 

@@ -1,7 +1,6 @@
 import { closeSync, openSync } from "node:fs";
 import { homedir } from "node:os";
-import { EXIT } from "./cli_error.ts";
-import type { CliIo } from "./command.ts";
+import { type CliIo, EXIT } from "./command.ts";
 import type { LineReader, LineReaderOptions } from "./terminal/line_reader.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
@@ -68,7 +67,7 @@ async function readAll(): Promise<string> {
   for await (const part of process.stdin as AsyncIterable<Buffer>) {
     bytes += part.length;
     if (bytes > MAX_INPUT_BYTES) {
-      const { CommandError } = await import("./cli_error.ts");
+      const { CommandError } = await import("./command.ts");
       throw new CommandError(`Cannot read standard input: it is larger than ${MAX_INPUT_BYTES} bytes`);
     }
     parts.push(part);

@@ -11,8 +11,7 @@ import {
   type GatewayReply,
   type GatewayRequest,
 } from "../lib/system/net/gateway_client.ts";
-import { CommandError, EXIT } from "./cli_error.ts";
-import type { CommandContext } from "./command.ts";
+import { type CommandContext, CommandError, EXIT } from "./command.ts";
 
 /** Gateway that a command works with: the running one or, while nothing else uses the data directory, its services in this process. */
 export interface ReachedGateway {

@@ -1,7 +1,6 @@
 import { type ArgsDef, parseArgs, type ParsedArgs } from "citty";
 import { nearest } from "../lib/config/nearest.ts";
-import { UsageError } from "./cli_error.ts";
-import { shownFlag } from "./command.ts";
+import { shownFlag, UsageError } from "./command.ts";
 
 /**
  * Reads a command's arguments. Refuses what citty alone would accept in silence: unknown flags, a value for a switch, a missing

@@ -1,5 +1,4 @@
-import { UsageError } from "./cli_error.ts";
-import type { GlobalFlags } from "./command.ts";
+import { type GlobalFlags, UsageError } from "./command.ts";
 
 const WITH_VALUE: ReadonlyMap<string, "config" | "dataDir" | "workspace"> = new Map([
   ["--config", "config"],

@@ -1,8 +1,7 @@
 import { ConfigError, HttpError } from "../lib/base/errors.ts";
 import { createRedactor } from "../lib/base/redact.ts";
 import { environmentSecrets } from "../lib/config/secrets.ts";
-import { CommandError, EXIT, UsageError } from "./cli_error.ts";
-import type { CliIo } from "./command.ts";
+import { type CliIo, CommandError, EXIT, UsageError } from "./command.ts";
 import { messageColumns, printable, wrapText } from "./terminal/terminal_text.ts";
 
 /** Names of error classes, beside those of cli/, whose message is meant for the person at the terminal. */

@@ -1,5 +1,4 @@
-import { EXIT } from "./cli_error.ts";
-import type { CliIo, CommandContext, GlobalFlags } from "./command.ts";
+import { type CliIo, type CommandContext, EXIT, type GlobalFlags } from "./command.ts";
 import { commandHelpText, helpText } from "./help_text.ts";
 import { readGlobalFlags } from "./read_global_flags.ts";
 import { messageColumns } from "./terminal/terminal_text.ts";
@@ -67,7 +66,7 @@ async function withoutVerb(
 
 async function unknownVerb(rest: readonly string[]): Promise<Error> {
   const [{ UsageError }, { nearest }, { unknownFlag }] = await Promise.all([
-    import("./cli_error.ts"),
+    import("./command.ts"),
     import("../lib/config/nearest.ts"),
     import("./read_arguments.ts"),
   ]);

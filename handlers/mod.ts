@@ -4,7 +4,7 @@ import { ConfigError } from "../lib/base/errors.ts";
 import type { LogLevel } from "../lib/base/telemetry/log.ts";
 import { VERSION } from "../lib/base/version.ts";
 import { requireFolder } from "../lib/config/folders.ts";
-import { toKeyText } from "../lib/config/key_path.ts";
+import { toKeyText } from "../lib/config/toml.ts";
 import { nearest } from "../lib/config/nearest.ts";
 import { validateConfig } from "../lib/config/validate_config.ts";
 import { createServices } from "../lib/gateway.ts";

@@ -30,16 +30,10 @@ const INPUT: Readonly<Record<string, string>> = {
  * imported on first use gets a file of its own.
  */
 const TOGETHER: Readonly<Record<string, readonly string[]>> = {
-  main: ["cli/cli_error", "lib/host/daemon/handover_variable"],
+  main: ["cli/command"],
   command: ["cli/run_cli", "cli/process_io", "lib/base/version"],
   verb: [
-    ...[
-      "cli/read_arguments",
-      "cli/with_gateway",
-      "cli/terminal/to_table",
-      "cli/report_failure",
-      "lib/config/load_config",
-    ],
+    ...["cli/read_arguments", "cli/report_failure", "lib/config/load_config"],
     ...["lib/base/records/caller", "lib/base/records/run", "lib/base/records/agent_event"],
   ],
   services: ["lib/gateway", "handlers/router", "handlers/routes"],
@@ -61,6 +55,7 @@ function placesOf(getModuleInfo: GetModuleInfo): ReadonlyMap<string, string> {
     const wanted = modules.map(fileOf);
     for (const id of wanted) {
       if (places.has(id)) continue;
+      if (getModuleInfo(id) === null) throw new Error(`Cannot build: there is no module "${id}"`);
       places.set(id, place);
       wanted.push(...getModuleInfo(id)?.importedIds ?? []);
     }

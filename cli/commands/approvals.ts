@@ -7,8 +7,7 @@ import {
   RULE_MATCHES,
 } from "../../lib/base/records/approval.ts";
 import { isEnded, type RunStatus } from "../../lib/base/records/run.ts";
-import { CommandError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { describeApproval, describeOffers, shownOffers } from "../terminal/ask_person.ts";
 import { toTable } from "../terminal/terminal_text.ts";

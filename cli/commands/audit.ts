@@ -6,8 +6,7 @@ import {
   type TokenIssuedEvent,
 } from "../../lib/guard/audit/audit_event.ts";
 import type { AuditReport } from "../../lib/guard/audit/verify_audit.ts";
-import { EXIT, UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 

@@ -3,9 +3,8 @@ import { resolve } from "node:path";
 import { systemClock } from "../../lib/base/clock.ts";
 import { backUp, type BackupFacts } from "../../lib/storage/back_up.ts";
 import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { EXIT } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
-import { findDataDir } from "../find_data_dir.ts";
+import { defineCliCommand, EXIT } from "../command.ts";
+import { findDataDir } from "../../lib/config/load_config.ts";
 import type { Restored } from "../restore/restore_backup.ts";
 import { messageColumns, toDefinitions, wrapText } from "../terminal/terminal_text.ts";
 
@@ -14,7 +13,7 @@ export const backupCommand = defineCliCommand({
   args: { file: { type: "positional", required: true, description: "New file for the backup; none is replaced" } },
   example: "postern backup postern-backup.db",
   async run(context, { file }) {
-    const dataDir = await findDataDir(context);
+    const dataDir = await findDataDir(context.loadOptions, context.say);
     const lock = existsSync(dataDir) ? takeGatewayLock(dataDir) : undefined;
     const { path, bytes, records, keys } = makeBackup(dataDir, resolve(context.io.cwd, file), lock);
     const size = `${(bytes / 1_000_000).toFixed(1)} MB`;
@@ -52,7 +51,7 @@ export const restoreCommand = defineCliCommand({
     const keepTokens = args["keep-tokens"] === true;
     const { dataDir, before, held, cutOff } = await restoreBackup({
       file: resolve(context.io.cwd, args.file),
-      dataDir: await findDataDir(context),
+      dataDir: await findDataDir(context.loadOptions, context.say),
       keepTokens,
       clock: systemClock,
     });

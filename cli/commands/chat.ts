@@ -1,5 +1,4 @@
-import { CommandError, EXIT, UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { type ReachedGateway, reachGateway } from "../reach_gateway.ts";
 import { askPerson } from "../terminal/ask_person.ts";
 import { createChatCommands, findConversation } from "../terminal/chat_commands.ts";

@@ -1,16 +1,14 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { writeConfigValue } from "../../lib/config/edit_config.ts";
 import { userConfigFile } from "../../lib/config/folders.ts";
-import { parseKeyText, toKeyText } from "../../lib/config/key_path.ts";
+import { parseKeyText, toKeyText, toTomlKey, toTomlValue } from "../../lib/config/toml.ts";
 import { locateConfig } from "../../lib/config/load_config.ts";
 import { parseValue } from "../../lib/config/layers.ts";
 import { nearestKey, schemaAt } from "../../lib/config/schema_keys.ts";
 import { maskSecrets } from "../../lib/config/secrets.ts";
-import { toTomlKey, toTomlValue } from "../../lib/config/toml.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
-import { EXIT, UsageError } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
+import { defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { configWarnings } from "../doctor/check_configuration.ts";
 
 /** Command `postern config show`: the values in use as TOML, with secrets masked. A comment tells where each value that is no default came from. */

@@ -1,7 +1,6 @@
 import { type Firing, type Schedule, SCHEDULE_STATES } from "../../lib/base/records/schedule.ts";
 import { zonedTime } from "../../lib/base/zoned_time.ts";
-import { CommandError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand } from "../command.ts";
 import { type ReachedGateway, withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 

@@ -1,12 +1,10 @@
 import { systemClock } from "../../lib/base/clock.ts";
-import type { LoadedConfig } from "../../lib/config/load_config.ts";
+import { findDataDir, type LoadedConfig } from "../../lib/config/load_config.ts";
 import { type ControlRecord, readControlFile } from "../../lib/host/control_file.ts";
 import { readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { createGatewayClient } from "../../lib/system/net/gateway_client.ts";
-import { CommandError, EXIT } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
+import { CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { daemonStatusText, toDaemonStatus } from "../daemon/daemon_status.ts";
-import { findDataDir } from "../find_data_dir.ts";
 import { expectSuccess, probeGateway, readGatewayStatus, requireControl } from "../reach_gateway.ts";
 import { pairingText } from "../serve/banner.ts";
 import { bindFlags, bindKeys, checkBind } from "../serve/listen_address.ts";
@@ -60,7 +58,7 @@ export const daemonStatusCommand = defineCliCommand({
   args: {},
   example: "postern daemon status --json",
   async run(context) {
-    const dataDir = await findDataDir(context);
+    const dataDir = await findDataDir(context.loadOptions, context.say);
     const state = await readDaemonState(dataDir, probeGateway);
     const answers = state.kind === "running" && state.health !== "silent";
     const reply = answers ? await readGatewayStatus(state.record) : undefined;
@@ -75,7 +73,7 @@ export const daemonStopCommand = defineCliCommand({
   args: {},
   example: "postern daemon stop",
   async run(context) {
-    const dataDir = await findDataDir(context);
+    const dataDir = await findDataDir(context.loadOptions, context.say);
     const { stopDaemon } = await import("../daemon/stop_daemon.ts");
     const stopped = await stopDaemon(dataDir);
     if (stopped === undefined) {

@@ -1,5 +1,4 @@
-import { EXIT } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, defineCliCommand, EXIT } from "../command.ts";
 import { clockCheck } from "../doctor/check_clock.ts";
 import { filesCheck, sandboxCheck } from "../doctor/check_containment.ts";
 import { dataDirectoryCheck, logCheck } from "../doctor/check_data_directory.ts";
@@ -10,8 +9,8 @@ import { portCheck } from "../doctor/check_port.ts";
 import { programsCheck } from "../doctor/check_programs.ts";
 import { providerCheck } from "../doctor/check_provider.ts";
 import { runChecks } from "../doctor/run_checks.ts";
-import { findingsText } from "../doctor/findings_text.ts";
-import { findDataDir } from "../find_data_dir.ts";
+import { findingsText } from "../doctor/finding.ts";
+import { findDataDir } from "../../lib/config/load_config.ts";
 import { takesColour } from "../terminal/terminal_text.ts";
 
 /** All checks, in the order of their findings. */
@@ -52,7 +51,7 @@ export const doctorCommand = defineCliCommand({
 
 async function repairRecords(context: CommandContext): Promise<number> {
   const { repair } = await import("../doctor/repair.ts");
-  const { backup, removed, finished } = await repair(await findDataDir(context));
+  const { backup, removed, finished } = await repair(await findDataDir(context.loadOptions, context.say));
   const lines = removed.map(({ collection, key, reason }) => `${collection} ${key}: ${reason}`);
   context.print(
     { backup, removed, finished },

@@ -1,6 +1,5 @@
 import { bindFlags, bindKeys } from "../serve/listen_address.ts";
-import { defineCliCommand } from "../command.ts";
-import { EXIT } from "../cli_error.ts";
+import { defineCliCommand, EXIT } from "../command.ts";
 import { runGateway } from "../serve/run_gateway.ts";
 
 /**

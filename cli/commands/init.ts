@@ -7,8 +7,7 @@ import { prepareDataDir, resolvePath, userConfigFile } from "../../lib/config/fo
 import { checkConfigText, trustDirectory } from "../../lib/config/load_config.ts";
 import { acceptFile } from "../../lib/config/trust_store.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
-import { CommandError, EXIT } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { type StarterChoices, starterConfig } from "../starter_config.ts";
 
 /**

@@ -1,7 +1,6 @@
 import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { ModelEntry } from "../../lib/base/records/provider_event.ts";
-import { EXIT } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
+import { defineCliCommand, EXIT } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
 import { printable, toTable } from "../terminal/terminal_text.ts";
 

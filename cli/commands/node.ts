@@ -6,8 +6,7 @@ import { VERSION } from "../../lib/base/version.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import type { NodeInfo, NodeToolInfo } from "../../lib/extensions/nodes/known_node.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
-import { CommandError, EXIT, UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 

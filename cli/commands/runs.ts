@@ -1,7 +1,6 @@
 import { reviewOutcomeSchema } from "../../lib/base/records/agent_event.ts";
 import { type Run, runStatusSchema } from "../../lib/base/records/run.ts";
-import { CommandError, EXIT, UsageError } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { type ReachedGateway, reachGateway, withGateway } from "../reach_gateway.ts";
 import { answerQuestion } from "../terminal/ask_person.ts";
 import { runEvents, runPath, showRunEvents, untilInterrupt } from "../terminal/show_run_events.ts";

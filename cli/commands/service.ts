@@ -4,8 +4,7 @@ import { systemClock } from "../../lib/base/clock.ts";
 import { readLogEnd } from "../../lib/host/daemon/log_file.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import { ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
-import { CommandError, EXIT } from "../cli_error.ts";
-import { type CommandContext, defineCliCommand } from "../command.ts";
+import { type CommandContext, CommandError, defineCliCommand, EXIT } from "../command.ts";
 import { serviceManagerOf, setUpService } from "../daemon/service_setup.ts";
 import { readServiceStatus, serviceLogPath, serviceStatusText, untilServiceAnswers } from "../daemon/service_status.ts";
 

@@ -1,7 +1,6 @@
 import type { TokenRecord } from "../../lib/access/identity.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
-import { CommandError, EXIT, UsageError } from "../cli_error.ts";
-import { defineCliCommand } from "../command.ts";
+import { CommandError, defineCliCommand, EXIT, UsageError } from "../command.ts";
 import { reachGateway, withGateway } from "../reach_gateway.ts";
 import { toTable } from "../terminal/terminal_text.ts";
 

@@ -1,6 +1,6 @@
 import type { StatusReply } from "../../handlers/routes/health.ts";
 import type { DaemonState } from "../../lib/host/daemon/daemon_state.ts";
-import { daemonLogPath } from "./daemon_log.ts";
+import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
 
 /** Output of `daemon status --json`. Every field but `running` and `state` is null while no daemon runs. */

@@ -6,12 +6,10 @@ import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { type DaemonState, readDaemonState } from "../../lib/host/daemon/daemon_state.ts";
 import { endProcess } from "../../lib/host/daemon/end_process.ts";
 import { type DetachedProcess, launchDetached } from "../../lib/host/daemon/launch.ts";
-import { readLogEnd } from "../../lib/host/daemon/log_file.ts";
+import { daemonLogPath, readLogEnd } from "../../lib/host/daemon/log_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
-import { CommandError } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
+import { type CommandContext, CommandError, HANDOVER_VARIABLE } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
-import { daemonLogPath } from "./daemon_log.ts";
 
 /** State of a daemon that answers. */
 export type RunningDaemon = Extract<DaemonState, { kind: "running" }>;
@@ -46,6 +44,7 @@ export async function launchDaemon(context: CommandContext, options: LaunchDaemo
     command: [...ownCommand(), "daemon", "start", "--foreground", ...globals, ...options.flags],
     cwd: context.io.cwd,
     env: { ...context.io.env, HOME: context.io.home },
+    handover: HANDOVER_VARIABLE,
     logFile,
   });
   const over = new AbortController();

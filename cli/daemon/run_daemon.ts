@@ -4,19 +4,21 @@ import { join } from "node:path";
 import process from "node:process";
 import { systemClock, type Timer } from "../../lib/base/clock.ts";
 import { createRedactor } from "../../lib/base/redact.ts";
+import type { LogLevel, LogSink } from "../../lib/base/telemetry/log.ts";
 import { VERSION } from "../../lib/base/version.ts";
 import { prepareDataDir } from "../../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig, trustDirectory } from "../../lib/config/load_config.ts";
 import { allSecrets, environmentSecrets } from "../../lib/config/secrets.ts";
-import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../../lib/host/daemon/pid_file.ts";
+import { type DaemonProcess, readPidFile, removePidFile, writePidFile } from "../../lib/host/daemon/daemon_state.ts";
+import { daemonLogPath, openLogFile } from "../../lib/host/daemon/log_file.ts";
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { createNotifier } from "../../lib/host/service/create_notifier.ts";
-import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
-import { CommandError } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
-import { type DaemonLog, openDaemonLog } from "./daemon_log.ts";
+import { SERVICE_VARIABLE } from "../../lib/host/service/service_manager.ts";
+import { type CliIo, type CommandContext, CommandError } from "../command.ts";
 import { probeGateway } from "../reach_gateway.ts";
+import { createLogSink, toLogLine } from "../serve/log_sink.ts";
 import { runGateway } from "../serve/run_gateway.ts";
+import { takesColour } from "../terminal/terminal_text.ts";
 import { takeDaemonLock } from "./stop_daemon.ts";
 
 /** Time between two looks whether the supervisor is still there, in ms */
@@ -44,6 +46,16 @@ export async function runDaemon(context: CommandContext, keys: Readonly<Record<s
     log.close();
     lock.release();
   }
+}
+
+/** Log of a daemon: its file, and also stderr where somebody may read that. */
+interface DaemonLog {
+  readonly write: LogSink;
+  /** Writes a line of the daemon itself. The message must hold no secret */
+  say(level: LogLevel, message: string, fields?: Readonly<Record<string, unknown>>): void;
+  /** Returns false while lines are lost */
+  healthy(): boolean;
+  close(): void;
 }
 
 interface LockedDaemon {
@@ -180,4 +192,32 @@ function reasonOf(error: unknown): string {
 
 function textOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
+
+/** Opens the log. A log that cannot be written is no error: `healthy` then returns false. */
+function openDaemonLog(
+  io: CliIo,
+  { dataDir, format }: { readonly dataDir: string; readonly format: "pretty" | "json" },
+): DaemonLog {
+  const file = openLogFile({
+    path: daemonLogPath(dataDir),
+    clock: systemClock,
+    toLine: (record) => toLogLine(record, { format, withDate: true }),
+  });
+  // Stderr of a process that was launched in the background is the log file already
+  const shown = io.isLaunched ? undefined : createLogSink({
+    format,
+    write: io.stderr,
+    colour: takesColour(io, "stderr"),
+  });
+  const write: LogSink = (record) => {
+    file.write(record);
+    shown?.(record);
+  };
+  return {
+    write,
+    say: (level, message, fields = {}) => write({ level, time: systemClock.now(), message, fields }),
+    healthy: file.healthy,
+    close: file.close,
+  };
 }

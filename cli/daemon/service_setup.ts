@@ -2,11 +2,15 @@ import { readText } from "../../lib/config/find_config.ts";
 import { prepareDataDir } from "../../lib/config/folders.ts";
 import { loadConfig, type LoadedConfig } from "../../lib/config/load_config.ts";
 import { namedVariables } from "../../lib/config/secrets.ts";
-import { detectInit, ServiceError, type ServiceManager } from "../../lib/host/service/service_manager.ts";
+import {
+  createRunProgram,
+  detectInit,
+  type ServiceDescription,
+  ServiceError,
+  type ServiceManager,
+} from "../../lib/host/service/service_manager.ts";
 import { createLaunchdService } from "../../lib/host/service/launchd_service.ts";
 import { createOpenrcService, OPENRC_PATHS, OPENRC_USER } from "../../lib/host/service/openrc_service.ts";
-import { createRunProgram } from "../../lib/host/service/run_program.ts";
-import type { ServiceDescription } from "../../lib/host/service/service_description.ts";
 import { createSystemdService } from "../../lib/host/service/systemd_service.ts";
 import { VENDORS } from "../../lib/providers/provider_settings.ts";
 import type { CommandContext } from "../command.ts";

@@ -3,10 +3,11 @@ import { ConfigError } from "../../lib/base/errors.ts";
 import { loadConfig } from "../../lib/config/load_config.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
 import type { Health } from "../../lib/host/daemon/daemon_state.ts";
-import { readServiceMark, type ServiceDescription } from "../../lib/host/service/service_description.ts";
 import { readServiceFile } from "../../lib/host/service/service_file.ts";
 import {
   type InitSystem,
+  readServiceMark,
+  type ServiceDescription,
   ServiceError,
   type ServiceManager,
   type UnitState,
@@ -16,7 +17,7 @@ import { probeGateway } from "../reach_gateway.ts";
 import { readGlobalFlags } from "../read_global_flags.ts";
 import { ownAddress } from "../serve/listen_address.ts";
 import { printableLine, toDefinitions } from "../terminal/terminal_text.ts";
-import { daemonLogPath } from "./daemon_log.ts";
+import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
 
 /** Output of `service status --json`. */
 export interface ServiceStatus {

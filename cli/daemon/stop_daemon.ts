@@ -1,9 +1,9 @@
 import { systemClock } from "../../lib/base/clock.ts";
 import { removeControlFile } from "../../lib/host/control_file.ts";
 import { endProcess } from "../../lib/host/daemon/end_process.ts";
-import { readPidFile, removePidFile } from "../../lib/host/daemon/pid_file.ts";
+import { readPidFile, removePidFile } from "../../lib/host/daemon/daemon_state.ts";
 import { type GatewayLock, takeGatewayLock } from "../../lib/storage/gateway_lock.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError } from "../command.ts";
 
 /** Result of stopping a daemon. */
 export interface StoppedDaemon {

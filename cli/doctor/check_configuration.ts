@@ -1,7 +1,7 @@
 import { realpath, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ConfigError } from "../../lib/base/errors.ts";
-import { toKeyText } from "../../lib/config/key_path.ts";
+import { toKeyText } from "../../lib/config/toml.ts";
 import type { LoadedConfig } from "../../lib/config/load_config.ts";
 import { knownSecrets } from "../../lib/config/secrets.ts";
 import { idleSettings } from "../../lib/tools/idle_settings.ts";

@@ -2,7 +2,7 @@ import { access, constants, lstat, readdir, realpath, stat, statfs } from "node:
 import { dirname, join } from "node:path";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { cutOffRestores } from "../../lib/storage/cut_off_restores.ts";
-import { daemonLogPath } from "../daemon/daemon_log.ts";
+import { daemonLogPath } from "../../lib/host/daemon/log_file.ts";
 import { type Check, failure, type Finding, fine, warning } from "./finding.ts";
 
 const NAME = "data directory";

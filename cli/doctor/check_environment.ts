@@ -1,9 +1,8 @@
 import { environmentLayer } from "../../lib/config/layers.ts";
-import { hasKey, toKeyText } from "../../lib/config/key_path.ts";
-import { parseToml } from "../../lib/config/toml.ts";
+import { SERVICE_VARIABLE } from "../../lib/host/service/service_manager.ts";
+import { hasKey, parseToml, toKeyText } from "../../lib/config/toml.ts";
 import { missingVariables, namedVariables } from "../../lib/config/secrets.ts";
-import { HANDOVER_VARIABLE } from "../../lib/host/daemon/handover_variable.ts";
-import { SERVICE_VARIABLE } from "../../lib/host/service/service_description.ts";
+import { HANDOVER_VARIABLE } from "../command.ts";
 import { NODE_TOKEN_VARIABLE } from "../commands/node.ts";
 import { type Check, type Finding, fine, warning } from "./finding.ts";
 

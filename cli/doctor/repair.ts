@@ -19,7 +19,7 @@ import { openSqliteStore } from "../../lib/storage/open_sqlite_store.ts";
 import { scanAll } from "../../lib/storage/read_records.ts";
 import { lostLogBytes } from "../../lib/storage/sqlite/open_database.ts";
 import type { Store, StreamRecord, UnreadableRecord, Write } from "../../lib/storage/store.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError } from "../command.ts";
 import { COLLECTIONS, STREAMS } from "./stored_records.ts";
 
 /** Name of the backup that a repair makes. */

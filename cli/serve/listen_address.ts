@@ -1,7 +1,7 @@
 import { ConfigError } from "../../lib/base/errors.ts";
 import type { Config } from "../../lib/config/config.ts";
 import { isLoopbackName } from "../../lib/system/net/address.ts";
-import { UsageError } from "../cli_error.ts";
+import { UsageError } from "../command.ts";
 
 /** Flags that choose where a gateway listens. */
 export const bindFlags = {

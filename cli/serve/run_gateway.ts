@@ -12,8 +12,7 @@ import { readControlFile, removeControlFile, writeControlFile } from "../../lib/
 import { processIdentity } from "../../lib/host/process_identity.ts";
 import { DATABASE_NAME } from "../../lib/storage/back_up.ts";
 import { loadHttpClient } from "../../lib/system/net/provider_client.ts";
-import { CommandError, EXIT } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
+import { type CommandContext, CommandError, EXIT } from "../command.ts";
 import { bannerFacts, bannerText } from "./banner.ts";
 import { checkBind, isOnLoopback, ownAddress } from "./listen_address.ts";
 import { type RunningServer, serveGateway } from "./serve_gateway.ts";

@@ -6,8 +6,7 @@ import { discoverLocalServers, type LocalServer } from "../../lib/providers/disc
 import { createProviderMemory } from "../../lib/providers/discovery/provider_memory.ts";
 import { createServerOwners } from "../../lib/providers/discovery/server_owner.ts";
 import { createProviderClients } from "../../lib/system/net/provider_client.ts";
-import { CommandError, UsageError } from "../cli_error.ts";
-import type { CliIo } from "../command.ts";
+import { type CliIo, CommandError, UsageError } from "../command.ts";
 import type { StarterChoices } from "../starter_config.ts";
 import { printable } from "./terminal_text.ts";
 

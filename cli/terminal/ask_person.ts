@@ -1,7 +1,6 @@
 import { cutText, exactLine, exactText } from "../../lib/base/text.ts";
 import type { Approval, RuleOffer } from "../../lib/base/records/approval.ts";
-import { CommandError } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
+import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { messageColumns, wrapText } from "./terminal_text.ts";
 

@@ -1,5 +1,4 @@
-import { CommandError } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
+import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import type { ChatTopic } from "./chat_session.ts";
 import { messageColumns, printable, toDefinitions, toTable, wrapText } from "./terminal_text.ts";

@@ -1,7 +1,7 @@
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import { SCOPES } from "../../lib/base/records/caller.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
-import { CommandError } from "../cli_error.ts";
+import { CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 
 /** Event of a reply. An error from outside a run has only a code and a message. */

@@ -1,8 +1,7 @@
 import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
 import type { Approval } from "../../lib/base/records/approval.ts";
 import { EventStreamDecoder } from "../../lib/system/net/event_stream_decoder.ts";
-import { CommandError } from "../cli_error.ts";
-import type { CommandContext } from "../command.ts";
+import { type CommandContext, CommandError } from "../command.ts";
 import type { ReachedGateway } from "../reach_gateway.ts";
 import { answerQuestion, describeApproval } from "./ask_person.ts";
 import { createReplyView } from "./reply_view.ts";

@@ -2,9 +2,8 @@ import { isDeepStrictEqual } from "node:util";
 import { ConfigError } from "../base/errors.ts";
 import { type Config, freeze } from "./config.ts";
 import { crossChecks } from "./validate_config.ts";
-import { type KeyPath, toKeyText } from "./key_path.ts";
+import { type KeyPath, type RawTable, toKeyText } from "./toml.ts";
 import { isTable } from "./schema_keys.ts";
-import type { RawTable } from "./toml.ts";
 
 /** Outcome of joining a running configuration and a newly loaded one. Keys are texts, as `gateway.port`. */
 export interface ConfigChange {

@@ -5,10 +5,9 @@ import { writeAtomically } from "../base/durable_files.ts";
 import { setAt } from "./layers.ts";
 import { isTable } from "./schema_keys.ts";
 import { readText } from "./find_config.ts";
-import { type KeyPath, toKeyText } from "./key_path.ts";
+import { type KeyPath, parseToml, type RawTable, toKeyText, toTomlKey, toTomlValue } from "./toml.ts";
 import { checkConfigText } from "./load_config.ts";
 import { keyNamesOf, type LocatedKeys, locateKeys } from "./locate_keys.ts";
-import { parseToml, type RawTable, toTomlKey, toTomlValue } from "./toml.ts";
 
 /** A change of text: `insert` takes the place of the characters from `start` to `end`. */
 interface Splice {

@@ -1,9 +1,8 @@
 import { parseTOML } from "confbox/toml";
 import { ConfigError } from "../base/errors.ts";
-import type { KeyPath } from "./key_path.ts";
+import type { KeyPath, RawTable } from "./toml.ts";
 import { isTable, schemaAt } from "./schema_keys.ts";
 import { switches } from "./schema/security.ts";
-import type { RawTable } from "./toml.ts";
 
 /**
  * Brings one source of values (file, environment or flags) to its one form before layers are joined: switches stand in

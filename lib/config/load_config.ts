@@ -6,9 +6,8 @@ import { type EnvironmentKey, environmentLayer, setAt } from "./layers.ts";
 import { isTable } from "./schema_keys.ts";
 import { findConfig, type FoundConfig } from "./find_config.ts";
 import { requireFolder, resolvePath, userConfigFile, userDataDir, type UserPlace } from "./folders.ts";
-import { hasKey, type KeyPath, parseKeyText, toKeyText } from "./key_path.ts";
+import { hasKey, type KeyPath, parseKeyText, parseToml, type RawTable, toKeyText } from "./toml.ts";
 import type { LocatedKeys } from "./locate_keys.ts";
-import { parseToml, type RawTable } from "./toml.ts";
 import { switches } from "./schema/security.ts";
 import { validateConfig, type ValidationFinding } from "./validate_config.ts";
 
@@ -99,6 +98,34 @@ export async function locateConfig(
 /** Where the list of accepted files is: the data directory as flags and environment say, whatever the file says. */
 export function trustDirectory(options: LoadOptions): string {
   return dataDirOutside(options, environmentLayer(options.env).table) ?? userDataDir(options);
+}
+
+/**
+ * Finds the data directory, even by a configuration that cannot be used: a running daemon must be found and stopped whatever became
+ * of its file since the start.
+ * @param onProblem told what is wrong with the configuration
+ */
+export async function findDataDir(options: LoadOptions, onProblem: (message: string) => void): Promise<string> {
+  try {
+    return (await loadConfig(options)).dataDir;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    onProblem(error.message);
+    return await dataDirInFile(options) ?? trustDirectory(options);
+  }
+}
+
+async function dataDirInFile(options: LoadOptions): Promise<string | undefined> {
+  if (options.flags.dataDir !== undefined || (options.env["POSTERN_DATA_DIR"] ?? "") !== "") return undefined;
+  try {
+    const { file } = await locateConfig(options);
+    const named = file === undefined ? undefined : parseToml(file.text, file.path)["data_dir"];
+    if (file === undefined || typeof named !== "string" || named === "") return undefined;
+    return resolvePath(named, dirname(file.path), options.home);
+  } catch (error) {
+    if (error instanceof ConfigError) return undefined;
+    throw error;
+  }
 }
 
 /**

@@ -1,6 +1,5 @@
 import type { AST } from "toml-eslint-parser";
-import { type KeyPath, toKeyText } from "./key_path.ts";
-import { withoutMark } from "./toml.ts";
+import { type KeyPath, toKeyText, withoutMark } from "./toml.ts";
 
 /** A value of a TOML text with its place. */
 export interface LocatedValue {

@@ -2,9 +2,8 @@ import { toJsonSchema } from "@valibot/to-json-schema";
 import type { GenericSchema } from "valibot";
 import type { JsonSchema } from "../base/json.ts";
 import { configSchema } from "./config.ts";
-import { type KeyPath, toKeyText } from "./key_path.ts";
+import { type KeyPath, type RawTable, toKeyText } from "./toml.ts";
 import { nearest } from "./nearest.ts";
-import type { RawTable } from "./toml.ts";
 
 /** The fields of a valibot schema that the walk below reads. Each kind of schema has some of them. */
 interface Node {

@@ -1,6 +1,6 @@
 import { readFile, stat } from "node:fs/promises";
 import type { Config } from "./config.ts";
-import { type KeyPath, toKeyText } from "./key_path.ts";
+import { type KeyPath, toKeyText } from "./toml.ts";
 
 const MASK = "***";
 const MAX_KEY_FILE_BYTES = 65_536;

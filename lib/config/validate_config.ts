@@ -2,13 +2,12 @@ import * as v from "valibot";
 import { isNodeId } from "./schema/gateway.ts";
 import { isTimezone } from "../base/zoned_time.ts";
 import { type Config, configSchema, freeze } from "./config.ts";
-import type { KeyPath } from "./key_path.ts";
+import type { KeyPath, RawTable } from "./toml.ts";
 import { mergeLayers, normalizeLayer } from "./layers.ts";
 import { expectationAt, isTable, listsForTables, nearestKey, unknownKeys } from "./schema_keys.ts";
 import { PLAIN_PROVIDER, PROVIDER_KINDS } from "./schema/provider.ts";
 import { BUILT_IN_FORBIDDEN_PATHS, switches } from "./schema/security.ts";
 import { hidesValue } from "./secrets.ts";
-import type { RawTable } from "./toml.ts";
 
 /** Something wrong with the value at `path`; `reason` goes on after `Cannot use "key" (place): `. Holds no secret. */
 export interface ValidationFinding {

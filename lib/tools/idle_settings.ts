@@ -1,6 +1,6 @@
 import type { Logger } from "../base/telemetry/log.ts";
 import type { Config } from "../config/config.ts";
-import { type KeyPath, toKeyText } from "../config/key_path.ts";
+import { type KeyPath, toKeyText } from "../config/toml.ts";
 import { BUILTIN_TOOLS } from "./builtin.ts";
 
 /** Setting that was given and changes nothing in this version. */

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { mkdirSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
+import { readPidFile } from "../../lib/host/daemon/daemon_state.ts";
 import { ROOT, RUN, RUN_ENV } from "./gateway_process.ts";
 import { killIfThere } from "./kill_if_there.ts";
 import { withTemporaryFolder } from "./temporary_folder.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { systemClock } from "../../lib/base/clock.ts";
 import { readControlFile } from "../../lib/host/control_file.ts";
-import { readPidFile } from "../../lib/host/daemon/pid_file.ts";
+import { readPidFile } from "../../lib/host/daemon/daemon_state.ts";
 import { type CliMachine, withCliMachine } from "./cli_process.ts";
 import { killIfThere } from "./kill_if_there.ts";
 import { createSeededRandom } from "./seeded_random.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { toKeyText } from "../../config/key_path.ts";
+import { toKeyText } from "../../config/toml.ts";
 import { nearest } from "../../config/nearest.ts";
 import {
   checkPattern,

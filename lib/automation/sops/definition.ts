@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { ToolError } from "../../base/errors.ts";
-import type { KeyPath } from "../../config/key_path.ts";
+import type { KeyPath } from "../../config/toml.ts";
 import { nearest } from "../../config/nearest.ts";
 
 /** Bounds of definitions and of inputs. */

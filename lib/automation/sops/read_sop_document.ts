@@ -1,4 +1,4 @@
-import type { KeyPath } from "../../config/key_path.ts";
+import type { KeyPath } from "../../config/toml.ts";
 
 /** A definition's text, parsed and not yet checked. */
 export interface SopDocument {

@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { processIdentity } from "../process_identity.ts";
-import type { DaemonProcess } from "./pid_file.ts";
+import type { DaemonProcess } from "./daemon_state.ts";
 
 const LOOK_MS = 50;
 /** After SIGKILL only the kernel has work left */

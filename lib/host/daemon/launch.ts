@@ -1,6 +1,5 @@
 import { spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { HANDOVER_VARIABLE } from "./handover_variable.ts";
 
 /** Variables that a process needs from its start on and that hold no secret. All others go through the pipe. */
 const PLAIN = new Set(
@@ -17,6 +16,8 @@ export interface DetachedLaunch {
   readonly command: readonly string[];
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** Variable whose value `stdin` tells the process to read `env` from its standard input, as one JSON object */
+  readonly handover: string;
   /** Gets what the process writes to stderr; when it cannot be opened that is dropped */
   readonly logFile: string;
 }
@@ -35,14 +36,16 @@ export interface DetachedProcess {
  * program of the same user can read, holds no secret: the whole environment is handed over through a pipe on its standard input.
  * @throws {Error} it cannot be started
  */
-export async function launchDetached({ command, cwd, env, logFile }: DetachedLaunch): Promise<DetachedProcess> {
+export async function launchDetached(
+  { command, cwd, env, handover, logFile }: DetachedLaunch,
+): Promise<DetachedProcess> {
   const [program = "", ...options] = command;
   const plain = Object.entries(env).filter(([name]) => PLAIN.has(name) || PLAIN_PREFIX.test(name));
   const log = openLog(logFile);
   const child = spawn(program, options, {
     cwd,
     detached: true,
-    env: { ...Object.fromEntries(plain), [HANDOVER_VARIABLE]: "stdin" },
+    env: { ...Object.fromEntries(plain), [handover]: "stdin" },
     stdio: ["pipe", "ignore", log ?? "ignore"],
   });
   if (log !== undefined) closeSync(log);

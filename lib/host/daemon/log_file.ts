@@ -11,8 +11,14 @@ import {
   writeSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
+import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import type { LogRecord, LogSink } from "../../base/telemetry/log.ts";
+
+/** Returns the path of the daemon's log. Older parts of the log stand beside it as `.1` to `.5`. */
+export function daemonLogPath(dataDir: string): string {
+  return join(dataDir, "daemon.log");
+}
 
 /** A file of lines that one process writes and rotates. */
 export interface LogFile {

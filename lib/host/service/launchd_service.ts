@@ -1,14 +1,16 @@
 import { join } from "node:path";
-import { runOrFail, type RunProgram } from "./run_program.ts";
 import {
   RESTARTS,
+  runOrFail,
+  type RunProgram,
   SERVICE_VARIABLE,
   type ServiceDescription,
+  type ServiceManager,
   STOP_MARGIN_SECONDS,
   toServiceMark,
-} from "./service_description.ts";
+  type UnitState,
+} from "./service_manager.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
-import type { ServiceManager, UnitState } from "./service_manager.ts";
 
 /** Home folder and programs that a launchd service works with. */
 export interface LaunchdOptions {

@@ -1,19 +1,22 @@
 import { existsSync } from "node:fs";
 import { mkdir, stat } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
-import { runOrFail, type RunProgram } from "./run_program.ts";
 import {
   readServiceMark,
   RESTARTS,
+  runOrFail,
+  type RunProgram,
   SERVICE_NAME,
   SERVICE_SUMMARY,
   SERVICE_VARIABLE,
   type ServiceDescription,
+  ServiceError,
+  type ServiceManager,
   STOP_MARGIN_SECONDS,
   toServiceMark,
-} from "./service_description.ts";
+  type UnitState,
+} from "./service_manager.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
-import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
 
 /** Where a service of the whole machine keeps its things. */
 export const OPENRC_PATHS = {

@@ -1,17 +1,20 @@
 import { isAbsolute, join } from "node:path";
-import { runOrFail, type RunProgram } from "./run_program.ts";
 import {
   HOPELESS_EXIT_CODES,
   RESTARTS,
+  runOrFail,
+  type RunProgram,
   SERVICE_NAME,
   SERVICE_SUMMARY,
   SERVICE_VARIABLE,
   type ServiceDescription,
+  ServiceError,
+  type ServiceManager,
   STOP_MARGIN_SECONDS,
   toServiceMark,
-} from "./service_description.ts";
+  type UnitState,
+} from "./service_manager.ts";
 import { readServiceFile, removeServiceFile, writeServiceFile } from "./service_file.ts";
-import { ServiceError, type ServiceManager, type UnitState } from "./service_manager.ts";
 
 /** Environment, home folder and programs that a systemd service works with. */
 export interface SystemdOptions {

@@ -10,7 +10,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { systemClock } from "../../../lib/base/clock.ts";
 import { readControlFile } from "../../../lib/host/control_file.ts";
-import { readPidFile, writePidFile } from "../../../lib/host/daemon/pid_file.ts";
+import { readPidFile, writePidFile } from "../../../lib/host/daemon/daemon_state.ts";
 import { processIdentity } from "../../../lib/host/process_identity.ts";
 import { takeGatewayLock } from "../../../lib/storage/gateway_lock.ts";
 import { isGone } from "../../support/is_gone.ts";

@@ -3,8 +3,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { untilServiceAnswers } from "../../../cli/daemon/service_status.ts";
-import { toServiceMark } from "../../../lib/host/service/service_description.ts";
-import type { ServiceManager, UnitState } from "../../../lib/host/service/service_manager.ts";
+import { type ServiceManager, toServiceMark, type UnitState } from "../../../lib/host/service/service_manager.ts";
 import { createFakeClock } from "../../support/fake_clock.ts";
 import { type Machine, onMachine } from "../support/run_in.ts";
 

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Machine, onMachine } from "../../cli/support/run_in.ts";
-import { readPidFile } from "../../../lib/host/daemon/pid_file.ts";
+import { readPidFile } from "../../../lib/host/daemon/daemon_state.ts";
 import { RUN } from "../../support/gateway_process.ts";
 import { killIfThere } from "../../support/kill_if_there.ts";
 import { PROJECT_ROOT } from "../../support/source_files.ts";

@@ -5,11 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test, type TestContext } from "node:test";
 import fc from "fast-check";
-import {
-  readServiceMark,
-  type ServiceDescription,
-  toServiceMark,
-} from "../../../lib/host/service/service_description.ts";
+import { readServiceMark, type ServiceDescription, toServiceMark } from "../../../lib/host/service/service_manager.ts";
 import { toLaunchdPlist } from "../../../lib/host/service/launchd_service.ts";
 import { toOpenrcScript } from "../../../lib/host/service/openrc_service.ts";
 import { toSystemdUnit } from "../../../lib/host/service/systemd_service.ts";

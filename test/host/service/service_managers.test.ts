@@ -2,11 +2,15 @@ import assert from "node:assert/strict";
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { detectInit, ServiceError } from "../../../lib/host/service/service_manager.ts";
+import {
+  detectInit,
+  type Ran,
+  type RunProgram,
+  type ServiceDescription,
+  ServiceError,
+} from "../../../lib/host/service/service_manager.ts";
 import { createLaunchdService, toLaunchdPlist } from "../../../lib/host/service/launchd_service.ts";
 import { createOpenrcService, toOpenrcScript } from "../../../lib/host/service/openrc_service.ts";
-import type { Ran, RunProgram } from "../../../lib/host/service/run_program.ts";
-import type { ServiceDescription } from "../../../lib/host/service/service_description.ts";
 import { createSystemdService, toSystemdUnit } from "../../../lib/host/service/systemd_service.ts";
 import { withTemporaryFolder } from "../../support/temporary_folder.ts";
 
