@@ -116,7 +116,8 @@ function readingContext(context: CommandContext, reader: LineReader): CommandCon
   };
 }
 
-async function showReply({ context, session, gateway, topic, history }: Talk, message: string): Promise<number> {
+async function showReply(talk: Talk, message: string): Promise<number> {
+  const { context, session, topic, history } = talk;
   let interrupts = 0;
   // The second Ctrl-C closes the session, in case the gateway did not react to the first
   const ignore = context.io.onInterrupt(() => (interrupts++ === 0 ? session.cancel() : session.close()));
@@ -125,11 +126,7 @@ async function showReply({ context, session, gateway, topic, history }: Talk, me
     let failed = false;
     for await (const event of session.send(message)) {
       reply.show(event);
-      if (event.type === "approval_needed" && !context.flags.json) {
-        const answer = await askPerson(context, gateway, { id: event.approval_id, inRun: true });
-        // No answer is not a denial: the reply stops, and the approval is withdrawn
-        if (answer === undefined) session.cancel();
-      }
+      if (event.type === "approval_needed") await askAbout(event.approval_id, talk);
       failed ||= event.type === "error";
     }
     return failed ? EXIT.failed : EXIT.ok;
@@ -139,4 +136,12 @@ async function showReply({ context, session, gateway, topic, history }: Talk, me
     // Kept after each reply, so that --continue finds the conversation however the chat ends
     if (topic.conversationId !== undefined) await history.setConversation(topic.conversationId);
   }
+}
+
+/** Asks the person about a call of the reply. With --json a program answers over the API. */
+async function askAbout(id: string, { context, session, gateway }: Talk): Promise<void> {
+  if (context.flags.json) return;
+  const answer = await askPerson(context, gateway, { id, inRun: true });
+  // No answer is not a denial: the reply stops, and the approval is withdrawn
+  if (answer === undefined) session.cancel();
 }

@@ -32,10 +32,8 @@ export async function showRunEvents(
       view.show(event);
       seq = event.seq;
       ended ||= isTerminal(event);
-      if (event.type === "approval_needed" && follow) {
-        if (gateway.running !== undefined) await showQuestion(context, gateway, event.approval_id);
-        else if (!await answerQuestion(context, gateway, event.approval_id)) break;
-      }
+      const isAsked = event.type === "approval_needed" && follow;
+      if (isAsked && !await meetQuestion(context, gateway, event.approval_id)) break;
     }
   } catch (error) {
     if (!signal.aborted) failure = error;
@@ -46,6 +44,13 @@ export async function showRunEvents(
   const isNews = failure === undefined || seq > after;
   if (!ended && isNews) context.say(`The run goes on: postern runs events ${id} --follow --after ${seq}`);
   if (failure !== undefined) throw failure;
+}
+
+/** Shows a question of a run that works in a gateway, and asks one of a run in this process. @returns false when nobody answered that */
+async function meetQuestion(context: CommandContext, gateway: ReachedGateway, id: string): Promise<boolean> {
+  if (gateway.running === undefined) return await answerQuestion(context, gateway, id);
+  await showQuestion(context, gateway, id);
+  return true;
 }
 
 /** Shows the call that a run waits for, and how to answer. Shows nothing with --json, and for an approval that was answered meanwhile. */
