@@ -24,46 +24,67 @@ const LOOK_MS = 2_000;
  * @returns ends it
  */
 export async function watchFiles(paths: readonly string[], options: WatchFilesOptions): Promise<() => void> {
-  const { clock, onChange } = options;
-  let told = await stampOf(paths);
-  let seen = told;
-  let quiet: Timer | undefined;
-  let working = false;
-  let ended = false;
+  const watch = new FileWatch(paths, options, await stampOf(paths));
+  return () => watch.end();
+}
 
-  const look = async () => {
-    const now = await stampOf(paths);
-    if (ended || working || now === seen) return;
-    seen = now;
-    settle();
-  };
-  const settle = () => {
-    quiet?.clear();
-    quiet = clock.after(QUIET_MS, () => void tell());
-  };
-  const tell = async () => {
-    const now = await stampOf(paths);
-    if (ended || working) return;
-    if (now !== seen) {
-      seen = now;
-      return settle();
+class FileWatch {
+  readonly #paths: readonly string[];
+  readonly #clock: Clock;
+  readonly #onChange: () => Promise<void>;
+  readonly #looking: Timer;
+  readonly #watchers: readonly FSWatcher[];
+  /** Stamp of the files that the last call told of */
+  #told: string;
+  /** Stamp of the files at the last look */
+  #seen: string;
+  #quiet: Timer | undefined;
+  #working = false;
+  #ended = false;
+
+  constructor(paths: readonly string[], { clock, onChange, useEvents = true }: WatchFilesOptions, stamp: string) {
+    this.#paths = paths;
+    this.#clock = clock;
+    this.#onChange = onChange;
+    this.#told = this.#seen = stamp;
+    this.#looking = clock.every(LOOK_MS, () => void this.#look());
+    this.#watchers = useEvents ? watchFolders(paths, () => void this.#look()) : [];
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#looking.clear();
+    this.#quiet?.clear();
+    for (const watcher of this.#watchers) watcher.close();
+  }
+
+  async #look(): Promise<void> {
+    const now = await stampOf(this.#paths);
+    if (this.#ended || this.#working || now === this.#seen) return;
+    this.#seen = now;
+    this.#settle();
+  }
+
+  /** Waits until the files have been left alone. */
+  #settle(): void {
+    this.#quiet?.clear();
+    this.#quiet = this.#clock.after(QUIET_MS, () => void this.#tell());
+  }
+
+  async #tell(): Promise<void> {
+    const now = await stampOf(this.#paths);
+    if (this.#ended || this.#working) return;
+    if (now !== this.#seen) {
+      this.#seen = now;
+      return this.#settle();
     }
-    if (now === told) return;
-    told = now;
-    working = true;
-    await onChange();
-    working = false;
-    await look();
-  };
-
-  const looking = clock.every(LOOK_MS, () => void look());
-  const watchers = options.useEvents === false ? [] : watchFolders(paths, () => void look());
-  return () => {
-    ended = true;
-    looking.clear();
-    quiet?.clear();
-    for (const watcher of watchers) watcher.close();
-  };
+    if (now === this.#told) return;
+    this.#told = now;
+    this.#working = true;
+    await this.#onChange();
+    this.#working = false;
+    await this.#look();
+  }
 }
 
 /** The folders, not the files: a file that is replaced takes its watcher with it. */

@@ -6,7 +6,7 @@ import { ToolError } from "../../base/errors.ts";
 import { fileError, linkedFile, notAFile, notAFolder, outsideRoot } from "./file_error.ts";
 import type { OpenFile } from "./files.ts";
 import { isWithin } from "./forbidden_paths.ts";
-import { type Folder, listFolder, type Reach } from "./reach.ts";
+import { type Folder, type FolderList, listFolder, type Reach } from "./reach.ts";
 import { openFile } from "./open_file.ts";
 import { shown } from "./parse_path.ts";
 import type { PathRules } from "./path_rules.ts";
@@ -27,92 +27,7 @@ const MAX_ATTEMPTS = 75;
  * one hard link. Change times cannot be set by a program.
  */
 export function createReachByChecks(clock: Clock): Reach {
-  /** Runs `work` while nothing moves on the way to `names`; undefined when something did */
-  const whileQuiet = async <T>(rules: PathRules, names: readonly string[], work: (chain: Chain) => Promise<T>) => {
-    const before = await lookAt(rules.root, names);
-    const now = clock.now();
-    if (before.folders.some((folder) => !isQuiet(folder, now))) return undefined;
-    const result = await work(before);
-    const after = await lookAt(rules.root, names).catch(() => undefined);
-    const same = after !== undefined && isSame(before, after);
-    return { result, same };
-  };
-
-  const retry = async <T>(path: string, attempt: () => Promise<{ readonly value: T } | undefined>): Promise<T> => {
-    for (let i = 0; i < MAX_ATTEMPTS; i++) {
-      try {
-        const done = await attempt();
-        if (done !== undefined) return done.value;
-      } catch (error) {
-        throw fileError("open", path, error);
-      }
-      await clock.sleep(RETRY_MS);
-    }
-    throw new ToolError(
-      "path_changed",
-      `Cannot open ${shown(path)}: folders on the way to it keep changing, try again`,
-    );
-  };
-
-  const openInside = (rules: PathRules, names: readonly string[]): Promise<OpenFile> =>
-    retry(names.join("/"), async () => {
-      const opened = await whileQuiet(
-        rules,
-        names,
-        (chain) => openEntry(join(rules.root, ...names), chain.entry, names.join("/")),
-      );
-      if (opened?.result === undefined) return undefined;
-      const { handle, stat } = opened.result;
-      if (opened.same && stat.isFile() && stat.nlink === 1n) {
-        return {
-          value: openFile(handle, { size: Number(stat.size), path: names.join("/"), keyRefusal: rules.keyRefusal }),
-        };
-      }
-      await handle.close();
-      if (!opened.same) return undefined;
-      throw stat.isFile() ? linkedFile(names.join("/")) : notAFile(names.join("/"));
-    });
-
-  const createFolder = (rules: PathRules, names: readonly string[]): Folder => ({
-    names,
-    list: (limit) =>
-      retry(names.join("/") || ".", async () => {
-        const place = join(rules.root, ...names);
-        const listed = await whileQuiet(rules, names, async ({ entry }) => {
-          // By now it may be a link to a folder elsewhere
-          if (!entry.isDirectory()) throw notAFolder(names.join("/"));
-          return await listFolder(await opendir(place), limit);
-        });
-        return listed?.same ? { value: listed.result } : undefined;
-      }),
-    async folder(name) {
-      const below = [...names, name];
-      check(rules, below);
-      return createFolder(rules, below);
-    },
-    async file(name) {
-      const below = [...names, name];
-      check(rules, below);
-      return await openInside(rules, below);
-    },
-    place: (name) => join(rules.root, ...names, name),
-    prove: (work, undo) =>
-      retry(names.join("/") || ".", async () => {
-        // What changes in the folder itself is the work's doing; that nothing changed above it keeps it in its place
-        const before = await lookAt(rules.root, names);
-        if (!before.entry.isDirectory()) throw notAFolder(names.join("/"));
-        const now = clock.now();
-        const above = ({ folders, entry }: Chain): Chain => ({ folders: folders.slice(0, -1), entry });
-        if (above(before).folders.some((folder) => !isQuiet(folder, now))) return undefined;
-        const value = await work();
-        const after = await lookAt(rules.root, names).catch(() => undefined);
-        if (after?.entry.isDirectory() && isSame(above(before), above(after))) return { value };
-        await undo(value);
-        return undefined;
-      }),
-    async close() {},
-  });
-
+  const checks = new PathChecks(clock);
   return async (names, rules) => {
     const path = names.join("/") || ".";
     check(rules, names);
@@ -125,9 +40,140 @@ export function createReachByChecks(clock: Clock): Reach {
     const stat = await lstat(real).catch((error: unknown) => {
       throw fileError("open", path, error);
     });
-    if (stat.isDirectory()) return { kind: "folder", folder: createFolder(rules, below) };
-    return { kind: "file", file: await openInside(rules, below) };
+    if (stat.isDirectory()) return { kind: "folder", folder: new CheckedFolder(below, { rules, checks }) };
+    return { kind: "file", file: await checks.openInside(rules, below) };
   };
+}
+
+/** Looks at the way to a place before and after work there, and tries again while something moves. */
+class PathChecks {
+  readonly #clock: Clock;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Runs `work` while nothing moves on the way to `names`; undefined when something did */
+  async whileQuiet<T>(
+    rules: PathRules,
+    names: readonly string[],
+    work: (chain: Chain) => Promise<T>,
+  ): Promise<{ readonly result: T; readonly same: boolean } | undefined> {
+    const before = await lookAt(rules.root, names);
+    if (!this.isQuiet(before.folders)) return undefined;
+    const result = await work(before);
+    const after = await lookAt(rules.root, names).catch(() => undefined);
+    return { result, same: after !== undefined && isSame(before, after) };
+  }
+
+  async retry<T>(path: string, attempt: () => Promise<{ readonly value: T } | undefined>): Promise<T> {
+    for (let i = 0; i < MAX_ATTEMPTS; i++) {
+      try {
+        const done = await attempt();
+        if (done !== undefined) return done.value;
+      } catch (error) {
+        throw fileError("open", path, error);
+      }
+      await this.#clock.sleep(RETRY_MS);
+    }
+    throw new ToolError(
+      "path_changed",
+      `Cannot open ${shown(path)}: folders on the way to it keep changing, try again`,
+    );
+  }
+
+  /** Tells whether a change of any folder from now on would show in its change time. */
+  isQuiet(folders: readonly BigIntStats[]): boolean {
+    const now = this.#clock.now();
+    return folders.every((folder) => isQuiet(folder, now));
+  }
+
+  openInside(rules: PathRules, names: readonly string[]): Promise<OpenFile> {
+    const path = names.join("/");
+    return this.retry(path, async () => {
+      const opened = await this.whileQuiet(
+        rules,
+        names,
+        (chain) => openEntry(join(rules.root, ...names), chain.entry, path),
+      );
+      if (opened?.result === undefined) return undefined;
+      const { handle, stat } = opened.result;
+      if (opened.same && stat.isFile() && stat.nlink === 1n) {
+        return { value: openFile(handle, { size: Number(stat.size), path, keyRefusal: rules.keyRefusal }) };
+      }
+      await handle.close();
+      if (!opened.same) return undefined;
+      throw stat.isFile() ? linkedFile(path) : notAFile(path);
+    });
+  }
+}
+
+class CheckedFolder implements Folder {
+  readonly names: readonly string[];
+  readonly #rules: PathRules;
+  readonly #checks: PathChecks;
+
+  constructor(
+    names: readonly string[],
+    { rules, checks }: { readonly rules: PathRules; readonly checks: PathChecks },
+  ) {
+    this.names = names;
+    this.#rules = rules;
+    this.#checks = checks;
+  }
+
+  list(limit: number): Promise<FolderList> {
+    return this.#checks.retry(this.#path(), async () => {
+      const listed = await this.#checks.whileQuiet(this.#rules, this.names, async ({ entry }) => {
+        // By now it may be a link to a folder elsewhere
+        if (!entry.isDirectory()) throw notAFolder(this.names.join("/"));
+        return await listFolder(await opendir(this.#place()), limit);
+      });
+      return listed?.same ? { value: listed.result } : undefined;
+    });
+  }
+
+  async folder(name: string): Promise<Folder> {
+    const below = [...this.names, name];
+    check(this.#rules, below);
+    return new CheckedFolder(below, { rules: this.#rules, checks: this.#checks });
+  }
+
+  async file(name: string): Promise<OpenFile> {
+    const below = [...this.names, name];
+    check(this.#rules, below);
+    return await this.#checks.openInside(this.#rules, below);
+  }
+
+  place(name: string): string {
+    return join(this.#place(), name);
+  }
+
+  prove<T>(work: () => Promise<T>, undo: (result: T) => Promise<void>): Promise<T> {
+    const { root } = this.#rules;
+    return this.#checks.retry(this.#path(), async () => {
+      // What changes in the folder itself is the work's doing; that nothing changed above it keeps it in its place
+      const before = await lookAt(root, this.names);
+      if (!before.entry.isDirectory()) throw notAFolder(this.names.join("/"));
+      const above = ({ folders, entry }: Chain): Chain => ({ folders: folders.slice(0, -1), entry });
+      if (!this.#checks.isQuiet(above(before).folders)) return undefined;
+      const value = await work();
+      const after = await lookAt(root, this.names).catch(() => undefined);
+      if (after?.entry.isDirectory() && isSame(above(before), above(after))) return { value };
+      await undo(value);
+      return undefined;
+    });
+  }
+
+  async close(): Promise<void> {}
+
+  #place(): string {
+    return join(this.#rules.root, ...this.names);
+  }
+
+  #path(): string {
+    return this.names.join("/") || ".";
+  }
 }
 
 interface Chain {

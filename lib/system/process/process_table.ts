@@ -65,89 +65,126 @@ interface Entry {
   killed: boolean;
 }
 
-/** The processes of one gateway, in the order of their start. @param redact masks secrets in their output */
+/** Creates the table of one gateway's processes, in the order of their start. @param redact masks secrets in their output */
 export function createProcessTable(clock: Clock, redact?: RedactPart): ProcessTable {
-  const entries = new Map<string, Entry>();
-  let count = 0;
+  return new StartedProcesses(clock, redact);
+}
 
-  const toInfo = ({ info, state, after }: Entry): ProcessInfo => ({ ...info, state, after });
-  const find = (id: string): Entry => {
-    const entry = entries.get(id);
+class StartedProcesses implements ProcessTable {
+  readonly #clock: Clock;
+  readonly #redact: RedactPart | undefined;
+  readonly #entries = new Map<string, Entry>();
+  #count = 0;
+
+  constructor(clock: Clock, redact: RedactPart | undefined) {
+    this.#clock = clock;
+    this.#redact = redact;
+  }
+
+  async start(line: CommandLine, options: ProcessStart): Promise<ProcessInfo> {
+    this.#makeRoom(options.maxProcesses);
+    const entry = this.#open(startGroup(line), options);
+    readOutput(entry);
+    this.#entries.set(entry.info.id, entry);
+    // One that cannot be started at all rejects here
+    const settled = entry.group.exited.then(() => entry.ended);
+    await withTimeout(settled, { ms: SETTLE_MS, clock: this.#clock });
+    return toInfo(entry);
+  }
+
+  list(): readonly ProcessInfo[] {
+    return [...this.#entries.values()].map(toInfo);
+  }
+
+  get(id: string): ProcessInfo {
+    return toInfo(this.#find(id));
+  }
+
+  output(id: string, { offset, maxBytes }: { readonly offset: number; readonly maxBytes: number }): OutputPart {
+    return this.#find(id).ring.read(offset, maxBytes);
+  }
+
+  async kill(id: string): Promise<ProcessInfo> {
+    const entry = this.#find(id);
+    await killEntry(entry);
+    return toInfo(entry);
+  }
+
+  async killAll(): Promise<void> {
+    await Promise.all([...this.#entries.values()].map(killEntry));
+  }
+
+  #open(group: ProcessGroup, { words, contained, owner, maxOutputBytes, onEnd }: ProcessStart): Entry {
+    const ring = createOutputRing(maxOutputBytes, this.#redact);
+    const entry: Entry = {
+      info: { id: `p${++this.#count}`, words, startedAt: this.#clock.now(), contained, owner },
+      group,
+      ring,
+      ended: group.exited.then(async (exit) => {
+        await withTimeout(group.closed, { ms: CLOSE_MS, clock: this.#clock });
+        group.kill();
+        group.stdout.destroy();
+        group.stderr.destroy();
+        ring.end();
+        entry.after = await onEnd();
+        entry.state = entry.killed ? { kind: "killed" } : exit;
+      }).catch(() => void this.#entries.delete(entry.info.id)),
+      state: { kind: "running" },
+      after: undefined,
+      killed: false,
+    };
+    return entry;
+  }
+
+  #find(id: string): Entry {
+    const entry = this.#entries.get(id);
     if (entry !== undefined) return entry;
-    const ids = [...entries.keys()].join(", ") || "none";
+    const ids = [...this.#entries.keys()].join(", ") || "none";
     throw new ToolError(
       "process_not_found",
       `Cannot find the process ${JSON.stringify(id.slice(0, 40))}: the processes are ${ids}`,
     );
-  };
-  const makeRoom = (maxProcesses: number) => {
-    const ended = [...entries].filter(([, entry]) => entry.state.kind !== "running");
-    const running = entries.size - ended.length;
+  }
+
+  /** Forgets the oldest ended processes. @throws {ToolError} `too_many_processes` */
+  #makeRoom(maxProcesses: number): void {
+    const ended = [...this.#entries].filter(([, entry]) => entry.state.kind !== "running");
+    const running = this.#entries.size - ended.length;
     if (running >= maxProcesses) {
       throw new ToolError(
         "too_many_processes",
         `Cannot start a process: ${running} are running, and [security.process] max_processes allows ${maxProcesses}; kill one first`,
       );
     }
-    for (const [id] of ended.slice(0, Math.max(0, ended.length - maxProcesses + 1))) entries.delete(id);
-  };
-  const kill = async (entry: Entry) => {
-    if (entry.state.kind === "running") {
-      entry.killed = true;
-      entry.group.kill();
-    }
-    await entry.ended;
-  };
+    for (const [id] of ended.slice(0, Math.max(0, ended.length - maxProcesses + 1))) this.#entries.delete(id);
+  }
+}
 
-  return {
-    async start(line, { words, contained, owner, maxProcesses, maxOutputBytes, onEnd }) {
-      makeRoom(maxProcesses);
-      const group = startGroup(line);
-      const ring = createOutputRing(maxOutputBytes, redact);
-      const entry: Entry = {
-        info: { id: `p${++count}`, words, startedAt: clock.now(), contained, owner },
-        group,
-        ring,
-        ended: group.exited.then(async (exit) => {
-          await withTimeout(group.closed, { ms: CLOSE_MS, clock });
-          group.kill();
-          group.stdout.destroy();
-          group.stderr.destroy();
-          ring.end();
-          entry.after = await onEnd();
-          entry.state = entry.killed ? { kind: "killed" } : exit;
-        }).catch(() => void entries.delete(entry.info.id)),
-        state: { kind: "running" },
-        after: undefined,
-        killed: false,
-      };
-      let written = 0;
-      for (const stream of [group.stdout, group.stderr]) {
-        stream.on("data", (chunk: Uint8Array) => {
-          ring.write(chunk);
-          written += chunk.length;
-          if (written <= MAX_WRITTEN_BYTES || entry.killed) return;
-          entry.killed = true;
-          group.kill();
-        });
-        // A pipe that breaks has ended; how the process ended says why
-        stream.on("error", () => {});
-      }
-      entries.set(entry.info.id, entry);
-      // One that cannot be started at all rejects here
-      await withTimeout(group.exited.then(() => entry.ended), { ms: SETTLE_MS, clock });
-      return toInfo(entry);
-    },
-    list: () => [...entries.values()].map(toInfo),
-    get: (id) => toInfo(find(id)),
-    output: (id, { offset, maxBytes }) => find(id).ring.read(offset, maxBytes),
-    async kill(id) {
-      const entry = find(id);
-      await kill(entry);
-      return toInfo(entry);
-    },
-    async killAll() {
-      await Promise.all([...entries.values()].map(kill));
-    },
-  };
+function toInfo({ info, state, after }: Entry): ProcessInfo {
+  return { ...info, state, after };
+}
+
+/** Keeps what a process writes, and kills a process that writes too much. */
+function readOutput(entry: Entry): void {
+  const { group, ring } = entry;
+  let written = 0;
+  for (const stream of [group.stdout, group.stderr]) {
+    stream.on("data", (chunk: Uint8Array) => {
+      ring.write(chunk);
+      written += chunk.length;
+      if (written <= MAX_WRITTEN_BYTES || entry.killed) return;
+      entry.killed = true;
+      group.kill();
+    });
+    // A pipe that breaks has ended; how the process ended says why
+    stream.on("error", () => {});
+  }
+}
+
+async function killEntry(entry: Entry): Promise<void> {
+  if (entry.state.kind === "running") {
+    entry.killed = true;
+    entry.group.kill();
+  }
+  await entry.ended;
 }
