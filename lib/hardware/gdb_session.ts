@@ -50,84 +50,109 @@ const ACKNOWLEDGE = Buffer.from("+");
 const REFUSE = Buffer.from("-");
 
 /**
+ * Creates a session over an open connection.
+ *
  * A request is sent again when the stub refuses it, never because of silence: over TCP nothing is lost, and the reply to the first
  * copy would be taken for that of the next request.
  * Source: GDB manual, appendix E.2 "Packet acknowledgment", E.3 "Stop reply packets"
  */
-export function createGdbSession({ connection, clock, replyMs, action }: GdbSessionOptions): GdbSession {
-  const reader = createPacketReader({ maxBytes: MAX_PACKET_BYTES });
-  let acknowledges = true;
-  let received = 0;
+export function createGdbSession(options: GdbSessionOptions): GdbSession {
+  return new ConnectedSession(options);
+}
 
-  const failure = (code: string, reason: string) => new ToolError(code, `${action}: ${reason}`);
-  const broken = (reason: string) => failure("board_protocol", reason);
+class ConnectedSession implements GdbSession {
+  readonly #options: GdbSessionOptions;
+  readonly #connection: TcpConnection;
+  readonly #reader = createPacketReader({ maxBytes: MAX_PACKET_BYTES });
+  #acknowledges = true;
+  /** Bytes that the stub sent in this session */
+  #received = 0;
 
-  async function next(signal: AbortSignal): Promise<GdbMessage> {
-    for (;;) {
-      const message = reader.next();
-      if (message !== undefined) return message;
-      const bytes = await connection.read(signal);
-      if (bytes === undefined) throw failure("board_closed", "its GDB stub closed the connection");
-      received += bytes.length;
-      if (received > MAX_SESSION_BYTES) throw broken(`its GDB stub sent more than ${MAX_SESSION_BYTES} bytes`);
-      reader.feed(bytes);
+  constructor(options: GdbSessionOptions) {
+    this.#options = options;
+    this.#connection = options.connection;
+  }
+
+  async request(payload: string, signal: AbortSignal): Promise<GdbReply> {
+    const { clock, replyMs } = this.#options;
+    const limit = clock.timeoutSignal(replyMs);
+    const either = AbortSignal.any([signal, limit.signal]);
+    try {
+      await this.#send(encodePacket(payload), either);
+      return await this.#receive(payload, either);
+    } catch (error) {
+      if (signal.aborted) throw cancelError(signal);
+      if (limit.signal.aborted) {
+        throw this.#failure("board_timeout", `its GDB stub did not answer within ${replyMs} ms`);
+      }
+      if (error instanceof RangeError) throw this.#broken(`its GDB stub sends what is too large: ${error.message}`);
+      if (error instanceof ToolError) throw error;
+      throw this.#failure("board_closed", describeNetworkError(error));
+    } finally {
+      limit.clear();
     }
   }
 
-  /** Until the stub has said that it got the packet. What it sends before belongs to earlier times. */
-  async function send(packet: Uint8Array, signal: AbortSignal): Promise<void> {
-    connection.write(packet);
-    if (!acknowledges) return;
+  withoutAcknowledgments(): void {
+    this.#acknowledges = false;
+  }
+
+  /** Returns once the stub has said that it got the packet. What the stub sends before belongs to earlier times. */
+  async #send(packet: Uint8Array, signal: AbortSignal): Promise<void> {
+    this.#connection.write(packet);
+    if (!this.#acknowledges) return;
     for (let repeats = 0, strays = 0;;) {
-      const { kind } = await next(signal);
+      const { kind } = await this.#next(signal);
       if (kind === "acknowledged") return;
       if (kind === "refused") {
-        if (++repeats > MAX_REPEATS) throw broken("its GDB stub refuses every packet as damaged");
-        connection.write(packet);
+        if (++repeats > MAX_REPEATS) throw this.#broken("its GDB stub refuses every packet as damaged");
+        this.#connection.write(packet);
       } else {
-        if (++strays > MAX_STRAYS) throw broken("its GDB stub sends what answers nothing");
-        connection.write(ACKNOWLEDGE);
+        if (++strays > MAX_STRAYS) throw this.#broken("its GDB stub sends what answers nothing");
+        this.#connection.write(ACKNOWLEDGE);
       }
     }
   }
 
-  async function receive(payload: string, signal: AbortSignal): Promise<GdbReply> {
+  async #receive(payload: string, signal: AbortSignal): Promise<GdbReply> {
     let console = "";
     for (let repeats = 0, strays = 0; strays <= MAX_STRAYS;) {
-      const message = await next(signal);
+      const message = await this.#next(signal);
       if (message.kind === "corrupt") {
-        if (!acknowledges || ++repeats > MAX_REPEATS) throw broken("its GDB stub sends damaged packets");
-        connection.write(REFUSE);
+        if (!this.#acknowledges || ++repeats > MAX_REPEATS) throw this.#broken("its GDB stub sends damaged packets");
+        this.#connection.write(REFUSE);
         continue;
       }
       strays++;
       if (message.kind !== "packet") continue;
-      if (acknowledges) connection.write(ACKNOWLEDGE);
+      if (this.#acknowledges) this.#connection.write(ACKNOWLEDGE);
       const text = message.payload;
       const printed = PRINTED.exec(text)?.[1];
       if (printed === undefined && (payload === "?" || !STOPPED.test(text))) return { text, console };
       console = (console + Buffer.from(printed ?? "", "hex").toString("latin1")).slice(0, MAX_CONSOLE);
     }
-    throw broken("its GDB stub sends what answers nothing");
+    throw this.#broken("its GDB stub sends what answers nothing");
   }
 
-  return {
-    async request(payload, signal) {
-      const limit = clock.timeoutSignal(replyMs);
-      const either = AbortSignal.any([signal, limit.signal]);
-      try {
-        await send(encodePacket(payload), either);
-        return await receive(payload, either);
-      } catch (error) {
-        if (signal.aborted) throw cancelError(signal);
-        if (limit.signal.aborted) throw failure("board_timeout", `its GDB stub did not answer within ${replyMs} ms`);
-        if (error instanceof RangeError) throw broken(`its GDB stub sends what is too large: ${error.message}`);
-        if (error instanceof ToolError) throw error;
-        throw failure("board_closed", describeNetworkError(error));
-      } finally {
-        limit.clear();
+  async #next(signal: AbortSignal): Promise<GdbMessage> {
+    for (;;) {
+      const message = this.#reader.next();
+      if (message !== undefined) return message;
+      const bytes = await this.#connection.read(signal);
+      if (bytes === undefined) throw this.#failure("board_closed", "its GDB stub closed the connection");
+      this.#received += bytes.length;
+      if (this.#received > MAX_SESSION_BYTES) {
+        throw this.#broken(`its GDB stub sent more than ${MAX_SESSION_BYTES} bytes`);
       }
-    },
-    withoutAcknowledgments: () => void (acknowledges = false),
-  };
+      this.#reader.feed(bytes);
+    }
+  }
+
+  #broken(reason: string): ToolError {
+    return this.#failure("board_protocol", reason);
+  }
+
+  #failure(code: string, reason: string): ToolError {
+    return new ToolError(code, `${this.#options.action}: ${reason}`);
+  }
 }

@@ -1,9 +1,9 @@
 import { childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
 import { createTextOutput, type WorkBudget } from "../work_budget.ts";
 import { createInlineText } from "./inline_text.ts";
-import { createNotes } from "./notes.ts";
-import { openDocx, toInteger, valueOf } from "./open_docx.ts";
-import { outlineOf, readNumbering, readStyles } from "./styles.ts";
+import { createNotes, type Notes } from "./notes.ts";
+import { type Docx, openDocx, toInteger, valueOf } from "./open_docx.ts";
+import { type Numbering, outlineOf, type ParagraphStyle, readNumbering, readStyles } from "./styles.ts";
 
 /** Markdown knows six levels */
 const MAX_HEADING = 6;
@@ -37,89 +37,124 @@ interface Block {
  * Source: ECMA-376 part 1, section 17
  */
 export function docxText(bytes: Uint8Array, budget: WorkBudget): DocxText {
-  const docx = openDocx(bytes, budget);
-  const styleOf = readStyles(docx.part("styles"));
-  const numbering = readNumbering(docx.part("numbering"));
-  const notes = createNotes((kind) => docx.part(kind));
-  const output = createTextOutput();
-  let paragraphs = 0;
-  let tables = 0;
-  let hiddenText = false;
+  return new DocxReader(openDocx(bytes, budget), budget).read();
+}
 
-  const paragraph = (element: XmlElement): Block[] => {
-    const properties = childOf(element, "w:pPr");
-    const style = styleOf(valueOf(properties, "w:pStyle"));
-    const numbers = properties === undefined ? undefined : childOf(properties, "w:numPr");
-    const level = toInteger(valueOf(numbers, "w:ilvl")) ?? style.numberingLevel ?? 0;
-    const label = numbering.next(valueOf(numbers, "w:numId") ?? style.numberingId ?? "0", level);
-    const inline = createInlineText({ docx, notes, styleOf, hidden: style.hidden });
-    inline.add(element);
-    hiddenText ||= inline.hiddenText;
-    const boxes = inline.boxes.flatMap((box) => blocksOf(box));
-    const text = inline.text().trim();
-    if (text === "") return boxes;
-    paragraphs++;
-    const heading = outlineOf(properties) ?? style.heading;
-    if (heading !== undefined) {
-      const number = label === undefined || label === "-" || label === "" ? "" : `${label} `;
-      const line = `${"#".repeat(Math.min(heading, MAX_HEADING))} ${number}${joinLines(text, " ")}`;
-      return [{ text: line, listItem: false }, ...boxes];
+/** Puts the blocks of one document together. */
+class DocxReader {
+  readonly #docx: Docx;
+  readonly #budget: WorkBudget;
+  readonly #styleOf: (id: string | undefined) => ParagraphStyle;
+  readonly #numbering: Numbering;
+  readonly #notes: Notes;
+  readonly #output = createTextOutput();
+  #last: Block | undefined;
+  #paragraphs = 0;
+  #tables = 0;
+  #hiddenText = false;
+
+  constructor(docx: Docx, budget: WorkBudget) {
+    this.#docx = docx;
+    this.#budget = budget;
+    this.#styleOf = readStyles(docx.part("styles"));
+    this.#numbering = readNumbering(docx.part("numbering"));
+    this.#notes = createNotes((kind) => docx.part(kind));
+  }
+
+  read(): DocxText {
+    for (const element of elementsOf(this.#docx.body)) {
+      if (!this.#blocksFrom(element).every((block) => this.#add(block))) break;
     }
-    if (label === undefined) return [{ text, listItem: false }, ...boxes];
-    const indent = "  ".repeat(Math.min(level, 8));
-    const item = `${indent}${label === "" ? "-" : label} ${text.replaceAll("\n", `\n${indent}  `)}`;
-    return [{ text: item, listItem: true }, ...boxes];
-  };
+    // A note may name another one
+    for (let note = this.#notes.take(); note !== undefined && !this.#output.full; note = this.#notes.take()) {
+      const text = this.#textIn(note.element);
+      const author = note.author === undefined ? "" : `${note.author}: `;
+      this.#add({ text: `[^${note.label}]: ${author}${text}`, listItem: true });
+    }
+    return {
+      text: this.#output.text(),
+      ...this.#docx.properties,
+      paragraphs: this.#paragraphs,
+      tables: this.#tables,
+      notes: this.#notes.count,
+      hiddenText: this.#hiddenText,
+      truncated: this.#output.full,
+    };
+  }
 
-  const blocksOf = (parent: XmlElement): Block[] => elementsOf(parent).flatMap(blockOf);
+  #add(block: Block): boolean {
+    const between = this.#last === undefined ? "" : this.#last.listItem && block.listItem ? "\n" : "\n\n";
+    this.#last = block;
+    return this.#output.add(between + block.text);
+  }
 
-  const blockOf = (element: XmlElement): Block[] => {
-    budget.step(20);
+  #blocksIn(parent: XmlElement): Block[] {
+    return elementsOf(parent).flatMap((element) => this.#blocksFrom(element));
+  }
+
+  #textIn(parent: XmlElement): string {
+    return this.#blocksIn(parent).map((block) => block.text).join("\n");
+  }
+
+  #blocksFrom(element: XmlElement): Block[] {
+    this.#budget.step(20);
     switch (element.name) {
       case "w:p":
-        return paragraph(element);
+        return this.#paragraph(element);
       case "w:tbl":
-        tables++;
-        return [{
-          text: renderTable(element, (cell) => {
-            const text = blocksOf(cell).map((block) => block.text).join("\n");
-            budget.step(text.length);
-            return text;
-          }),
-          listItem: false,
-        }];
+        this.#tables++;
+        return [{ text: renderTable(element, (cell) => this.#cellText(cell)), listItem: false }];
       case "w:del":
       case "w:moveFrom":
       case "mc:Fallback":
         return [];
       default:
-        return blocksOf(element);
+        return this.#blocksIn(element);
     }
-  };
+  }
 
-  let last: Block | undefined;
-  const add = (block: Block) => {
-    const between = last === undefined ? "" : last.listItem && block.listItem ? "\n" : "\n\n";
-    last = block;
-    return output.add(between + block.text);
-  };
-  for (const element of elementsOf(docx.body)) {
-    if (!blockOf(element).every(add)) break;
+  #cellText(cell: XmlElement): string {
+    const text = this.#textIn(cell);
+    this.#budget.step(text.length);
+    return text;
   }
-  // A note may name another one
-  for (let note = notes.take(); note !== undefined && !output.full; note = notes.take()) {
-    const text = blocksOf(note.element).map((block) => block.text).join("\n");
-    add({ text: `[^${note.label}]: ${note.author === undefined ? "" : `${note.author}: `}${text}`, listItem: true });
+
+  /** Returns a paragraph as a heading, a list item or plain text, and the text boxes that are anchored in it. */
+  #paragraph(element: XmlElement): Block[] {
+    const properties = childOf(element, "w:pPr");
+    const style = this.#styleOf(valueOf(properties, "w:pStyle"));
+    const numbers = properties === undefined ? undefined : childOf(properties, "w:numPr");
+    const level = toInteger(valueOf(numbers, "w:ilvl")) ?? style.numberingLevel ?? 0;
+    const label = this.#numbering.next(valueOf(numbers, "w:numId") ?? style.numberingId ?? "0", level);
+    const inline = createInlineText({
+      docx: this.#docx,
+      notes: this.#notes,
+      styleOf: this.#styleOf,
+      hidden: style.hidden,
+    });
+    inline.add(element);
+    this.#hiddenText ||= inline.hiddenText;
+    const boxes = inline.boxes.flatMap((box) => this.#blocksIn(box));
+    const text = inline.text().trim();
+    if (text === "") return boxes;
+    this.#paragraphs++;
+    const heading = outlineOf(properties) ?? style.heading;
+    if (heading !== undefined) return [headingBlock(text, heading, label), ...boxes];
+    if (label === undefined) return [{ text, listItem: false }, ...boxes];
+    return [listItemBlock(text, level, label), ...boxes];
   }
-  return {
-    text: output.text(),
-    ...docx.properties,
-    paragraphs,
-    tables,
-    notes: notes.count,
-    hiddenText,
-    truncated: output.full,
-  };
+}
+
+function headingBlock(text: string, level: number, label: string | undefined): Block {
+  const number = label === undefined || label === "-" || label === "" ? "" : `${label} `;
+  const line = `${"#".repeat(Math.min(level, MAX_HEADING))} ${number}${joinLines(text, " ")}`;
+  return { text: line, listItem: false };
+}
+
+function listItemBlock(text: string, level: number, label: string): Block {
+  const indent = "  ".repeat(Math.min(level, 8));
+  const item = `${indent}${label === "" ? "-" : label} ${text.replaceAll("\n", `\n${indent}  `)}`;
+  return { text: item, listItem: true };
 }
 
 /** As many as Word has */

@@ -1,5 +1,5 @@
 import { attribute, childOf, elementsOf, type XmlElement } from "../parse_xml.ts";
-import type { Notes } from "./notes.ts";
+import type { NoteKind, Notes } from "./notes.ts";
 import { type Docx, isOn, valueOf, wordAttribute } from "./open_docx.ts";
 import type { ParagraphStyle } from "./styles.ts";
 
@@ -26,82 +26,47 @@ export interface InlineOptions {
 }
 
 /** Creates the renderer of the text inside paragraphs. */
-export function createInlineText({ docx, notes, styleOf, hidden }: InlineOptions): InlineText {
-  let parts: string[] = [];
-  const boxes: XmlElement[] = [];
-  let hiddenText = false;
+export function createInlineText(options: InlineOptions): InlineText {
+  return new ParagraphText(options);
+}
 
-  const note = (kind: Parameters<Notes["label"]>[0], element: XmlElement) => {
-    const label = notes.label(kind, wordAttribute(element, "id"));
-    if (label !== undefined) parts.push(`[^${label}]`);
-  };
+class ParagraphText implements InlineText {
+  readonly boxes: XmlElement[] = [];
+  hiddenText = false;
+  readonly #options: InlineOptions;
+  #parts: string[] = [];
 
-  const isHidden = (run: XmlElement) => {
-    const properties = childOf(run, "w:rPr");
-    if (properties !== undefined && childOf(properties, "w:vanish") !== undefined) return isOn(properties, "w:vanish");
-    return hidden || styleOf(valueOf(properties, "w:rStyle")).hidden;
-  };
+  constructor(options: InlineOptions) {
+    this.#options = options;
+  }
 
-  const link = (element: XmlElement) => {
-    const outside = parts;
-    parts = [];
-    addChildren(element);
-    const text = parts.join("");
-    parts = outside;
-    const relationship = docx.relationships.get(wordAttribute(element, "id") ?? "");
-    const address = relationship?.kind === "hyperlink" ? relationship.target.slice(0, MAX_ADDRESS) : "";
-    parts.push(address === "" || address === text || text.trim() === "" ? text : `[${text}](${address})`);
-  };
+  add(element: XmlElement): void {
+    for (const child of elementsOf(element)) this.#addElement(child);
+  }
 
-  const addChildren = (element: XmlElement) => {
-    for (const child of elementsOf(element)) add(child);
-  };
+  text(): string {
+    return this.#parts.join("");
+  }
 
-  const add = (element: XmlElement): void => {
+  #addElement(element: XmlElement): void {
+    const text = ownText(element);
+    if (text !== undefined) {
+      if (text !== "") this.#parts.push(text);
+      return;
+    }
     switch (element.name) {
-      case "w:t":
-        // A line break in the XML is none in the text
-        parts.push(element.children.filter((child) => typeof child === "string").join("").replace(/[\r\n]+/g, " "));
-        return;
       case "w:r":
-        if (isHidden(element)) hiddenText ||= childOf(element, "w:t") !== undefined;
-        else addChildren(element);
-        return;
-      case "m:oMath":
-        parts.push(mathText(element).replace(/[\r\n]+/g, " "));
-        return;
-      case "w:tab":
-        parts.push("\t");
-        return;
-      case "w:br":
-      case "w:cr":
-        parts.push("\n");
-        return;
-      case "w:noBreakHyphen":
-        parts.push("\u2011");
-        return;
-      case "w:sym":
-        parts.push(symbolOf(wordAttribute(element, "char") ?? ""));
-        return;
+        return this.#addRun(element);
       case "w:hyperlink":
-        link(element);
-        return;
+        return this.#addLink(element);
       case "w:footnoteReference":
-        note("footnotes", element);
-        return;
+        return this.#addNote("footnotes", element);
       case "w:endnoteReference":
-        note("endnotes", element);
-        return;
+        return this.#addNote("endnotes", element);
       case "w:commentReference":
-        note("comments", element);
-        return;
-      case "wp:docPr": {
-        const description = (attribute(element, "descr") ?? "").trim().replace(/\s+/g, " ").slice(0, MAX_ALT_TEXT);
-        if (description !== "") parts.push(`[image: ${description}]`);
-        return;
-      }
+        return this.#addNote("comments", element);
       case "w:txbxContent":
-        boxes.push(element);
+        this.boxes.push(element);
         return;
       // Properties, what a tracked change took away, the older form of what stands beside it
       case "w:pPr":
@@ -112,18 +77,63 @@ export function createInlineText({ docx, notes, styleOf, hidden }: InlineOptions
       case "mc:Fallback":
         return;
       default:
-        addChildren(element);
+        this.add(element);
     }
-  };
+  }
 
-  return {
-    add: addChildren,
-    text: () => parts.join(""),
-    boxes,
-    get hiddenText() {
-      return hiddenText;
-    },
-  };
+  #addRun(run: XmlElement): void {
+    if (!this.#isHidden(run)) this.add(run);
+    else this.hiddenText ||= childOf(run, "w:t") !== undefined;
+  }
+
+  #isHidden(run: XmlElement): boolean {
+    const { hidden, styleOf } = this.#options;
+    const properties = childOf(run, "w:rPr");
+    if (properties !== undefined && childOf(properties, "w:vanish") !== undefined) return isOn(properties, "w:vanish");
+    return hidden || styleOf(valueOf(properties, "w:rStyle")).hidden;
+  }
+
+  #addLink(element: XmlElement): void {
+    const outside = this.#parts;
+    this.#parts = [];
+    this.add(element);
+    const text = this.#parts.join("");
+    this.#parts = outside;
+    const relationship = this.#options.docx.relationships.get(wordAttribute(element, "id") ?? "");
+    const address = relationship?.kind === "hyperlink" ? relationship.target.slice(0, MAX_ADDRESS) : "";
+    this.#parts.push(address === "" || address === text || text.trim() === "" ? text : `[${text}](${address})`);
+  }
+
+  #addNote(kind: NoteKind, element: XmlElement): void {
+    const label = this.#options.notes.label(kind, wordAttribute(element, "id"));
+    if (label !== undefined) this.#parts.push(`[^${label}]`);
+  }
+}
+
+/** Returns the text of an element that stands for text by itself; undefined for any other element. */
+function ownText(element: XmlElement): string | undefined {
+  switch (element.name) {
+    case "w:t":
+      // A line break in the XML is none in the text
+      return element.children.filter((child) => typeof child === "string").join("").replace(/[\r\n]+/g, " ");
+    case "m:oMath":
+      return mathText(element).replace(/[\r\n]+/g, " ");
+    case "w:tab":
+      return "\t";
+    case "w:br":
+    case "w:cr":
+      return "\n";
+    case "w:noBreakHyphen":
+      return "\u2011";
+    case "w:sym":
+      return symbolOf(wordAttribute(element, "char") ?? "");
+    case "wp:docPr": {
+      const description = (attribute(element, "descr") ?? "").trim().replace(/\s+/g, " ").slice(0, MAX_ALT_TEXT);
+      return description === "" ? "" : `[image: ${description}]`;
+    }
+    default:
+      return undefined;
+  }
 }
 
 /** A character of a symbol font has no meaning outside of it. */
