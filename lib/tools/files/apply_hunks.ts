@@ -1,161 +1,161 @@
 import { ToolError } from "../../base/errors.ts";
 import { shown } from "../../system/files/parse_path.ts";
-import type { Hunk } from "./parse_patch.ts";
-
-interface Line {
-  readonly text: string;
-  readonly ending: "" | "\n" | "\r\n";
-}
-
-/** Characters of a line of the patch that a message repeats */
-const MAX_SHOWN = 80;
+import { createLineIndex, splitLines, type TextLine } from "./line_index.ts";
+import { BYTE_ORDER_MARK, type Hunk, type HunkLine } from "./parse_patch.ts";
+import { oldLinesOf, type PlacedHunk, placeHunks } from "./place_hunks.ts";
+import { createReindent, pairIndentations } from "./reindent.ts";
 
 /**
- * Returns a text with the hunks of one update applied, one after the other from the top.
+ * Returns a text with the hunks of one update applied, or refuses the update. The rules of places are those of placeHunks.
  *
- * Kept lines stay as they are in the file, white space included. New lines end like the line before them. The last line keeps its
- * newline, or the lack of one.
+ * Kept lines stay as they are in the file, white space included. A byte order mark stays at the start, unless the patch shows it and takes
+ * it away. The last line keeps its newline, or the lack of one, unless `\ No newline at end of file` in the patch tells it.
+ * New lines end as the patch says when its lines have CRLF where the file has it, else like the old lines of their hunk. Where a place was
+ * found by ignoring indentation, new lines are indented like the file.
  * @param path for messages
  * @throws {ToolError} `patch_mismatch`, naming the hunk, counted from 1
  */
 export function applyHunks(text: string, hunks: readonly Hunk[], path: string): string {
-  const lines = splitLines(text);
-  const finder = createLineFinder(lines.map((line) => line.text));
-  const result: Line[] = [];
+  const isMarked = text.startsWith(BYTE_ORDER_MARK);
+  const lines = splitLines(isMarked ? text.slice(1) : text);
+  const marked = isMarked
+    ? hunks.map((hunk) => splitMark(hunk, lines.length === 0))
+    : hunks.map((hunk) => ({ hunk, takesMark: false }));
+  const plain = marked.map(({ hunk }) => hunk);
+  const places = placeHunks(plain, createLineIndex(lines), path);
+  const file: PatchedFile = { lines, ending: commonEnding(lines), path };
+  const result: TextLine[] = [];
   let done = 0;
-  for (const [i, hunk] of hunks.entries()) {
-    const found = findHunk(hunk, { finder, from: done, count: lines.length });
-    if (typeof found !== "number") {
-      throw new ToolError("patch_mismatch", `Cannot apply the patch to ${shown(path)}: hunk ${i + 1}: ${found.reason}`);
+  for (const [i, hunk] of plain.entries()) {
+    const place = places[i] as PlacedHunk; // as many as hunks
+    for (; done < place.at; done++) result.push(lines[done] as TextLine); // a place is in the file
+    for (const line of newLines(hunk, { number: i + 1, place, file })) result.push(line);
+    done += oldLinesOf(hunk).length;
+  }
+  for (; done < lines.length; done++) result.push(lines[done] as TextLine); // below the length
+  const isMarkTaken = places[0]?.at === 0 && marked[0]?.takesMark === true;
+  const mark = isMarked && !isMarkTaken ? BYTE_ORDER_MARK : "";
+  return mark + joinLines(result, { isOpen: endsOpen(plain, lines), ending: file.ending ?? "\n" });
+}
+
+/**
+ * Takes the byte order mark of the file out of a hunk that shows it.
+ * @param isAlone set when the file has nothing else: the mark is a line for git, and none here
+ */
+function splitMark(hunk: Hunk, isAlone: boolean): { readonly hunk: Hunk; readonly takesMark: boolean } {
+  const isMarked = (line: HunkLine | undefined) => line?.text.startsWith(BYTE_ORDER_MARK) === true;
+  const firstOld = hunk.lines.find(({ kind }) => kind !== "add");
+  const firstNew = hunk.lines.find(({ kind }) => kind !== "remove");
+  const lines = hunk.lines
+    .filter((line) => !isAlone || line !== firstOld || line.text !== BYTE_ORDER_MARK)
+    .map((line) =>
+      (line === firstOld || line === firstNew) && isMarked(line) ? { ...line, text: line.text.slice(1) } : line
+    );
+  return { hunk: { ...hunk, lines }, takesMark: hunk.startOfFile && !isMarked(firstNew) };
+}
+
+interface PatchedFile {
+  readonly lines: readonly TextLine[];
+  /** Ending of all lines that have one. undefined without lines, and for a file with both kinds */
+  readonly ending: TextLine["ending"] | undefined;
+  readonly path: string;
+}
+
+function commonEnding(lines: readonly TextLine[]): TextLine["ending"] | undefined {
+  const endings = new Set(lines.map(({ ending }) => ending).filter((ending) => ending !== ""));
+  return endings.size === 1 ? [...endings][0] : undefined;
+}
+
+interface HunkPlace {
+  /** Counted from 1, for messages */
+  readonly number: number;
+  readonly place: PlacedHunk;
+  readonly file: PatchedFile;
+}
+
+/** Returns the lines that stand in the file in place of a hunk's old lines. */
+function newLines(hunk: Hunk, { number, place, file }: HunkPlace): readonly TextLine[] {
+  const old = oldLinesOf(hunk);
+  const oldTexts = file.lines.slice(place.at, place.at + old.length);
+  const pairs = ignoresIndentation(place) ? pairIndentations(old, oldTexts.map(({ text }) => text)) : [];
+  const reindent = createReindent(pairs);
+  const endingOf = createEndings(hunk, { number, place, file });
+  let done = 0;
+  return hunk.lines.flatMap((line): readonly TextLine[] => {
+    if (line.kind !== "add") {
+      const own = oldTexts[done++];
+      return line.kind === "keep" && own !== undefined ? [own] : [];
     }
-    for (; done < found; done++) result.push(lines[done] as Line); // `found` is below the length
-    for (const line of hunk.lines) {
-      const old = lines[done];
-      if (line.kind === "add") result.push({ text: line.text, ending: endingNear(lines, done) });
-      else {
-        if (line.kind === "keep" && old !== undefined) result.push(old);
-        done++;
-      }
+    const text = reindent(line.text);
+    if (text !== undefined) return [{ text, ending: endingOf(line, done) }];
+    throw mismatch(
+      file.path,
+      number,
+      `it fits line ${place.at + 1} apart from the indentation, which does not tell how to indent ${
+        JSON.stringify(line.text)
+      }; copy the old lines with their white space`,
+    );
+  });
+}
+
+function ignoresIndentation({ exactness }: PlacedHunk): boolean {
+  return exactness === "trimmed" || exactness === "ascii";
+}
+
+/** Creates the function that returns the ending of a line that a hunk adds behind `done` of its old lines. */
+function createEndings(
+  hunk: Hunk,
+  { number, place, file }: HunkPlace,
+): (line: HunkLine, done: number) => TextLine["ending"] {
+  const old = oldLinesOf(hunk);
+  const isTold = place.exactness === "ending";
+  const isContradicted = !isTold && old.some(({ crlf }) => crlf);
+  const isEndingTold = isTold || hunk.lines.some(({ crlf }) => crlf);
+  const isOpen = place.at + old.length === file.lines.length && endsOpen([hunk], file.lines);
+  const isLast = (line: HunkLine) => isOpen && hunk.lines.at(-1) === line;
+  const own = file.lines.slice(place.at, place.at + old.length).map(({ ending }) => ending);
+  return (line, done) => {
+    if (line.crlf && !isContradicted) return "\r\n";
+    if (isTold) return "\n";
+    const above = done === 0 && old.length > 0 ? file.lines[place.at - 1]?.ending : own[done - 1] || own[done - 2];
+    const near = above || own[done];
+    if (near) return near;
+    // Line numbers and "\\ No newline" are made by git and diff, which show CRLF, or by a model, which does not
+    const isDiff = hunk.numbers !== undefined || hunk.lastLine !== undefined;
+    if (!isDiff) return file.ending ?? endingAround(file.lines, place.at);
+    if (file.ending === "\r\n" && !isEndingTold && !isLast(line)) {
+      throw mismatch(
+        file.path,
+        number,
+        "the lines of the file end with CRLF, and the hunk does not show how its own end; add a line of context",
+      );
     }
-  }
-  return joinLines(result.concat(lines.slice(done)), lines);
+    return isEndingTold ? "\n" : file.ending ?? "\n";
+  };
 }
 
-interface Search {
-  readonly finder: LineFinder;
-  /** First line that may still change: the lines before were changed by earlier hunks */
-  readonly from: number;
-  readonly count: number;
+function endingAround(lines: readonly TextLine[], at: number): TextLine["ending"] {
+  return lines[at - 1]?.ending || lines[at]?.ending || "\n";
 }
 
-function findHunk(hunk: Hunk, { finder, from, count }: Search): number | { readonly reason: string } {
-  let after = from;
-  for (const anchor of hunk.anchors) {
-    const at = finder.find([anchor], after);
-    if (typeof at !== "number") return notFound(`@@ ${anchor}`, at, finder.find([anchor], 0) !== undefined);
-    after = at + 1;
-  }
-  const old = hunk.lines.filter((line) => line.kind !== "add").map((line) => line.text);
-  if (old.length === 0) return hunk.anchors.length === 0 || hunk.endOfFile ? count : after;
-  const first = old.find((line) => line.trim() !== "") ?? "";
-  if (hunk.endOfFile) {
-    const at = count - old.length;
-    if (at >= after && finder.isAt(old, at)) return at;
-    return { reason: `${quoted(first)} and what follows are not the last lines of the file` };
-  }
-  const at = finder.find(old, after);
-  if (typeof at === "number") return at;
-  // The line of the last anchor may be repeated as the hunk's first line
-  const again = hunk.anchors.length > 0 && finder.isAt(old, after - 1) ? after - 1 : undefined;
-  return again ?? notFound(first, at, finder.find(old, 0) !== undefined);
+/** Tells whether the new file ends without a newline. */
+function endsOpen(hunks: readonly Hunk[], lines: readonly TextLine[]): boolean {
+  const told = hunks.at(-1)?.lastLine;
+  return told === undefined ? lines.at(-1)?.ending === "" : told === "open";
 }
 
-function notFound(line: string, found: "ambiguous" | undefined, isBefore: boolean): { readonly reason: string } {
-  if (found === "ambiguous") {
-    return { reason: `${quoted(line)} is at several places, white space apart; copy the lines exactly` };
-  }
-  if (isBefore) return { reason: `${quoted(line)} is only before the hunk above it; hunks go from the top down` };
-  return { reason: `${quoted(line)} and what follows are not in the file; read it and copy the lines exactly` };
+interface JoinOptions {
+  readonly isOpen: boolean;
+  /** Ending of lines that had none and need one */
+  readonly ending: TextLine["ending"];
 }
 
-function quoted(line: string): string {
-  return JSON.stringify(line.length > MAX_SHOWN ? `${line.slice(0, MAX_SHOWN)}...` : line);
-}
-
-function splitLines(text: string): readonly Line[] {
-  const parts = text.split("\n");
-  const last = parts.pop() ?? "";
-  const lines = parts.map((part): Line =>
-    part.endsWith("\r") ? { text: part.slice(0, -1), ending: "\r\n" } : { text: part, ending: "\n" }
-  );
-  return last === "" ? lines : [...lines, { text: last, ending: "" }];
-}
-
-function endingNear(lines: readonly Line[], at: number): Line["ending"] {
-  return lines[at - 1]?.ending || lines[at]?.ending || lines[0]?.ending || "\n";
-}
-
-function joinLines(result: readonly Line[], before: readonly Line[]): string {
-  const endsOpen = before.at(-1)?.ending === "";
-  return result.map(({ text, ending }, i) => {
-    if (i < result.length - 1) return text + (ending || endingNear(before, before.length - 1));
-    return endsOpen ? text : text + ending;
+function joinLines(lines: readonly TextLine[], { isOpen, ending: missing }: JoinOptions): string {
+  return lines.map(({ text, ending }, i) => {
+    return isOpen && i === lines.length - 1 ? text : text + (ending || missing);
   }).join("");
 }
 
-/** Finds parts of a patch in the lines of a file. */
-export interface LineFinder {
-  /**
-   * Finds the line where `wanted` begins, from line `from` on: the first exact place. Without one, finds the only place that differs
-   * in trailing white space alone, then the only place that differs in leading white space too.
-   * @returns the index; undefined for no place; `ambiguous` for several places that differ in white space
-   */
-  find(wanted: readonly string[], from: number): number | "ambiguous" | undefined;
-  /** Tells whether `wanted` begins at line `at`, apart from white space around the lines */
-  isAt(wanted: readonly string[], at: number): boolean;
-}
-
-/** Comparisons of lines for one file: they take about 0.2 s */
-const MAX_COMPARISONS = 5_000_000;
-const FORMS: readonly ((line: string) => string)[] = [
-  (line) => line,
-  (line) => line.trimEnd(),
-  (line) => line.trim(),
-];
-
-/** Creates the finder for a file. @param lines without their endings */
-export function createLineFinder(lines: readonly string[]): LineFinder {
-  const formed: (readonly string[] | undefined)[] = [lines];
-  const linesIn = (form: number) => (formed[form] ??= lines.map(FORMS[form] ?? String));
-  let left = MAX_COMPARISONS;
-  const matches = (form: number, wanted: readonly string[], at: number): boolean => {
-    const own = linesIn(form);
-    for (const [i, line] of wanted.entries()) {
-      if (--left < 0) {
-        throw new ToolError(
-          "patch_too_costly",
-          "Cannot apply the patch: its lines occur too often in the file; add @@ lines with text that occurs once",
-        );
-      }
-      if (own[at + i] !== line) return false;
-    }
-    return true;
-  };
-  return {
-    find(wanted, from) {
-      for (const [form, toForm] of FORMS.entries()) {
-        const own = wanted.map(toForm);
-        let found: number | undefined;
-        for (let at = from; at + own.length <= lines.length; at++) {
-          if (!matches(form, own, at)) continue;
-          if (form === 0) return at;
-          if (found !== undefined) return "ambiguous";
-          found = at;
-        }
-        if (found !== undefined) return found;
-      }
-      return undefined;
-    },
-    isAt: (wanted, at) => FORMS.some((toForm, form) => matches(form, wanted.map(toForm), at)),
-  };
+function mismatch(path: string, hunk: number, reason: string): ToolError {
+  return new ToolError("patch_mismatch", `Cannot apply the patch to ${shown(path)}: hunk ${hunk}: ${reason}`);
 }

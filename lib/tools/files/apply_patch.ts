@@ -11,7 +11,7 @@ import { pathLine } from "./search_pattern.ts";
 export const applyPatch = defineTool({
   name: "apply_patch",
   description:
-    'Changes several files at once, all or none. The patch starts with "*** Begin Patch", ends with "*** End Patch", and has sections "*** Add File: p" with + lines, "*** Delete File: p", "*** Update File: p" with optional "*** Move to: q" and hunks: @@, or @@ and a line above, then lines that start with a space, - or +; "*** End of File" ties a hunk to the end',
+    'Changes several files at once, all or none. The patch starts with "*** Begin Patch", ends with "*** End Patch", and has sections "*** Add File: p" with + lines, "*** Delete File: p", "*** Update File: p" with optional "*** Move to: q" and hunks from the top down: @@, then lines that start with a space, - or +. A hunk must fit one place alone: give lines of context, and where lines repeat, "@@ class A" with a heading above the place or "@@ -12,3 +12,4 @@" with line numbers; "*** End of File" ties a hunk to the end',
   access: "write",
   enabled: (config) => config.security.write_file.enabled,
   enabledBy: "[security.write_file] enabled = true",

@@ -16,9 +16,23 @@ export type PatchSection =
 export interface Hunk {
   /** Texts of the `@@` lines. Each is looked for after the one before, and the hunk's lines after the last */
   readonly anchors: readonly string[];
+  readonly numbers: HunkNumbers | undefined;
   readonly lines: readonly HunkLine[];
+  /** Set when the hunk's first old line shows a byte order mark */
+  readonly startOfFile: boolean;
   /** Set when the hunk's last line is the last line of the file */
   readonly endOfFile: boolean;
+  /** How the last line of the new file ends, where `\ No newline at end of file` tells it. undefined: as in the file before */
+  readonly lastLine: "open" | "closed" | undefined;
+}
+
+/** Numbers and heading of `@@ -line,count +line,count @@ heading`, as git and diff write them. */
+export interface HunkNumbers {
+  /** First old line, counted from 1. Without old lines: the line before the place, 0 for the start of the file */
+  readonly line: number;
+  readonly count: number;
+  /** Line above the place that begins with a letter; empty for none. git cuts the heading after 80 bytes, diff after 40 */
+  readonly heading: string;
 }
 
 /** Line of a hunk. */
@@ -26,6 +40,8 @@ export interface HunkLine {
   readonly kind: "keep" | "remove" | "add";
   /** Without its line ending */
   readonly text: string;
+  /** Set when the patch ends the line with CRLF. Never set in a patch whose lines all do */
+  readonly crlf: boolean;
 }
 
 interface Cursor {
@@ -38,8 +54,14 @@ const END = "*** End Patch";
 const END_OF_FILE = "*** End of File";
 const MOVE = "*** Move to:";
 const SECTION = /^\*\*\* (Add|Delete|Update) File:(.*)$/;
-/** Line numbers and heading that git and diff write behind `@@`. They are not used: the heading may be cut */
-const UNIFIED = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@/;
+const NUMBERS = /^@@ -(\d{1,9})(?:,(\d{1,9}))? \+\d{1,9}(?:,\d{1,9})? @@(.*)$/;
+/** Start of a line about the line before. The words behind it are in the language of the program that wrote them */
+const NO_NEWLINE = "\\ ";
+const NOT_LAST = 'only the last line can have "\\ No newline at end of file" below it';
+/** First character of a text that tells its encoding */
+export const BYTE_ORDER_MARK = "\ufeff";
+/** `@@` lines with text above one hunk */
+const MAX_ANCHORS = 16;
 /** Files that one patch may change */
 const MAX_SECTIONS = 200;
 
@@ -102,6 +124,11 @@ function parseContent(cursor: Cursor): string {
   let content = "";
   for (; !isSectionEnd(cursor); cursor.at++) {
     const line = cursor.lines[cursor.at] ?? "";
+    if (line.startsWith(NO_NEWLINE) && content !== "") {
+      cursor.at++;
+      if (!isSectionEnd(cursor)) throw malformed(cursor.at + 1, NOT_LAST);
+      return content.slice(0, -1);
+    }
     if (!line.startsWith("+")) throw malformed(cursor.at + 1, 'each line of a new file must start with "+"');
     content += `${line.slice(1)}\n`;
   }
@@ -119,39 +146,79 @@ function parseMove(cursor: Cursor): string | undefined {
 function parseHunk(cursor: Cursor): Hunk {
   const firstLine = cursor.at + 1;
   const anchors: string[] = [];
+  let numbers: HunkNumbers | undefined;
   for (; cursor.lines[cursor.at]?.startsWith("@@"); cursor.at++) {
-    const line = cursor.lines[cursor.at] ?? "";
-    const anchor = UNIFIED.test(line) ? "" : line.slice(2).replace(/^ /, "").replace(/\r$/, "");
+    const line = (cursor.lines[cursor.at] ?? "").replace(/\r$/, "");
+    const found = parseNumbers(line);
+    if (found !== undefined && numbers !== undefined) throw malformed(cursor.at, "the hunk has no lines");
+    numbers ??= found;
+    const anchor = found === undefined ? line.slice(2).replace(/^ /, "") : "";
     if (anchor.trim() !== "") anchors.push(anchor);
+    if (anchors.length > MAX_ANCHORS) throw malformed(cursor.at + 1, `a hunk has at most ${MAX_ANCHORS} headings`);
   }
+  const body = parseLines(cursor);
+  if (body.lines.length === 0) throw malformed(firstLine, "the hunk has no lines");
+  const first = body.lines.find(({ kind }) => kind !== "add");
+  return { anchors, numbers, startOfFile: first?.text.startsWith(BYTE_ORDER_MARK) === true, ...body };
+}
+
+function parseNumbers(line: string): HunkNumbers | undefined {
+  const match = NUMBERS.exec(line);
+  if (match === null) return undefined;
+  const [, start, count = "1", heading = ""] = match;
+  return { line: Number(start), count: Number(count), heading: heading.trim() };
+}
+
+function parseLines(cursor: Cursor): Pick<Hunk, "lines" | "endOfFile" | "lastLine"> {
   const lines: HunkLine[] = [];
-  let endOfFile = false;
+  const ended = { old: false, new: false };
   for (; !isSectionEnd(cursor) && !cursor.lines[cursor.at]?.startsWith("@@"); cursor.at++) {
-    const line = cursor.lines[cursor.at] ?? "";
-    if (line.trimEnd() === END_OF_FILE) {
-      endOfFile = true;
+    const text = cursor.lines[cursor.at] ?? "";
+    if (text.trimEnd() === END_OF_FILE) {
       cursor.at++;
-      break;
+      return { lines, endOfFile: true, lastLine: lastLineOf(lines, ended) };
     }
-    if (!line.startsWith("\\ No newline")) lines.push(parseLine(line, cursor));
+    const before = lines.at(-1);
+    if (text.startsWith(NO_NEWLINE) && before !== undefined) {
+      if (before.kind !== "add") ended.old = true;
+      if (before.kind !== "remove") ended.new = true;
+      // Without a line feed behind it, a carriage return is a character of the line
+      if (before.crlf) lines.splice(-1, 1, { ...before, text: `${before.text}\r`, crlf: false });
+      continue;
+    }
+    const line = parseLine(text, cursor);
+    if ((ended.old && line.kind !== "add") || (ended.new && line.kind !== "remove")) {
+      throw malformed(cursor.at + 1, NOT_LAST);
+    }
+    lines.push(line);
   }
-  if (lines.length === 0) throw malformed(firstLine, "the hunk has no lines");
-  return { anchors, lines, endOfFile };
+  return { lines, endOfFile: ended.old || ended.new, lastLine: lastLineOf(lines, ended) };
+}
+
+function lastLineOf(
+  lines: readonly HunkLine[],
+  ended: { readonly old: boolean; readonly new: boolean },
+): Hunk["lastLine"] {
+  if (!ended.old && !ended.new) return undefined;
+  if (!ended.new) return "closed";
+  // A line that is kept ends as it does in the file
+  return lines.findLast(({ kind }) => kind !== "remove")?.kind === "keep" ? undefined : "open";
 }
 
 function parseLine(line: string, cursor: Cursor): HunkLine {
-  const text = line.slice(1).replace(/\r$/, "");
+  const crlf = line.endsWith("\r");
+  const text = line.slice(1, crlf ? -1 : undefined);
   switch (line[0]) {
     case "+":
-      return { kind: "add", text };
+      return { kind: "add", text, crlf };
     case "-":
-      return { kind: "remove", text };
+      return { kind: "remove", text, crlf };
     case " ":
-      return { kind: "keep", text };
+      return { kind: "keep", text, crlf };
     // An empty line that has lost the space at its start
     case "\r":
     case undefined:
-      return { kind: "keep", text: "" };
+      return { kind: "keep", text: "", crlf };
     default:
       throw malformed(cursor.at + 1, 'each line of a hunk must start with a space, "-" or "+"');
   }

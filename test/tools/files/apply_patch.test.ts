@@ -58,7 +58,7 @@ for (const variant of VARIANTS) {
       symlinkSync(".", path("self"));
       const good = ["*** Add File: new/n.txt", "+n", "*** Update File: a.txt", "@@", "-one", "+1"];
       const wrong: readonly (readonly [lines: readonly string[], message: RegExp])[] = [
-        [["*** Update File: b.txt", "-c"], /hunk 1: "c" and what follows are not in the file/],
+        [["*** Update File: b.txt", "-c"], /hunk 1: "c" is not in the file/],
         [["*** Update File: none", "-c"], /^Cannot edit "none": it does not exist$/],
         [["*** Delete File: none"], /^Cannot delete "none": it does not exist$/],
         [["*** Add File: b.txt", "+b"], /^Cannot add "b\.txt": it exists/],
@@ -83,6 +83,17 @@ for (const variant of VARIANTS) {
       }
     }));
 }
+
+test("a hunk that fits several places writes nothing, and the model reads which and what to add", () =>
+  withWorkspace({ "a.txt": "x\ny\nx\n" }, async ({ root, path }) => {
+    const { call } = createToolBench({ root, config: ON });
+    const { result } = await call("apply_patch", patch("*** Update File: a.txt", "@@", "-x", "+z"));
+    assert.equal(result.isError, true);
+    assert.match(result.output, /"a\.txt": hunk 1: "x" fits 2 places: lines 1, 3; add lines of context, an @@ line/);
+    assert.equal(readFileSync(path("a.txt"), "utf8"), "x\ny\nx\n");
+    await call("apply_patch", patch("*** Update File: a.txt", "@@ -3 +3 @@", "-x", "+z"));
+    assert.equal(readFileSync(path("a.txt"), "utf8"), "x\ny\nz\n");
+  }));
 
 test("a dry run says the same and writes nothing", () =>
   withWorkspace({ "a.txt": "one\n" }, async ({ root, path }) => {

@@ -29,6 +29,8 @@ test("reads every kind of section", () => {
     "*** Update File: only",
     "*** Move to: moved",
   ));
+  const line = (kind: string, text: string) => ({ kind, text, crlf: false });
+  const plain = { anchors: [], numbers: undefined, startOfFile: false, endOfFile: false, lastLine: undefined };
   assert.deepEqual(sections, [
     { kind: "add", path: "a b.txt", content: "one\n\n" },
     { kind: "delete", path: "old.txt" },
@@ -38,40 +40,66 @@ test("reads every kind of section", () => {
       moveTo: "src/y.ts",
       hunks: [
         {
+          ...plain,
           anchors: ["class A", "  method()"],
-          lines: [
-            { kind: "keep", text: "keep" },
-            { kind: "remove", text: "remove" },
-            { kind: "add", text: "add" },
-            { kind: "keep", text: "" },
-          ],
-          endOfFile: false,
+          lines: [line("keep", "keep"), line("remove", "remove"), line("add", "add"), line("keep", "")],
         },
-        { anchors: [], lines: [{ kind: "add", text: "last" }], endOfFile: true },
+        { ...plain, lines: [line("add", "last")], endOfFile: true },
       ],
     },
     {
       kind: "update",
       path: "z",
       moveTo: undefined,
-      hunks: [{
-        anchors: [],
-        lines: [{ kind: "keep", text: "no at sign" }, { kind: "remove", text: "x" }],
-        endOfFile: false,
-      }],
+      hunks: [{ ...plain, lines: [line("keep", "no at sign"), line("remove", "x")] }],
     },
     { kind: "update", path: "only", moveTo: "moved", hunks: [] },
   ]);
   assert.deepEqual(pathsOf(sections), ["a b.txt", "old.txt", "src/x.ts", "src/y.ts", "z", "only", "moved"]);
 });
 
-test("line numbers of other patch formats are no anchors, and CRLF throughout means nothing", () => {
-  const text = patch("*** Update File: a", "@@ -1,2 +1,2 @@ heading", "-x", "+y", "\\ No newline at end of file");
-  const [section] = parsePatch(text);
+/** The first hunk of a patch of one file. */
+function hunkOf(...lines: readonly string[]) {
+  const [section] = parsePatch(patch("*** Update File: a", ...lines));
   assert.ok(section?.kind === "update");
-  assert.deepEqual(section.hunks[0]?.anchors, []);
-  assert.equal(section.hunks[0]?.lines.length, 2);
+  return section.hunks[0];
+}
+
+test("line numbers and headings of git and diff are read", () => {
+  assert.deepEqual(hunkOf("@@ -1,2 +3,4 @@ class X", "-x")?.numbers, { line: 1, count: 2, heading: "class X" });
+  assert.deepEqual(hunkOf("@@ -7 +7 @@", "-x")?.numbers, { line: 7, count: 1, heading: "" });
+  assert.deepEqual(hunkOf("@@ -0,0 +1 @@\r", "+x")?.numbers, { line: 0, count: 0, heading: "" });
+  const both = hunkOf("@@ class A", "@@ -7 +7 @@   def f():", "-x");
+  assert.deepEqual([both?.anchors, both?.numbers?.heading], [["class A"], "def f():"]);
+  assert.deepEqual(hunkOf("@@ -7 @@", "-x")?.anchors, ["-7 @@"], "not a range of lines");
+});
+
+test("a missing newline at the end is read, and ties the hunk to the end", () => {
+  const none = "\\ No newline at end of file";
+  const read = (...lines: readonly string[]) => {
+    const hunk = hunkOf("@@", ...lines);
+    return [hunk?.lines.length, hunk?.endOfFile, hunk?.lastLine];
+  };
+  assert.deepEqual(read("-x", "+y"), [2, false, undefined]);
+  assert.deepEqual(read("-x", none, "+y"), [2, true, "closed"]);
+  assert.deepEqual(read("-x", "+y", none), [2, true, "open"]);
+  assert.deepEqual(read("-x", none, "+y", none), [2, true, "open"]);
+  assert.deepEqual(read("-x", " y", none), [2, true, undefined]);
+  assert.deepEqual(read("-x", none, "+y", "*** End of File"), [2, true, "closed"]);
+  assert.equal(hunkOf("@@", "-\ufeffx")?.startOfFile, true);
+  assert.deepEqual(parsePatch(patch("*** Add File: a", "+x", "+y", none)), [{
+    kind: "add",
+    path: "a",
+    content: "x\ny",
+  }]);
+});
+
+test("CRLF is kept of single lines, and means nothing throughout", () => {
+  const text = patch("*** Update File: a", "@@ -1,2 +1,2 @@ heading", "-x", "+y", "\\ No newline at end of file");
   assert.deepEqual(parsePatch(text.replaceAll("\n", "\r\n")), parsePatch(text));
+  assert.deepEqual(hunkOf("@@", "-x\r", "+y")?.lines.map(({ crlf }) => crlf), [true, false]);
+  const last = hunkOf("@@", "-x\r", "\\ No newline at end of file")?.lines;
+  assert.deepEqual(last, [{ kind: "remove", text: "x\r", crlf: false }], "a line feed would have to follow");
   const kept = parsePatch(patch("*** Add File: a", "+x\r", "+y\r"));
   assert.deepEqual(kept, [{ kind: "add", path: "a", content: "x\r\ny\r\n" }]);
 });
@@ -90,6 +118,12 @@ test("a malformed patch is refused with its line", () => {
     [patch("*** Add File: a", "no plus"), /line 3: each line of a new file must start with "\+"/],
     [patch("*** Update File: a"), /the section has no hunk/],
     [patch("*** Update File: a", "@@"), /line 3: the hunk has no lines/],
+    [patch("*** Update File: a", "@@ -1 +1 @@", "@@ -2 +2 @@", "-x"), /line 3: the hunk has no lines/],
+    [patch("*** Update File: a", "@@", "-x", "\\ No newline", "-y"), /line 6: only the last line can have/],
+    [patch("*** Update File: a", "@@", "+x", "\\ No newline", " y"), /line 6: only the last line can have/],
+    [patch("*** Update File: a", "@@", "\\ No newline", "+y"), /line 4: each line of a hunk must start with/],
+    [patch("*** Add File: a", "+x", "\\ No newline", "+y"), /line 5: only the last line can have/],
+    [patch("*** Update File: a", ...Array.from({ length: 17 }, () => "@@ x"), "-x"), /line 19: a hunk has at most 16/],
     [patch("*** Update File: a", "@@", "x"), /line 4: each line of a hunk must start with a space/],
     [patch("*** Delete File: a", " text"), /line 3/],
     [patch("*** Update File: a", "*** Move to: ", "-x"), /line 3: the path is missing/],
@@ -121,6 +155,8 @@ test("any text is a patch or a ToolError", () => {
     "*** End of File",
     "@@",
     "@@ x",
+    "@@ -1 +1 @@",
+    "\\ No newline at end of file",
     "+x",
     "-x",
     " x",
