@@ -2,7 +2,7 @@ import { cancelError } from "../base/cancel.ts";
 import type { Clock } from "../base/clock.ts";
 import { ToolError } from "../base/errors.ts";
 import type { Config } from "../config/config.ts";
-import { type HostBoard, readHostBoard } from "../system/machine/read_host_board.ts";
+import { type HostBoard, readHostBoard } from "../system/read_host_board.ts";
 import { connectTcp, type TcpAddress } from "../system/net/tcp.ts";
 import { attachTarget, type GdbTarget } from "./gdb_target.ts";
 

@@ -82,7 +82,8 @@ export async function attachTarget<T>(options: AttachOptions, work: (target: Gdb
     haltedBefore = kind.haltedBefore;
     // Asked always, since gdbserver reads no memory before
     const stopped = stopReason((await session.request("?", either)).text);
-    return await work(toTarget({ session, stub: { ...offer, ...kind, stopped }, action, signal: either }));
+    const stub = { ...offer, ...kind, stopped };
+    return await work(new ConnectedTarget({ session, stub, action, signal: either }));
   } catch (error) {
     if (signal.aborted) throw cancelError(signal);
     if (limit.signal.aborted) throw new ToolError("board_timeout", `${action}: it took longer than ${ATTACHED_MS} ms`);
@@ -162,70 +163,91 @@ interface TargetParts {
   readonly signal: AbortSignal;
 }
 
-function toTarget({ session, stub, action, signal }: TargetParts): GdbTarget {
-  const broken = (reason: string) => new ToolError("board_protocol", `${action}: ${reason}`);
-  const ask = async (payload: string, what: string): Promise<string> => {
+class ConnectedTarget implements GdbTarget {
+  readonly stub: GdbStub;
+  readonly #parts: TargetParts;
+
+  constructor(parts: TargetParts) {
+    this.stub = parts.stub;
+    this.#parts = parts;
+  }
+
+  async description(): ReturnType<GdbTarget["description"]> {
+    if (!this.stub.features.includes("qXfer:features:read")) return undefined;
+    return await this.#parsed(() => readTargetDescription((annex) => this.#readDocument("features", annex)));
+  }
+
+  async memoryMap(): ReturnType<GdbTarget["memoryMap"]> {
+    if (!this.stub.features.includes("qXfer:memory-map:read")) return undefined;
+    return await this.#parsed(async () => parseMemoryMap(await this.#readDocument("memory-map", "")));
+  }
+
+  async registers(): Promise<string | undefined> {
+    const reply = await this.#ask("g", "its registers");
+    if (reply === "") return undefined;
+    if (!/^([0-9a-f]{2}|xx)*$/i.test(reply)) throw this.#broken("its GDB stub sent registers that are not hexadecimal");
+    return reply.toLowerCase();
+  }
+
+  async readMemory(address: bigint, length: number): ReturnType<GdbTarget["readMemory"]> {
+    const bytes = new Uint8Array(length);
+    const most = (this.stub.packetBytes - FRAME_BYTES) >> 1;
+    for (let done = 0; done < length;) {
+      const wanted = Math.min(length - done, most);
+      const part = await this.#readPart(address + BigInt(done), wanted);
+      bytes.set(part, done);
+      done += part.length;
+    }
+    return bytes;
+  }
+
+  /** Reads the bytes of one reply, which may be fewer than `wanted`. */
+  async #readPart(address: bigint, wanted: number): Promise<Uint8Array> {
+    const place = address.toString(16);
+    const hex = await this.#ask(`m${place},${wanted.toString(16)}`, `to read memory at 0x${place}`);
+    if (hex === "") throw this.#broken(`its GDB stub does not read memory at 0x${place}`);
+    if (hex.length % 2 !== 0 || hex.length > wanted * 2 || !/^[0-9a-f]*$/i.test(hex)) {
+      throw this.#broken(`its GDB stub answered ${wanted} bytes at 0x${place} with something else`);
+    }
+    return Buffer.from(hex, "hex");
+  }
+
+  async #readDocument(object: string, annex: string): Promise<string> {
+    const parts: string[] = [];
+    for (let size = 0;;) {
+      const chunk = (this.stub.packetBytes - FRAME_BYTES).toString(16);
+      const reply = await this.#ask(`qXfer:${object}:read:${annex}:${size.toString(16)},${chunk}`, `"${object}"`);
+      const part = reply.slice(1);
+      parts.push(part);
+      size += part.length;
+      if (size > MAX_DOCUMENT_BYTES) throw this.#broken(`"${object}" is larger than ${MAX_DOCUMENT_BYTES} bytes`);
+      if (reply[0] === "l") return Buffer.from(parts.join(""), "latin1").toString("utf8");
+      if (reply[0] !== "m" || part === "") {
+        throw this.#broken(`its GDB stub answered "${object}" with what is no part of it`);
+      }
+    }
+  }
+
+  /** Reports a malformed document as an error of the board. */
+  async #parsed<T>(parse: () => Promise<T>): Promise<T> {
+    try {
+      return await parse();
+    } catch (error) {
+      if (error instanceof ToolError || this.#parts.signal.aborted || !(error instanceof Error)) throw error;
+      throw this.#broken(error.message);
+    }
+  }
+
+  async #ask(payload: string, what: string): Promise<string> {
+    const { session, signal, action } = this.#parts;
     const { text } = await session.request(payload, signal);
     const refusal = /^E([0-9a-f]{2}|\..{0,200})$/is.exec(text)?.[1];
     if (refusal === undefined) return text;
     const reason = refusal.replace(/[^\x20-\x7e]/g, "?").replace(/^\./, "");
     throw new ToolError("board_refused", `${action}: its GDB stub refused ${what} with error ${reason}`);
-  };
-
-  async function readDocument(object: string, annex: string): Promise<string> {
-    const parts: string[] = [];
-    for (let size = 0;;) {
-      const chunk = (stub.packetBytes - FRAME_BYTES).toString(16);
-      const reply = await ask(`qXfer:${object}:read:${annex}:${size.toString(16)},${chunk}`, `"${object}"`);
-      const part = reply.slice(1);
-      parts.push(part);
-      size += part.length;
-      if (size > MAX_DOCUMENT_BYTES) throw broken(`"${object}" is larger than ${MAX_DOCUMENT_BYTES} bytes`);
-      if (reply[0] === "l") return Buffer.from(parts.join(""), "latin1").toString("utf8");
-      if (reply[0] !== "m" || part === "") throw broken(`its GDB stub answered "${object}" with what is no part of it`);
-    }
   }
-  /** Reports a malformed document as an error of the board. */
-  const parsed = async <T>(parse: () => Promise<T>): Promise<T> => {
-    try {
-      return await parse();
-    } catch (error) {
-      if (error instanceof ToolError || signal.aborted || !(error instanceof Error)) throw error;
-      throw broken(error.message);
-    }
-  };
 
-  return {
-    stub,
-    async description() {
-      if (!stub.features.includes("qXfer:features:read")) return undefined;
-      return await parsed(() => readTargetDescription((annex) => readDocument("features", annex)));
-    },
-    async memoryMap() {
-      if (!stub.features.includes("qXfer:memory-map:read")) return undefined;
-      return await parsed(async () => parseMemoryMap(await readDocument("memory-map", "")));
-    },
-    async registers() {
-      const reply = await ask("g", "its registers");
-      if (reply === "") return undefined;
-      if (!/^([0-9a-f]{2}|xx)*$/i.test(reply)) throw broken("its GDB stub sent registers that are not hexadecimal");
-      return reply.toLowerCase();
-    },
-    async readMemory(address, length) {
-      const bytes = new Uint8Array(length);
-      const most = (stub.packetBytes - FRAME_BYTES) >> 1;
-      for (let done = 0; done < length;) {
-        const wanted = Math.min(length - done, most);
-        const place = (address + BigInt(done)).toString(16);
-        const hex = await ask(`m${place},${wanted.toString(16)}`, `to read memory at 0x${place}`);
-        if (hex === "") throw broken(`its GDB stub does not read memory at 0x${place}`);
-        if (hex.length % 2 !== 0 || hex.length > wanted * 2 || !/^[0-9a-f]*$/i.test(hex)) {
-          throw broken(`its GDB stub answered ${wanted} bytes at 0x${place} with something else`);
-        }
-        bytes.set(Buffer.from(hex, "hex"), done);
-        done += hex.length / 2;
-      }
-      return bytes;
-    },
-  };
+  #broken(reason: string): ToolError {
+    return new ToolError("board_protocol", `${this.#parts.action}: ${reason}`);
+  }
 }

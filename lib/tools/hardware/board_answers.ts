@@ -3,7 +3,7 @@ import { type BoardContext, configuredBoard } from "../../hardware/boards.ts";
 import { coreRegisters } from "../../hardware/target_description.ts";
 import type { GdbTarget } from "../../hardware/gdb_target.ts";
 import { describeMap, firstOutside, rangeOf, toHex, usableMap } from "../../hardware/memory_map.ts";
-import type { HostBoard } from "../../system/machine/read_host_board.ts";
+import type { HostBoard } from "../../system/read_host_board.ts";
 import type { ToolResult } from "../runtime/tool_call.ts";
 
 const STUB_NAMES = { qemu: "QEMU", gdbserver: "gdbserver", other: "a GDB stub" } as const;

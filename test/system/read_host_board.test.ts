@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import { readHostBoard } from "../../../lib/system/machine/read_host_board.ts";
-import { withTemporaryFolder } from "../../support/temporary_folder.ts";
+import { readHostBoard } from "../../lib/system/read_host_board.ts";
+import { withTemporaryFolder } from "../support/temporary_folder.ts";
 
 const withMachine = (files: Readonly<Record<string, string>>, use: (root: string) => Promise<void>) =>
   withTemporaryFolder(async (root) => {
