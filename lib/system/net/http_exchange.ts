@@ -1,9 +1,9 @@
 import type { Dispatcher } from "undici";
 import { CancelError, cancelError } from "../../base/cancel.ts";
 import type { Clock, Timer } from "../../base/clock.ts";
-import { ProviderError } from "../../base/errors.ts";
+import type { ProviderError } from "../../base/errors.ts";
 import { batchPerTick } from "../../base/tick.ts";
-import { describeNetworkError, ForeignServerError } from "./network_error.ts";
+import { failedConnection, refusedHead, silentReply } from "./network_error.ts";
 
 /** Request to a provider. */
 export interface ProviderHttpRequest {
@@ -214,7 +214,8 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     if (status < 200 || this.#failure !== undefined) return;
     this.status = status;
     this.#headers = headers;
-    const refusal = this.#refuseHead();
+    const [location, encoding] = [this.header("location"), this.header("content-encoding")];
+    const refusal = refusedHead({ location, encoding }, { ...this.#context, status });
     if (refusal !== undefined) return this.#fail(refusal);
     if (this.#maxWhole >= 0 && status < 300 && !this.header("content-type")?.startsWith("text/event-stream")) {
       this.#waitingSince = this.#context.clock.monotonic();
@@ -284,13 +285,7 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     if (this.#released) return this.#timer.clear();
     // A head that waits for its turn is given first, with what came after it
     if (this.status !== 0 && this.#maxWhole < 0) this.give();
-    const { provider, origin } = this.#context;
-    const place = this.status === 0 ? "before its reply" : "in the middle of its reply";
-    const isForeign = error instanceof ForeignServerError;
-    const said = isForeign
-      ? `Cannot use the server at "${origin}": ${error.message}`
-      : `Cannot read from "${origin}": ${describeNetworkError(error)} ${place}`;
-    this.#fail(new ProviderError("provider_error", said, { provider, retryable: !isForeign, cause: error }));
+    this.#fail(failedConnection(error, { ...this.#context, status: this.status }));
   }
 
   /** @returns undefined when it is longer than was asked for */
@@ -310,38 +305,20 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     return queue.length === 1 ? queue[0] as Uint8Array : Buffer.concat(queue);
   }
 
-  #refuseHead(): ProviderError | undefined {
-    const { provider, origin } = this.#context;
-    const { status } = this;
-    const problem = status >= 300 && status < 400
-      ? `it redirects (${status}) to "${this.header("location") ?? ""}", and redirects are not followed`
-      : isPlain(this.header("content-encoding"))
-      ? undefined
-      : `its reply is compressed ("${this.header("content-encoding")}"), which was not asked for`;
-    if (problem === undefined) return undefined;
-    return new ProviderError("provider_error", `Cannot use the reply of "${origin}": ${problem}`, { provider, status });
-  }
-
   #checkSilence(timeoutMs: number): void {
-    const { clock, provider, origin } = this.#context;
+    const { clock } = this.#context;
     const silentMs = this.#waitingSince === undefined ? 0 : clock.monotonic() - this.#waitingSince;
     if (silentMs < timeoutMs) {
       this.#timer = clock.after(timeoutMs - silentMs, () => this.#checkSilence(timeoutMs));
       return;
     }
-    const what = this.status === 0 ? "no reply" : "no further part of its reply";
-    this.#fail(
-      new ProviderError("provider_timeout", `Gave up on "${origin}": ${what} within ${timeoutMs / 1000} s`, {
-        provider,
-        retryable: this.status === 0,
-      }),
-    );
+    this.#fail(silentReply(timeoutMs, { ...this.#context, status: this.status }));
   }
 
   /** Ends everything with this error; what waits is told first, then the socket goes. */
   #fail(error: ProviderError | CancelError): void {
     if (this.#failure !== undefined || this.#ended || this.#released) return;
-    // What came before it is given first, to one who reads it later too; who has gone reads nothing
+    // Deliver the bytes that arrived before the failure first. A reader that has left gets nothing
     if (this.#isDue) this.deliver();
     this.#failure = error;
     if (error instanceof CancelError) this.#queue = [];
@@ -357,8 +334,4 @@ class Exchange implements Dispatcher.DispatchHandler, HttpExchange, QueuedExchan
     this.#timer.clear();
     this.#signal.removeEventListener("abort", this.#onAbort);
   }
-}
-
-function isPlain(encoding: string | undefined): boolean {
-  return encoding === undefined || encoding === "" || encoding === "identity";
 }

@@ -1,3 +1,5 @@
+import { ProviderError } from "../../base/errors.ts";
+
 const SENTENCES: Readonly<Record<string, string>> = {
   ECONNREFUSED: "the connection was refused",
   ECONNRESET: "the connection was reset",
@@ -34,4 +36,50 @@ export function describeNetworkError(error: unknown): string {
 
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}
+
+/** A request to a provider that failed. */
+export interface FailedExchange {
+  /** Name of the provider */
+  readonly provider: string;
+  readonly origin: string;
+  /** Status of the reply; 0 before its head has arrived */
+  readonly status: number;
+}
+
+/** Returns the error for a connection that failed before or during a reply. Another attempt may help, except with a foreign server. */
+export function failedConnection(error: Error, { provider, origin, status }: FailedExchange): ProviderError {
+  const place = status === 0 ? "before its reply" : "in the middle of its reply";
+  const isForeign = error instanceof ForeignServerError;
+  const said = isForeign
+    ? `Cannot use the server at "${origin}": ${error.message}`
+    : `Cannot read from "${origin}": ${describeNetworkError(error)} ${place}`;
+  return new ProviderError("provider_error", said, { provider, retryable: !isForeign, cause: error });
+}
+
+/** Returns the error for a server that sent nothing for `timeoutMs`. Another attempt may help when there was no reply at all. */
+export function silentReply(timeoutMs: number, { provider, origin, status }: FailedExchange): ProviderError {
+  const what = status === 0 ? "no reply" : "no further part of its reply";
+  return new ProviderError("provider_timeout", `Gave up on "${origin}": ${what} within ${timeoutMs / 1000} s`, {
+    provider,
+    retryable: status === 0,
+  });
+}
+
+/** Returns the error for a reply that is a redirect or compressed; undefined for a reply that can be read. */
+export function refusedHead(
+  { location, encoding }: { readonly location: string | undefined; readonly encoding: string | undefined },
+  { provider, origin, status }: FailedExchange,
+): ProviderError | undefined {
+  const problem = status >= 300 && status < 400
+    ? `it redirects (${status}) to "${location ?? ""}", and redirects are not followed`
+    : isPlain(encoding)
+    ? undefined
+    : `its reply is compressed ("${encoding}"), which was not asked for`;
+  if (problem === undefined) return undefined;
+  return new ProviderError("provider_error", `Cannot use the reply of "${origin}": ${problem}`, { provider, status });
+}
+
+function isPlain(encoding: string | undefined): boolean {
+  return encoding === undefined || encoding === "" || encoding === "identity";
 }
