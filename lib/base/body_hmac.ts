@@ -4,7 +4,7 @@ import { createHmac } from "node:crypto";
 export const SIGNATURE_HEADER = "x-postern-signature";
 
 /**
- * HMAC-SHA-256 of `<time>.<body>` under a channel's secret.
+ * Returns the HMAC-SHA-256 of `<time>.<body>` under a channel's secret.
  * @param time unix seconds, as it stands in the header
  */
 export function bodyHmac(secret: string, time: string, body: string | Uint8Array): Uint8Array {

@@ -19,12 +19,12 @@ const SENTENCE: Record<CancelReason, string> = {
   budget: "The token budget is used up",
 };
 
-/** Reason of an aborted signal; `cancelled` for a signal aborted with anything but a CancelError. */
+/** Returns the reason of an aborted signal; `cancelled` for a signal aborted with anything but a CancelError. */
 export function cancelReason(signal: AbortSignal): CancelReason {
   return signal.reason instanceof CancelError ? signal.reason.reason : "cancelled";
 }
 
-/** The error to throw for an aborted signal: its own CancelError, else one of reason `cancelled`. */
+/** Returns the error to throw for an aborted signal: its own CancelError, else one of reason `cancelled`. */
 export function cancelError(signal: AbortSignal): CancelError {
   return signal.reason instanceof CancelError ? signal.reason : new CancelError("cancelled");
 }

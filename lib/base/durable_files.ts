@@ -74,7 +74,7 @@ export async function syncFolder(path: string): Promise<void> {
   }
 }
 
-/** As syncFolder, on the event loop, for `folder` and those above it up to `top`: the names of folders that were just made. */
+/** Syncs `folder` and the folders above it up to `top` as syncFolder does, on the event loop: for folders that were just made. */
 export function syncFoldersSync(folder: string, top: string): void {
   try {
     const descriptor = openSync(folder, "r");

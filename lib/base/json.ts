@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 
 /**
- * JSON with sorted keys and no white space: the same value always gives the same text.
+ * Writes JSON with sorted keys and no white space: the same value always gives the same text.
  *
  * Properties that are `undefined` are left out, as JSON.stringify does.
  * @throws {TypeError} for values JSON cannot carry (NaN, Infinity, bigint, functions) and for cycles
@@ -25,7 +25,7 @@ export function canonicalJson(value: unknown): string {
   return `{${parts.join(",")}}`;
 }
 
-/** SHA-256 of the canonical JSON, 64 lower-case hexadecimal digits. */
+/** Returns the SHA-256 of the canonical JSON, 64 lower-case hexadecimal digits. */
 export function canonicalDigest(value: unknown): string {
   return createHash("sha256").update(canonicalJson(value)).digest("hex");
 }

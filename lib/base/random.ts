@@ -13,7 +13,7 @@ const ALPHABET = new TextEncoder().encode("0123456789abcdefghijklmnopqrstuv");
 const POOL_BYTES = 4096;
 const ID_CHARACTERS = 24;
 
-/** Random numbers of the operating system; ids are cut from a pool, since a call costs microseconds. */
+/** Creates randomness of the operating system. Ids are cut from a pool, since a call costs microseconds. */
 export function createSystemRandom(): Random {
   /** Letters of ASCII: a string that is cut is flat, one that is put together is made flat again at its first use */
   let pool = Buffer.alloc(0);

@@ -24,7 +24,7 @@ export interface RedactPart {
   reach(): number;
 }
 
-/** A redactor that starts with these secrets. docs/design/observability.md "Redaction". */
+/** Creates a redactor that starts with these secrets. docs/design/observability.md "Redaction". */
 export function createRedactor(secrets: Iterable<string> = []): Redactor {
   const known = new Set<string>();
   /** The forms as bytes, each a character */
@@ -131,7 +131,7 @@ function formsOf(secret: string): string[] {
   return forms.filter((form) => form.length >= MIN_SECRET_BYTES);
 }
 
-/** A copy of a JSON value with each text in it redacted, names of properties included; what lies deeper than 100 levels is `...` */
+/** Returns a copy of a JSON value with each text in it redacted, names of properties included; what lies deeper than 100 levels is `...` */
 export function redactJson(value: unknown, redact: (text: string) => string, depth = 0): unknown {
   if (typeof value === "string") return redact(value);
   if (value === null || typeof value !== "object") return value;

@@ -16,7 +16,7 @@ export function exactText(text: string): string {
   );
 }
 
-/** The same on one line: newlines are spelled out too. */
+/** Spells out the same characters as `exactText`, and newlines too: the result is one line. */
 export function exactLine(text: string): string {
   return exactText(text).replaceAll("\n", "\\n");
 }
@@ -39,7 +39,7 @@ function spelled(character: string): string {
   return text;
 }
 
-/** `text` up to `maxBytes` of UTF-8, never through a character. */
+/** Returns `text` up to `maxBytes` of UTF-8, never through a character. */
 export function firstBytes(text: string, maxBytes: number): string {
   // No text of this many units can be too long
   if (text.length * 3 <= maxBytes) return text;

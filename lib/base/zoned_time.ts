@@ -1,5 +1,5 @@
 /**
- * A time as people of that zone write it: ISO 8601 with the offset, without milliseconds.
+ * Writes a time as people of that zone write it: ISO 8601 with the offset, without milliseconds.
  * @param at milliseconds since the epoch
  * @param timezone IANA name, or an offset as `+02:00`
  */

@@ -21,7 +21,7 @@ export interface ParseXmlOptions {
 }
 
 /**
- * The root element of an XML document.
+ * Returns the root element of an XML document.
  *
  * No document type is taken, so that there are no entities but the five and character numbers; depth and number of elements
  * are bounded. White space between elements is kept.
@@ -110,7 +110,7 @@ export function readMarkup(text: string, at: number): Markup {
   return { kind: "open", name, attributes: inside.slice(name.length, empty ? -1 : undefined), empty, end };
 }
 
-/** The value of an attribute, by its name as written. */
+/** Returns the value of an attribute, by its name as written. */
 export function attribute(element: Pick<XmlElement, "attributes">, name: string): string | undefined {
   const { attributes } = element;
   for (let at = attributes.indexOf(name); at !== -1; at = attributes.indexOf(name, at + name.length)) {
@@ -124,12 +124,12 @@ export function attribute(element: Pick<XmlElement, "attributes">, name: string)
   return undefined;
 }
 
-/** The elements among an element's children. */
+/** Returns the elements among an element's children. */
 export function elementsOf({ children }: XmlElement): XmlElement[] {
   return children.filter((child): child is XmlElement => typeof child !== "string");
 }
 
-/** The first child element of that name. */
+/** Returns the first child element of that name. */
 export function childOf({ children }: XmlElement, name: string): XmlElement | undefined {
   return children.find((child): child is XmlElement => typeof child !== "string" && child.name === name);
 }

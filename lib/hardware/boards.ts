@@ -75,7 +75,7 @@ function toAddress(remote: string): TcpAddress {
   return { host: remote.slice(0, colon).replace(/^\[(.*)\]$/, "$1"), port: Number(remote.slice(colon + 1)) };
 }
 
-/** A board of `[hardware.boards.<name>]`. @throws {ToolError} `unknown_board`, naming those there are */
+/** Returns a board of `[hardware.boards.<name>]`. @throws {ToolError} `unknown_board`, naming those there are */
 export function configuredBoard(
   { hardware }: Pick<Config, "hardware">,
   name: string,

@@ -24,7 +24,7 @@ const ESCAPE_BIT = 0x20;
 const RUN_OFFSET = 29;
 const [FIRST_COUNT, LAST_COUNT] = [0x20, 0x7e];
 
-/** A packet on the wire. @param payload characters up to U+00FF, a byte each */
+/** Writes a packet as it goes over the wire. @param payload characters up to U+00FF, a byte each */
 export function encodePacket(payload: string): Uint8Array {
   const escaped = payload.replace(/[#$}*]/g, (character) => `}${toCharacter(character.charCodeAt(0) ^ ESCAPE_BIT)}`);
   const body = Buffer.from(escaped, "latin1");

@@ -16,7 +16,7 @@ const MAX_REGIONS = 256;
 const MAX_SHOWN = 20;
 
 /**
- * The regions of a `memory-map` document, by address.
+ * Returns the regions of a `memory-map` document, by address.
  * @throws {Error} a document that is no such map
  * Source: GDB manual, appendix E.16 "Memory map format"
  */
@@ -69,7 +69,7 @@ export function inBoth(target: readonly MemoryRegion[], configured: readonly Mem
   return inOrder(shared);
 }
 
-/** The first address of the range that no region has; undefined when the regions cover it. @param regions by address */
+/** Returns the first address of the range that no region has; undefined when the regions cover it. @param regions by address */
 export function firstOutside(regions: readonly MemoryRegion[], start: bigint, length: number): bigint | undefined {
   const end = start + BigInt(length);
   let covered = start;
@@ -80,18 +80,18 @@ export function firstOutside(regions: readonly MemoryRegion[], start: bigint, le
   return covered;
 }
 
-/** As `flash 0x0-0x3ffff, ram 0x20000000-0x2000ffff`. */
+/** Writes regions as `flash 0x0-0x3ffff, ram 0x20000000-0x2000ffff`. */
 export function describeMap(regions: readonly MemoryRegion[]): string {
   const shown = regions.slice(0, MAX_SHOWN).map((region) => `${region.name} ${rangeOf(region)}`).join(", ");
   return regions.length > MAX_SHOWN ? `${shown}, and ${regions.length - MAX_SHOWN} more` : shown;
 }
 
-/** First and last address, as `0x20000000-0x2000ffff`. */
+/** Writes the first and last address of a region as `0x20000000-0x2000ffff`. */
 export function rangeOf(region: Pick<MemoryRegion, "start" | "length">): string {
   return `${toHex(region.start)}-${toHex(endOf(region) - 1n)}`;
 }
 
-/** As `0x20000000`. */
+/** Writes an address as `0x20000000`. */
 export function toHex(address: bigint): string {
   return `0x${address.toString(16)}`;
 }

@@ -104,7 +104,7 @@ const MAX_REGISTER_BITS = 64;
 const LITTLE_ENDIAN = /^(arm|aarch64|i386|riscv|xtensa|avr|msp430)/;
 
 /**
- * The values of the first group of registers, which is a target's core.
+ * Returns the values of the first group of registers, which is a target's core.
  * @param raw the reply to `g`: all registers by number, hexadecimal
  */
 export function coreRegisters(description: TargetDescription, raw: string): readonly RegisterValue[] {

@@ -22,7 +22,7 @@ export function hasScope(scopes: readonly Scope[], scope: Scope): boolean {
   return scopes.includes(scope) || scopes.includes("admin");
 }
 
-/** The scopes that both sets grant. `admin` grants every scope. */
+/** Returns the scopes that both sets grant. `admin` grants every scope. */
 export function commonScopes(a: readonly Scope[], b: readonly Scope[]): readonly Scope[] {
   return SCOPES.filter((scope) => hasScope(a, scope) && hasScope(b, scope));
 }

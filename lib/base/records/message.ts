@@ -77,7 +77,7 @@ export type Message = v.InferOutput<typeof messageSchema>;
 /** Message of the model, with its tool calls. */
 export type AssistantMessage = Extract<Message, { role: "assistant" }>;
 
-/** The text of a content: the string itself, or its text parts joined by newlines. */
+/** Returns the text of a content: the string itself, or its text parts joined by newlines. */
 export function textOf(content: Content | null): string {
   if (content === null) return "";
   if (typeof content === "string") return content;

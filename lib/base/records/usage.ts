@@ -24,7 +24,7 @@ export type Usage = v.InferOutput<typeof usageSchema>;
 /** Usage of a run that has asked no model yet. `addUsage` returns the other usage for it. */
 export const NO_USAGE: Usage = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
-/** Sum of two usages with all their details; estimated as soon as one part is, and by the rougher of the two ways. */
+/** Adds two usages with all their details. The sum is estimated when one part is, by the rougher of the two methods. */
 export function addUsage(a: Usage, b: Usage): Usage {
   if (a === NO_USAGE) return b;
   if (b === NO_USAGE) return a;
@@ -71,7 +71,7 @@ export function isReported(usage: Usage | undefined): usage is Usage {
   return usage !== undefined && (usage.total_tokens > 0 || usage === NO_USAGE);
 }
 
-/** Where the figures come from, in one word. Records of before `estimated_by` were bytes/4. */
+/** Tells where the figures come from, in one word. Records of before `estimated_by` were bytes/4. */
 export function usageSource(usage: Usage): "provider" | "tokenizer" | "bytes" {
   return usage.estimated ? usage.estimated_by ?? "bytes" : "provider";
 }

@@ -37,7 +37,7 @@ export interface LoggerOptions {
   readonly redact: (text: string) => string;
 }
 
-/** A logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
+/** Creates a logger over one sink. Errors among the fields become `{name, code, message, stack, cause}`. */
 export function createLogger(options: LoggerOptions, fields: Readonly<Record<string, unknown>> = {}): Logger {
   const shows = (level: LogLevel) => LOG_LEVELS.indexOf(level) <= LOG_LEVELS.indexOf(options.level);
   const write = (level: LogLevel, message: string, extra?: Readonly<Record<string, unknown>>) => {

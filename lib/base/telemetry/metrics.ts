@@ -55,7 +55,7 @@ interface Registered {
   render(): string;
 }
 
-/** An empty registry. Registering a name twice throws TypeError. */
+/** Creates an empty registry. Registering a name twice throws TypeError. */
 export function createMetrics(): Metrics {
   const registered = new Map<string, Registered>();
   /** By name; undefined once another was registered */

@@ -162,7 +162,7 @@ const MAX_COLUMNS = 63;
 /** UTF-16 units */
 const MAX_TABLE_TEXT = 1_000_000;
 
-/** A table as Markdown; its first row is the head. @param textOf the text of a cell, which may have lines and tables of its own */
+/** Writes a table as Markdown. Its first row is the head. @param textOf the text of a cell, which may have lines and tables of its own */
 export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => string): string {
   let length = 0;
   const rows = childrenNamed(table, "w:tr").map((row) => {
@@ -188,7 +188,7 @@ export function renderTable(table: XmlElement, textOf: (cell: XmlElement) => str
   return rows.length === 0 ? "" : lines.join("\n");
 }
 
-/** The lines of a text as one. */
+/** Joins the lines of a text to one line. */
 export function joinLines(text: string, separator: string): string {
   return text.split("\n").map((line) => line.trim()).filter((line) => line !== "").join(separator);
 }

@@ -142,7 +142,7 @@ function symbolOf(code: string): string {
   return value < 0x20 || (value >= 0xd800 && value <= 0xf8ff) ? "\ufffd" : String.fromCharCode(value);
 }
 
-/** A formula on one line: fractions with a slash, exponents after `^`, indices after `_`. Source: ECMA-376 part 1, section 22.1 */
+/** Writes a formula on one line: fractions with a slash, exponents after `^`, indices after `_`. Source: ECMA-376 part 1, section 22.1 */
 export function mathText(element: XmlElement): string {
   const part = (name: string) => {
     const child = childOf(element, name);

@@ -23,7 +23,7 @@ export interface Note {
 
 const SIGNS: Readonly<Record<NoteKind, string>> = { footnotes: "", endnotes: "e", comments: "c" };
 
-/** @param part the root element of the notes of a kind; read when the first of them is named */
+/** Creates the notes of a document. @param part the root element of the notes of a kind; read when the first of them is named */
 export function createNotes(part: (kind: NoteKind) => XmlElement | undefined): Notes {
   const parts = new Map<NoteKind, Map<string, XmlElement>>();
   const labels = new Map<XmlElement, string>();

@@ -40,7 +40,7 @@ export interface Docx {
   readonly properties: { readonly title: string | undefined; readonly author: string | undefined };
 }
 
-/** @throws {DocumentError} when it is no Word document, or is over a bound */
+/** Opens a Word document. @throws {DocumentError} when it is no Word document, or is over a bound */
 export function openDocx(bytes: Uint8Array, budget: WorkBudget): Docx {
   if (OLE_SIGNATURE.every((byte, i) => bytes[i] === byte)) {
     throw new DocumentError(
@@ -122,7 +122,7 @@ function decodeXml(bytes: Uint8Array): string {
   return new TextDecoder(encoding).decode(bytes);
 }
 
-/** The `w:val` of a child element, as most properties of Word are written. */
+/** Returns the `w:val` of a child element, as most properties of Word are written. */
 export function valueOf(element: XmlElement | undefined, child: string): string | undefined {
   const found = element === undefined ? undefined : childOf(element, child);
   return found === undefined ? undefined : wordAttribute(found, "val");
@@ -134,12 +134,12 @@ export function isOn(element: XmlElement | undefined, child: string): boolean {
   return found !== undefined && !["0", "false", "off"].includes(wordAttribute(found, "val") ?? "");
 }
 
-/** A whole number, undefined for anything else. */
+/** Parses a whole number; undefined for anything else. */
 export function toInteger(value: string | undefined): number | undefined {
   return value !== undefined && /^-?\d{1,9}$/.test(value) ? Number(value) : undefined;
 }
 
-/** An attribute of Word's namespace: its prefix is the element's own, as the document writes it. */
+/** Returns an attribute of Word's namespace: its prefix is the element's own, as the document writes it. */
 export function wordAttribute(element: XmlElement, name: string): string | undefined {
   return attribute(element, `w:${name}`) ?? foreignPrefix(element, name);
 }

@@ -54,7 +54,7 @@ function isTitle(elements: ReadonlyMap<string, XmlElement>, id: string | undefin
   return id !== undefined && TITLE.test(valueOf(elements.get(id), "w:name") ?? id);
 }
 
-/** The heading level that paragraph properties name; 9 and more mean text. */
+/** Returns the heading level that paragraph properties name; 9 and more mean text. */
 export function outlineOf(properties: XmlElement | undefined): number | undefined {
   const level = toInteger(valueOf(properties, "w:outlineLvl"));
   return level === undefined || level < 0 || level >= HEADING_LEVELS ? undefined : level + 1;
@@ -90,7 +90,7 @@ interface List {
   readonly restarts: ReadonlyMap<number, number>;
 }
 
-/** Source: ECMA-376 part 1, section 17.9 */
+/** Reads the numbering of lists. Source: ECMA-376 part 1, section 17.9 */
 export function readNumbering(root: XmlElement | undefined): Numbering {
   const lists = readLists(root);
   const counters = new Map<string, number[]>();

@@ -63,7 +63,7 @@ export function memorySource(bytes: DataView): ByteSource {
   };
 }
 
-/** Text of Latin letters, as names of parts are written. */
+/** Reads text of Latin letters, as names of parts are written. */
 export function asciiOf(view: DataView, position: number, length: number): string {
   return String.fromCharCode(...new Uint8Array(view.buffer, view.byteOffset + position, length));
 }

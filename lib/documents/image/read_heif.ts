@@ -14,7 +14,9 @@ interface Box {
   readonly length: number;
 }
 
-/** AVIF and HEIC. Source: ISO/IEC 14496-12, section 8.11; ISO/IEC 23008-12, section 6; AV1 Image File Format 1.1 */
+/**
+ * Reads the header of an AVIF or HEIC file. Source: ISO/IEC 14496-12, section 8.11; ISO/IEC 23008-12, section 6; AV1 Image File Format 1.1
+ */
 export async function readHeif(source: ByteSource, format: "AVIF" | "HEIC"): Promise<ImageProperties> {
   const meta = (await boxesIn(source, { name: "", at: 0, length: source.size })).find(({ name }) => name === "meta");
   if (meta === undefined) throw damaged("it has no description of its pictures");

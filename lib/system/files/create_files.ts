@@ -25,7 +25,7 @@ export interface FilesOptions extends Omit<FilesSetup, "variant"> {
   readonly blocking?: boolean;
 }
 
-/** The one door to files for tools. Looks once which variant the platform can do. */
+/** Creates the one door to files for tools. Looks once which variant the platform can do. */
 export function createFiles(options: FilesOptions): Files {
   const variant = options.variant ?? (hasFolderHandles() ? "handles" : "checked");
   const reach: Reach = variant === "handles"

@@ -29,17 +29,17 @@ export function fileError(action: string, path: string, error: unknown): Error {
   return new ToolError(code, `Cannot ${action} ${shown(path)}: ${reason}`, { cause: error });
 }
 
-/** A folder, FIFO, socket or device where a file is wanted. */
+/** Returns the error for a folder, FIFO, socket or device where a file is wanted. */
 export function notAFile(path: string, action = "open"): ToolError {
   return new ToolError("not_a_file", `Cannot ${action} ${shown(path)}: it is not a regular file`);
 }
 
-/** A file where a folder is wanted. */
+/** Returns the error for a file where a folder is wanted. */
 export function notAFolder(path: string, action = "open"): ToolError {
   return new ToolError("not_a_folder", `Cannot ${action} ${shown(path)}: it is not a folder`);
 }
 
-/** A file with several names may be one that lies outside. */
+/** Returns the error for a file with several hard links: one may lie outside. */
 export function linkedFile(path: string, action: "read" | "write" = "read"): ToolError {
   return new ToolError(
     "hard_link",
@@ -49,7 +49,7 @@ export function linkedFile(path: string, action: "read" | "write" = "read"): Too
   );
 }
 
-/** A path that a symbolic link leads out of the root. */
+/** Returns the error for a path that a symbolic link leads out of the root. */
 export function outsideRoot(path: string): ToolError {
   return new ToolError("path_outside_root", `Cannot open ${shown(path)}: it resolves outside the allowed root`);
 }

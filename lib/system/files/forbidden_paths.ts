@@ -9,8 +9,8 @@ export const FORBIDDEN_PATHS = ["/etc", "/root", "/proc", "/sys", "~/.ssh", "~/.
 export type ForbiddenBy = (path: string) => string | undefined;
 
 /**
- * The longest match decides between workspace and forbidden path: a checkout under `/root` is usable, `/root` itself is not.
- * Names are compared without case.
+ * Creates the check of absolute paths. The longest match decides between workspace and forbidden path: a checkout under `/root` is usable,
+ * `/root` itself is not. Names are compared without case.
  * @param options.forbidden absolute paths
  */
 export function createForbiddenBy(
@@ -37,7 +37,7 @@ export function createForbiddenBy(
   };
 }
 
-/** A forbidden path as it is configured, made absolute: `~/` is the home folder. */
+/** Makes a forbidden path absolute: `~/` is the home folder. */
 export function expandForbidden(
   path: string,
   options: { readonly home: string; readonly workspaceRoot: string },
@@ -47,7 +47,7 @@ export function expandForbidden(
   return resolve(options.workspaceRoot, path);
 }
 
-/** Every forbidden path by its configured name, absolute: the built-in ones, the user's and Postern's own. */
+/** Returns every forbidden path by its configured name, absolute: the built-in ones, the user's and Postern's own. */
 export function forbiddenNames(
   scope: { readonly workspaceRoot: string; readonly forbiddenPaths: readonly string[] },
   options: { readonly home: string; readonly ownPaths: readonly string[] },

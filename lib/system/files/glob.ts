@@ -7,7 +7,7 @@ const MAX_PATTERN = 1000;
 const MAX_ALTERNATIVES = 256;
 
 /**
- * A glob: `*` and `?` within a name, `**` for any number of folders, `[a-z]` and `[!a-z]`, `{a,b}`, `\` before a character taken
+ * Compiles a glob: `*` and `?` within a name, `**` for any number of folders, `[a-z]` and `[!a-z]`, `{a,b}`, `\` before a character taken
  * as it is. Names that start with a dot are matched like others.
  *
  * Time is bounded by the product of pattern and path length: a pattern comes from a model and a regular expression made of it
@@ -43,7 +43,7 @@ interface CharacterSet {
   readonly ranges: readonly (readonly [string, string])[];
 }
 
-/** The parts of a pattern without braces. */
+/** Compiles the parts of a pattern without braces. */
 export function compileSegments(pattern: string): readonly Segment[] {
   return splitUnescaped(pattern).map((segment) => (segment === "**" ? "any" : compileTokens([...segment])));
 }

@@ -74,7 +74,7 @@ export async function lookAtPlace({ folder, missing, name, path }: HeldPlace): P
   return stat;
 }
 
-/** An entry of a folder, links not followed; undefined: there is none. */
+/** Looks at an entry of a folder without following a link. @returns undefined when there is none */
 export async function statOf(folder: Folder, name: string, path: string): Promise<BigIntStats | undefined> {
   try {
     return await folder.prove(

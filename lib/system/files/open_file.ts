@@ -14,7 +14,7 @@ export interface OpenFileOptions {
 }
 
 /**
- * An open file over a handle that was checked; closing it closes the handle. Nothing of a file that holds a private key is given,
+ * Returns an open file over a handle that was checked; closing it closes the handle. Nothing of a file that holds a private key is given,
  * whatever the file is called.
  */
 export function openFile(handle: Handle, { size, path, keyRefusal }: OpenFileOptions): OpenFile {

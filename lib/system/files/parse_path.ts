@@ -13,7 +13,7 @@ export interface ParsedPath {
 }
 
 /**
- * A path as a tool was given it, checked without looking at the disk.
+ * Parses a path as a tool was given it, without looking at the disk.
  * @param action as `open`: the message reads `Cannot ${action} "path": ...`
  * @throws {ToolError} `path_invalid`: empty, NUL or too long; `path_outside_root`: absolute or with `..`
  */
@@ -53,7 +53,7 @@ export function parsePath(path: string, action = "open"): ParsedPath {
   };
 }
 
-/** A path for a message: quoted, control characters escaped. */
+/** Writes a path for a message: quoted, control characters escaped. */
 export function shown(path: string): string {
   return JSON.stringify(path);
 }

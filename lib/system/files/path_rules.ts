@@ -29,7 +29,7 @@ export interface PathRulesOptions {
   readonly writing?: boolean;
 }
 
-/** @throws {ToolError} when the allowed root cannot be resolved */
+/** Loads the rules for the paths of a call. @throws {ToolError} when the allowed root cannot be resolved */
 export async function loadPathRules(scope: FileScope, options: PathRulesOptions): Promise<PathRules> {
   const namedRoot = resolve(scope.workspaceRoot, scope.allowedRoot);
   const [root, workspaceRoot, forbiddenBy] = await Promise.all([

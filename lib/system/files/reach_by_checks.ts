@@ -19,7 +19,7 @@ const RETRY_MS = 20;
 const MAX_ATTEMPTS = 75;
 
 /**
- * Any platform, by names alone: nothing of an opened file is read before it is known to lie inside the root.
+ * Creates the way to files for any platform, by names alone: nothing of an opened file is read before it is known to lie inside the root.
  *
  * The chain of folders from the root to the file is looked at before and after the opening. The root itself cannot be swapped by
  * what happens inside it; its change time is the same in both looks and older than a tick, so none of its entries was replaced

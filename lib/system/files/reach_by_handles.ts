@@ -21,9 +21,9 @@ interface Step {
 }
 
 /**
- * Linux: goes from folder handle to folder handle through `/proc/self/fd/<folder>/<name>`, which the kernel resolves against the
- * open folder itself, and follows symbolic links here, not in the kernel. Whatever is swapped meanwhile, no step can leave the
- * root: `..` of a link goes back to a handle held since, and an absolute link starts again at the root.
+ * Creates the way to files for Linux: goes from folder handle to folder handle through `/proc/self/fd/<folder>/<name>`, which the kernel
+ * resolves against the open folder itself, and follows symbolic links here, not in the kernel. Whatever is swapped meanwhile, no step
+ * can leave the root: `..` of a link goes back to a handle held since, and an absolute link starts again at the root.
  */
 export function createReachByHandles(calls: SystemCalls): Reach {
   return (names, rules) => reach(names, rules, calls);

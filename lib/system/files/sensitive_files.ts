@@ -115,7 +115,7 @@ function isKnown(name: string, parent: string): boolean {
 }
 
 /**
- * A name as the most forgiving file system would read it: compatibility forms, case, invisible characters, trailing dots and
+ * Folds a name as the most forgiving file system would read it: compatibility forms, case, invisible characters, trailing dots and
  * spaces do not tell names apart.
  */
 export function foldName(name: string): string {

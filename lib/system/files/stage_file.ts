@@ -147,7 +147,7 @@ export function isSameFile(
   return a.dev === b.dev && a.ino === b.ino;
 }
 
-/** The file is not the one that was looked at. */
+/** Returns the error for a file that is not the one that was looked at. */
 export function changed(path: string): ToolError {
   return new ToolError("path_changed", `Cannot write ${shown(path)}: it was changed meanwhile, read it again`);
 }

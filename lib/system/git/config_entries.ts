@@ -34,7 +34,7 @@ export function parseConfigEntries(output: string): readonly ConfigEntry[] {
   return entries;
 }
 
-/** The three parts of a key; the subsection may hold dots. */
+/** Returns the three parts of a key; the subsection may hold dots. */
 export function keyParts(
   key: string,
 ): { readonly section: string; readonly subsection: string | undefined; readonly name: string } {

@@ -17,7 +17,7 @@ export interface RepositoryPlace {
 const MAX_POINTER_BYTES = 4096;
 
 /**
- * The repository a folder belongs to: its own, or that of the nearest folder above it inside the workspace.
+ * Finds the repository a folder belongs to: its own, or that of the nearest folder above it inside the workspace.
  * @param folder relative to the workspace, as the call named it
  * @throws {ToolError} `path_invalid`, `path_outside_root`, `not_a_repository`, `git_outside` when its git folder, or what that
  * leads to, lies outside the workspace
@@ -47,7 +47,7 @@ export async function findRepository(folder: string, workspaceRoot: string): Pro
 }
 
 /**
- * The git folder of a working tree's top folder; undefined when it has none.
+ * Returns the git folder of a working tree's top folder; undefined when it has none.
  * @throws {ToolError} `git_outside`
  */
 export async function gitFolderOf(top: string, workspace: string): Promise<string | undefined> {
@@ -80,7 +80,7 @@ async function readPointer(path: string, display: string): Promise<string> {
 const GITLINK = "160000";
 
 /**
- * The submodules of a repository that are checked out.
+ * Finds the submodules of a repository that are checked out.
  * @param index what `git ls-files --stage -z` prints: `<mode> <object> <stage>\t<path>`, each ended by NUL
  * @throws {ToolError} as `findRepository`
  */

@@ -51,7 +51,7 @@ export async function runGit(processes: Pick<Processes, "run">, call: GitCommand
   };
 }
 
-/** User and password of each URL in a text replaced by `***`. */
+/** Replaces user and password of each URL in a text by `***`. */
 export function maskUserinfo(text: string): string {
   return text.replace(/:\/\/[^\s/'"]*@/g, "://***@");
 }

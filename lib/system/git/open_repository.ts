@@ -27,7 +27,7 @@ export interface CheckedRepository extends ScreenOptions {
   readonly opened: OpenOptions;
 }
 
-/** A repository whose folders and configuration were checked, ready to be worked on. */
+/** Opens a repository whose folders and configuration were checked, ready to be worked on. */
 export async function openRepository(checked: CheckedRepository): Promise<Repository> {
   const { processes, home, place, entries, overrides, userEntries, opened } = checked;
   const { scope, writes, signal } = opened;

@@ -22,7 +22,7 @@ const SPECIAL = [
 const loopback = lazily(() => listOf(LOOPBACK));
 const special = lazily(() => listOf(SPECIAL));
 
-/** @param address IPv4 or IPv6, without brackets; anything else is `special` */
+/** Tells the kind of an address. @param address IPv4 or IPv6, without brackets; anything else is `special` */
 export function addressKind(address: string): AddressKind {
   // The zone of a link-local address says through which interface, not where
   const [plain = ""] = address.split("%");
@@ -51,13 +51,13 @@ export function isLoopbackName(name: string): boolean {
 
 const LOOPBACK_V4 = /^127(?:\.(?:25[0-5]|2[0-4]\d|1?\d?\d)){3}$/;
 
-/** Where a URL leads: the name or address, IPv6 without brackets, and the port, that of the scheme where none is given. */
+/** Tells where a URL leads: the name or address, IPv6 without brackets, and the port, that of the scheme where none is given. */
 export function hostAndPort({ hostname, port, protocol }: URL): { readonly host: string; readonly port: number } {
   const usual = protocol === "https:" ? 443 : 80;
   return { host: hostname.replace(/^\[|\]$/g, ""), port: port === "" ? usual : Number(port) };
 }
 
-/** User and password of an address as the value of an `authorization` header; undefined where it has none. Source: RFC 7617 */
+/** Returns user and password of an address as the value of an `authorization` header; undefined where it has none. Source: RFC 7617 */
 export function basicCredentials({ username, password }: URL): string | undefined {
   if (username === "" && password === "") return undefined;
   return `Basic ${Buffer.from(`${decode(username)}:${decode(password)}`).toString("base64")}`;

@@ -62,7 +62,7 @@ const TIMEOUT_MS = 600_000;
 const MAX_REPLY_BYTES = 67_108_864;
 const MAX_WAITING_FRAMES = 100_000;
 
-/** A client for one gateway; nothing is kept open between requests. */
+/** Creates a client for one gateway; nothing is kept open between requests. */
 export function createGatewayClient(options: GatewayClientOptions): GatewayClient {
   return {
     request: (request) => exchange(request, options),

@@ -22,7 +22,7 @@ export class ForeignServerError extends Error {
   readonly code = "ERR_FOREIGN_SERVER";
 }
 
-/** A sentence part about a failed connection, as `the connection was refused`, from the error's code or that of its cause. */
+/** Returns a sentence part about a failed connection, as `the connection was refused`, from the error's code or that of its cause. */
 export function describeNetworkError(error: unknown): string {
   if (error instanceof ForeignServerError) return error.message;
   const code = codeOf(error) ?? codeOf(error instanceof Error ? error.cause : undefined);

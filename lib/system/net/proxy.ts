@@ -51,7 +51,7 @@ export class TunnelError extends Error {
 }
 
 /**
- * A connection through a proxy to an address of our own choice, with TLS inside where a name is given.
+ * Opens a connection through a proxy to an address of our own choice, with TLS inside where a name is given.
  * @throws {TunnelError}; what the network or TLS throws
  * Source: RFC 9110 section 9.3.6 (CONNECT)
  */

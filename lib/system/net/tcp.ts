@@ -15,7 +15,7 @@ export interface TcpConnection {
   close(): void;
 }
 
-/** @param host a name or an address, IPv6 without brackets */
+/** Address of a TCP server. `host` is a name or an address, IPv6 without brackets. */
 export interface TcpAddress {
   readonly host: string;
   readonly port: number;

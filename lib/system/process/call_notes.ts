@@ -30,7 +30,7 @@ export interface CallNotes {
   write(note: CallNote): Promise<() => Promise<void>>;
 }
 
-/** @param folder absolute; made with the first note */
+/** Creates the notes of one data directory. @param folder absolute; made with the first note */
 export function createCallNotes({ folder, random }: { readonly folder: string; readonly random: Random }): CallNotes {
   return {
     async write(note) {

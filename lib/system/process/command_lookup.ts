@@ -28,7 +28,7 @@ export const SEARCH_PATH: readonly string[] = [
 
 const MAX_NAME = 255;
 
-/** @param searchPath absolute folders, first match wins. Default: SEARCH_PATH */
+/** Creates a lookup of commands by their bare names. @param searchPath absolute folders, first match wins. Default: SEARCH_PATH */
 export function createCommandLookup(searchPath: readonly string[] = SEARCH_PATH): CommandLookup {
   const find: CommandLookup["find"] = async (command) => {
     if (command === "" || command.length > MAX_NAME || /[/\\\0]/.test(command) || /^\.+$/.test(command)) {

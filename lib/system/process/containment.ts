@@ -79,12 +79,12 @@ export function containmentOf(sandbox: SandboxMode, found: Containment | undefin
   }
 }
 
-/** The refusal of one command, with the way out. @param why as `bubblewrap did not answer within 10 s` */
+/** Returns the refusal of one command, with the way out. @param why as `bubblewrap did not answer within 10 s` */
 export function sandboxUnavailable(command: string, why: string, wayOut: string): ToolError {
   return new ToolError("sandbox_unavailable", `Cannot run ${JSON.stringify(command)}: ${why}; ${wayOut}`);
 }
 
-/** @throws {ToolError} `sandbox_unavailable` for a command that must not run as things are */
+/** Checks that a command may run as things are. @throws {ToolError} `sandbox_unavailable` for a command that must not run as things are */
 export function requireContainment(command: string, sandbox: SandboxMode, found: Containment): void {
   if (found.kind === "unanswered") {
     throw sandboxUnavailable(

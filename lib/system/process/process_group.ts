@@ -33,7 +33,7 @@ export interface ProcessGroup {
   kill(signal?: "SIGTERM" | "SIGKILL"): void;
 }
 
-/** @throws {ToolError} `command_not_started`, when the operating system refuses at once */
+/** Starts a program in a process group of its own. @throws {ToolError} `command_not_started`, when the operating system refuses at once */
 export function startGroup(line: CommandLine): ProcessGroup {
   const child = start(line);
   const exited = new Promise<Exit>((resolve, reject) => {

@@ -106,7 +106,7 @@ export interface ContainOptions {
 }
 
 /**
- * The same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
+ * Returns the same command inside bubblewrap: it sees the workspace, read-only system folders and an empty `/tmp`, which is its home;
  * no network; process ids of its own, which all end with it. Hidden files and folders of the workspace appear empty. What is hidden or
  * guarded is a mount there, which can be neither renamed nor removed; so is each folder on the way to what is hidden, or a command
  * could move it where the next sandbox, which is being made at the moment, does not look.

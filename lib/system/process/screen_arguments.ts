@@ -97,7 +97,7 @@ export async function screenArguments(
   return { places: [...places.values()] };
 }
 
-/** The refusal of an argument whose folder or file holds credentials that the name does not tell. @param held the first of them */
+/** Returns the refusal of an argument whose folder or file holds credentials that the name does not tell. @param held the first of them */
 export function holdsSensitive(arg: string, held: string): ToolError {
   return refusal(
     "path_sensitive",

@@ -24,7 +24,7 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The words of a command, quoted as in a POSIX shell: single quotes, double quotes with escapes, backslash. Nothing is
+ * Returns the words of a command, quoted as in a POSIX shell: single quotes, double quotes with escapes, backslash. Nothing is
  * expanded: `*`, `~` and a quoted `$` are themselves.
  * @returns the command and its arguments, at least one word
  * @throws {ToolError} `command_invalid`: empty, an open quote, a backslash at the end, a text that is no Unicode;

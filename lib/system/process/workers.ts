@@ -152,7 +152,7 @@ export async function answerJob(work: (input: unknown, context: JobContext) => u
 }
 
 /**
- * The module of a thread, beside the module that starts it: as source it is TypeScript, as a package JavaScript.
+ * Returns the module of a thread, beside the module that starts it: as source it is TypeScript, as a package JavaScript.
  * @param importer `import.meta.url` of the module that starts it
  * @param name without its ending, as `document_worker`
  */
