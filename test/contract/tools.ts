@@ -20,9 +20,9 @@ export const TOOLS: Readonly<Record<string, ToolRow>> = {
   read_file: {
     access: "read",
     enabled: "always",
-    fields: ["path", "start_line?", "line_count?"],
+    fields: ["path", "start_line?", "start_byte?", "line_count?"],
     textField: "path",
-    sample: { path: "notes.txt", start_line: 1, line_count: 2 },
+    sample: { path: "notes.txt", start_line: 1, start_byte: 1, line_count: 2 },
   },
   glob_search: {
     access: "read",

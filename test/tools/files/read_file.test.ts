@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { OpenFile } from "../../../lib/system/files/files.ts";
-import { decodeText, readPart } from "../../../lib/tools/files/read_text.ts";
+import { decodeText, readPart, type TextPlace } from "../../../lib/tools/files/read_text.ts";
 import { createToolBench } from "../../support/tool_bench.ts";
 import { withWorkspace } from "../../support/workspace.ts";
 
@@ -55,14 +55,64 @@ test("cuts a large file on a character and says how to go on, so that all of it 
     assert.equal(lines, 50);
   }));
 
-test("a line longer than the limit is cut with the setting that shows more", () =>
-  withWorkspace({ "a.txt": "x".repeat(500) }, async ({ root }) => {
+test("a line longer than the limit is cut with the byte to go on with, so that all of it can be read", () =>
+  withWorkspace({ "a.txt": `first\n${"x".repeat(150)}\nlast\n` }, async ({ root }) => {
     const { call } = createToolBench({ root, config: { read_file: { max_read_bytes: 100 } } });
-    const { output } = (await call("read_file", "a.txt")).result;
+    const read = async (more: Record<string, number>) =>
+      (await call("read_file", { path: "a.txt", start_line: 2, ...more })).result;
+    const first = await read({});
     assert.equal(
-      output,
-      `${"x".repeat(100)}\n[Cut after 100 of 500 bytes: a larger [security.read_file] max_read_bytes shows more]`,
+      first.output,
+      `${
+        "x".repeat(100)
+      }\n[Cut after 100 of 162 bytes: go on with "start_line": 2, "start_byte": 101, where it was cut]`,
     );
+    assert.deepEqual(first.data, {
+      path: "a.txt",
+      size: 162,
+      encoding: "utf-8",
+      truncated: true,
+      next_line: 2,
+      next_byte: 101,
+    });
+    const rest = await read({ start_byte: 101 });
+    assert.equal(rest.output, `${"x".repeat(50)}\nlast\n`);
+    assert.deepEqual(rest.data, { path: "a.txt", size: 162, encoding: "utf-8", truncated: false, start_byte: 101 });
+    assert.equal((await read({ start_byte: 149, line_count: 1 })).output, "xx\n");
+    assert.equal((await read({ start_byte: 151 })).output, "\nlast\n");
+    assert.equal(
+      (await read({ start_byte: 152 })).output,
+      'Cannot read "a.txt" from byte 152 of line 2: the line has 151 bytes',
+    );
+    assert.equal(
+      (await read({ start_byte: 2, start_line: 9 })).output,
+      'Cannot read "a.txt" from line 9: it has 3 lines',
+    );
+  }));
+
+test("a start inside a character moves to the next whole one and says so", () =>
+  withWorkspace({ "a.txt": "é€😀z\n", "nul": new Uint8Array([0xff, 0x80, 0x80, 0]) }, async ({ root }) => {
+    const { call, configure } = createToolBench({ root });
+    const read = async (start_byte: number, path = "a.txt") =>
+      (await call("read_file", { path, start_byte })).result.output;
+    assert.equal(await read(3), "€😀z\n");
+    assert.equal(await read(2), "€😀z\n\n[Starts at byte 3: byte 2 is inside a character]");
+    for (const byte of [4, 5]) {
+      assert.equal(await read(byte), `😀z\n\n[Starts at byte 6: byte ${byte} is inside a character]`);
+    }
+    for (const byte of [7, 8, 9]) {
+      assert.equal(await read(byte), `z\n\n[Starts at byte 10: byte ${byte} is inside a character]`);
+    }
+    assert.equal(await read(11), "\n");
+    configure({ read_file: { allow_binary: true } });
+    assert.equal(await read(2, "nul"), "gIAA");
+  }));
+
+test("a limit smaller than a character names the setting that shows more", () =>
+  withWorkspace({ "a.txt": "😀" }, async ({ root }) => {
+    const { call } = createToolBench({ root, config: { read_file: { max_read_bytes: 2 } } });
+    const { output } = (await call("read_file", "a.txt")).result;
+    assert.equal(output, "\n[Cut after 0 of 4 bytes: a larger [security.read_file] max_read_bytes shows more]");
   }));
 
 test("a file of exactly the limit is not cut", () =>
@@ -121,16 +171,23 @@ test("parts put together are the file, for any text and limit", async () => {
     fc.asyncProperty(text, fc.integer({ min: 4, max: 40 }), async (whole, maxBytes) => {
       const file = inMemory(new TextEncoder().encode(whole));
       let read = "";
-      for (let startLine = 1;;) {
-        const part = await readPart(file, { startLine, lineCount: undefined, maxBytes, signal });
-        if ("lines" in part) return assert.equal(read, whole);
+      for (let place: TextPlace = { line: 1, byte: 1 };;) {
+        const part = await readPart(file, {
+          startLine: place.line,
+          startByte: place.byte,
+          lineCount: undefined,
+          maxBytes,
+          signal,
+        });
+        if (part.kind === "no_line") return assert.equal(read, whole);
+        assert.ok(part.kind === "part");
         const decoded = decodeText(part.bytes);
         assert.ok(decoded !== undefined && part.bytes.length <= maxBytes);
+        assert.equal(part.startByte, place.byte);
         if (!part.cut) return assert.equal(read + decoded, whole);
-        // A line longer than the limit ends the reading
-        if (part.nextLine === undefined) return assert.ok(whole.startsWith(read + decoded));
-        read += decoded.slice(0, decoded.lastIndexOf("\n") + 1);
-        startLine = part.nextLine;
+        assert.ok(part.next !== undefined);
+        read += part.next.line === place.line ? decoded : decoded.slice(0, decoded.lastIndexOf("\n") + 1);
+        place = part.next;
       }
     }),
     { numRuns: 200 },
