@@ -1,14 +1,12 @@
 import type { Hooks } from "crossws";
 import type { GenericSchema } from "valibot";
-import * as v from "valibot";
 import type { Identity } from "../lib/access/identity.ts";
 import type { JsonSchema } from "../lib/base/json.ts";
 import type { Services } from "../lib/gateway.ts";
 import type { Write } from "../lib/storage/store.ts";
 import type { Connections } from "./connections.ts";
 import type { Door } from "./door.ts";
-import { type ErrorCode, httpError } from "./wire/http_errors.ts";
-import { readJson } from "./wire/read_json.ts";
+import type { ErrorCode } from "./wire/http_errors.ts";
 
 /** The `Response` class the handlers build replies with: the global one, or srvx's FastResponse. */
 export type ResponseClass = typeof Response;
@@ -124,56 +122,6 @@ export interface Route extends Door {
   /** Accepts a WebSocket handshake that has passed every check, and returns the socket's hooks. A plain GET gets 426 before `handler` */
   readonly websocket?: (context: RequestContext) => Partial<Hooks>;
   readonly handler: Handler;
-}
-
-/**
- * Returns a route that refuses every field and query parameter it does not know. For routes where a field that is dropped in silence
- * does more than was meant: `expires_in` in place of `ttl_seconds` would make a token without an end, a misplaced `key` would forget the
- * whole memory.
- *
- * A route with a body validates it with a strict schema; one without takes no field at all.
- */
-export function strictRoute(route: Route): Route {
-  const { handler, repeat } = route;
-  return {
-    ...route,
-    strict: true,
-    async handler(request, context) {
-      await refuseUnknown(request, context, route);
-      return await handler(request, context);
-    },
-    ...(repeat === undefined ? {} : {
-      async repeat(request, context, runId) {
-        await refuseUnknown(request, context, route);
-        return await repeat(request, context, runId);
-      },
-    }),
-  };
-}
-
-const NO_FIELDS = v.strictObject({});
-
-/** @throws {HttpError} 400 invalid_request with the name in `param` */
-async function refuseUnknown(request: Request, context: RequestContext, { query = {}, body }: Route): Promise<void> {
-  for (const name of context.query.keys()) {
-    if (Object.hasOwn(query, name)) continue;
-    const known = Object.keys(query);
-    const way = known.length === 0 ? "it takes none" : `it takes ${known.join(", ")}`;
-    throw httpError(
-      "invalid_request",
-      `Cannot accept the query parameter "${shown(name)}": this route does not know it; ${way}`,
-      {
-        param: shown(name),
-      },
-    );
-  }
-  if (body === undefined) await readJson(request, context, NO_FIELDS, { optional: true });
-}
-
-const MAX_SHOWN_LENGTH = 64;
-
-function shown(name: string): string {
-  return name.slice(0, MAX_SHOWN_LENGTH);
 }
 
 /**

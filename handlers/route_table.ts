@@ -1,6 +1,6 @@
 import { Router } from "itty-router";
 import type { HttpError } from "../lib/base/errors.ts";
-import { isCleanPath } from "./request_target.ts";
+import { isCleanPath } from "./request_context.ts";
 import type { Route } from "./route.ts";
 import { httpError } from "./wire/http_errors.ts";
 

@@ -2,20 +2,20 @@ import type { Hooks } from "crossws";
 import type { Random } from "../lib/base/random.ts";
 import type { Services } from "../lib/gateway.ts";
 import { type Connections, createConnections } from "./connections.ts";
-import { createGatewaySettings } from "./gateway_settings.ts";
+import { createGatewaySettings } from "./middleware/guards.ts";
 import { Idempotency } from "./middleware/idempotency.ts";
-import { createObserver } from "./middleware/observe.ts";
+import { createObserver, Visit, type VisitedParts } from "./visit.ts";
 import {
   type BodyReader,
   type ClientWatch,
   GatewayRequestContext,
+  parseRequestTarget,
   readWebBody,
+  type RequestTarget,
   watchSignal,
 } from "./request_context.ts";
-import { parseRequestTarget, type RequestTarget } from "./request_target.ts";
 import type { ResponseClass, Route } from "./route.ts";
 import { createRouteTable } from "./route_table.ts";
-import { Visit, type VisitedParts } from "./visit.ts";
 
 /** Options of `createRouter`. */
 export interface RouterOptions {

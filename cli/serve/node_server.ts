@@ -1,6 +1,6 @@
 import type { Server } from "srvx";
-import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/message_guards.ts";
-import { hasDotSegment } from "../../handlers/request_target.ts";
+import { UNKNOWN_TRANSFER_CODING } from "../../handlers/middleware/guards.ts";
+import { hasDotSegment } from "../../handlers/request_context.ts";
 import { errorBody, type ErrorCode, httpError } from "../../handlers/wire/http_errors.ts";
 import type { Connection, NodeConnections, NodeReply } from "./node_connections.ts";
 import type { SocketServer } from "./socket_server.ts";

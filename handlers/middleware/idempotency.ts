@@ -5,8 +5,15 @@ import type { GatewayRequestContext } from "../request_context.ts";
 import type { Handler, Route, RunClaim } from "../route.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { errorReply } from "../wire/reply.ts";
-import { type RecordedReply, recordReply, recordText, type ReplyRecording } from "./reply_recording.ts";
-import { createReplyStore, type ReplyStore, type StoredClaim } from "./reply_store.ts";
+import {
+  createReplyStore,
+  type RecordedReply,
+  recordReply,
+  recordText,
+  type ReplyRecording,
+  type ReplyStore,
+  type StoredClaim,
+} from "./reply_store.ts";
 
 /** A request under an idempotency key whose reply is not stored yet. */
 interface Flight {

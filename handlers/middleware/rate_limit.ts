@@ -1,13 +1,41 @@
-import type { SlidingWindow } from "../../lib/access/sliding_window.ts";
+import { type SlidingWindow, slidingWindow } from "../../lib/access/sliding_window.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import type { Counter } from "../../lib/base/telemetry/metrics.ts";
 import type { DoorAccess } from "../door.ts";
-import type { GatewaySettings, Windows } from "../gateway_settings.ts";
+import type { Config } from "../../lib/config/config.ts";
 import { httpError } from "../wire/http_errors.ts";
+
+/** Settings of the rate limits. */
+export interface LimitSettings {
+  /** Bearer routes are open: `require_pairing = false` on a loopback bind */
+  readonly open: boolean;
+  /** Undefined: requests are not limited */
+  readonly windows: Windows | undefined;
+  /** An extra window of `rate_limit_per_identity` by token, else by address. Undefined: off */
+  readonly identities: SlidingWindow | undefined;
+}
+
+/** Windows of requests. Each kind of sender fills a window of its own, so that no sender locks out another. */
+export interface Windows {
+  /** By token; one window for all while pairing is off */
+  readonly callers: SlidingWindow;
+  /** Requests of probes, such as `/health`: one window for all of them */
+  readonly probes: SlidingWindow;
+  /** Requests of public routes, and requests that no route takes, by address */
+  readonly addresses: SlidingWindow;
+  /** Pairing, by address */
+  readonly pairing: SlidingWindow;
+  /** Public routes and probes that a page of another site reads, by address. A small window, like the next two */
+  readonly crossSite: SlidingWindow;
+  /** Requests with a refused origin or host, by address */
+  readonly refusedPages: SlidingWindow;
+  /** Requests without a token that counts, by address */
+  readonly refusedTokens: SlidingWindow;
+}
 
 /** Windows, clock reading and headers that a rate limit works with. */
 export interface RateLimitOptions {
-  readonly settings: GatewaySettings;
+  readonly settings: LimitSettings;
   /** Address of the peer; undefined when the mounting server does not say */
   readonly address: string | undefined;
   /** Milliseconds, monotonic */
@@ -27,6 +55,37 @@ export interface LimitedRequest {
   readonly identity: Identity | undefined;
   /** Tells whether the request's origin is one of `cors_origins` */
   readonly isAllowedPage: boolean;
+}
+
+/** Requests that a small window takes. */
+const SMALL_WINDOW_MAX = 60;
+
+type Limits = Pick<Config["gateway"], "rate_limit_max" | "rate_limit_window_secs" | "rate_limit_per_identity">;
+
+/** Tells whether two configurations have the same limits. */
+export function sameLimits(a: Limits, b: Limits | undefined): boolean {
+  return a.rate_limit_max === b?.rate_limit_max && a.rate_limit_window_secs === b.rate_limit_window_secs &&
+    a.rate_limit_per_identity === b.rate_limit_per_identity;
+}
+
+/** Creates the windows of the configured limits, all of them empty. */
+export function createWindows(limits: Limits): Pick<LimitSettings, "windows" | "identities"> {
+  const { rate_limit_max: max, rate_limit_per_identity: perIdentity } = limits;
+  const windowMs = limits.rate_limit_window_secs * 1000;
+  const whole = () => slidingWindow({ max, windowMs });
+  const small = () => slidingWindow({ max: Math.min(max, SMALL_WINDOW_MAX), windowMs });
+  return {
+    windows: max === 0 ? undefined : {
+      callers: whole(),
+      probes: whole(),
+      addresses: whole(),
+      pairing: whole(),
+      crossSite: small(),
+      refusedPages: small(),
+      refusedTokens: small(),
+    },
+    identities: perIdentity === 0 ? undefined : slidingWindow({ max: perIdentity, windowMs }),
+  };
 }
 
 /**

@@ -13,11 +13,11 @@ import {
 import { runStatusSchema } from "../../lib/base/records/run.ts";
 import { unknownApproval } from "../../lib/guard/approval_refusals.ts";
 import { APPROVAL_LIMITS } from "../../lib/guard/approvals.ts";
-import { type RequestContext, type Route, strictRoute } from "../route.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const answerSchema = v.strictObject({

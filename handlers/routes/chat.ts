@@ -3,15 +3,13 @@ import * as v from "valibot";
 import { usageSource } from "../../lib/base/records/usage.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { SocketSession } from "../websocket/socket_session.ts";
-import { attachRun } from "../wire/attach_run.ts";
+import { attachRun, conversationIdSchema, REPLY_ERRORS, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
-import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
-import { conversationIdSchema, toChatRequest } from "../wire/to_chat_request.ts";
 
 const chatSchema = v.object({
   message: v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")),

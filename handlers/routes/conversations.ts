@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { contentSchema, toolCallSchema } from "../../lib/base/records/message.ts";
 import type { SaidMessage } from "../../lib/runs/conversations/stored_conversations.ts";
-import { type Route, strictRoute } from "../route.ts";
+import type { Route } from "../route.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { httpError } from "../wire/http_errors.ts";
 import {
   LIMIT_QUERY,
@@ -13,7 +14,6 @@ import {
   positionQuery,
   textQuery,
 } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const conversationSchema = v.object({

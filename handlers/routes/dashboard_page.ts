@@ -1,5 +1,5 @@
 import { loadDashboard } from "../../lib/dashboard/dashboard.ts";
-import { parseRequestTarget } from "../request_target.ts";
+import { parseRequestTarget } from "../request_context.ts";
 import type { Route } from "../route.ts";
 import { textReply } from "../wire/reply.ts";
 

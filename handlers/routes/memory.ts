@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { DEFAULT_NAMESPACE, MEMORY_LIMITS } from "../../lib/memory/memory.ts";
-import { type Route, type RouteParameter, strictRoute } from "../route.ts";
+import type { Route, RouteParameter } from "../route.ts";
+import { strictRoute } from "../wire/read_json.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { LIMIT_QUERY, listSchema, pageOf, placedListReply, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";

@@ -1,9 +1,9 @@
 import * as v from "valibot";
 import { isPlainModel, plainModelOf } from "../../lib/providers/models/model_names.ts";
-import { type RequestContext, type Route, strictRoute } from "../route.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
-import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const modelSchema = v.object({

@@ -1,10 +1,11 @@
 import type { Peer } from "crossws";
 import * as v from "valibot";
 import { ToolError } from "../../lib/base/errors.ts";
+import type { Services } from "../../lib/gateway.ts";
 import type { NodeInfo } from "../../lib/extensions/nodes/known_node.ts";
 import type { NodeLink } from "../../lib/extensions/nodes/node_link.ts";
 import type { NodeAdmission, Nodes } from "../../lib/extensions/nodes/nodes.ts";
-import { bearerTokenOf } from "../middleware/access.ts";
+import { bearerTokenOf } from "../door.ts";
 import type { RequestContext, Route } from "../route.ts";
 import { createOutbox } from "../websocket/outbox.ts";
 import { type ErrorCode, httpError } from "../wire/http_errors.ts";
@@ -12,7 +13,6 @@ import { listReply, listSchema, textQuery } from "../wire/lists.ts";
 import { callFields, callReplySchema, makeCall } from "../wire/make_call.ts";
 import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
-import { requireNodes } from "../wire/require_agent.ts";
 
 const nodeFields = {
   id: v.string(),
@@ -108,6 +108,15 @@ export const invokeNodeRoute: Route = {
     return await makeCall(context, { name: known.registered_as, input, approved, approval_id });
   },
 };
+
+/** Returns the nodes of the gateway. @throws {HttpError} 404 not_found while node control is off */
+function requireNodes({ nodes }: Services): Nodes {
+  if (nodes !== undefined) return nodes;
+  throw httpError(
+    "not_found",
+    "Cannot find this path: node control is off; set [gateway.node_control] enabled = true and start the gateway anew",
+  );
+}
 
 function findNode({ services, params }: RequestContext): NodeInfo {
   const node = requireNodes(services).get(params["id"] ?? "");

@@ -5,10 +5,9 @@ import type { RequestContext, Route } from "../route.ts";
 import { callerOf } from "../door.ts";
 import { httpError, toHttpError } from "../wire/http_errors.ts";
 import { type EventEncoder, eventStream } from "../wire/event_stream.ts";
-import { openRunEvents } from "../wire/open_run_events.ts";
+import { openRunEvents, runsToRead } from "../wire/agent_runs.ts";
 import { choiceOf, choiceQuery, positionOf, positionQuery } from "../wire/lists.ts";
 import { sseReply, textReply } from "../wire/reply.ts";
-import { runsToRead } from "../wire/require_agent.ts";
 
 const FOLLOW = ["0", "1"] as const;
 

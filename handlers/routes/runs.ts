@@ -11,8 +11,7 @@ import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
-import { requireAgent, RUN_ERRORS, runsToRead } from "../wire/require_agent.ts";
-import { conversationIdSchema } from "../wire/to_chat_request.ts";
+import { conversationIdSchema, requireAgent, RUN_ERRORS, runsToRead } from "../wire/agent_runs.ts";
 import { toCompletionInput } from "../wire/to_completion_input.ts";
 
 const startSchema = v.object({

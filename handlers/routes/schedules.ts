@@ -5,7 +5,7 @@ import { callerOf } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery, LIMIT_QUERY, listReply, listSchema, pageOf, textQuery } from "../wire/lists.ts";
 import { jsonReply } from "../wire/reply.ts";
-import { requireAgent, RUN_ERRORS } from "../wire/require_agent.ts";
+import { requireAgent, RUN_ERRORS } from "../wire/agent_runs.ts";
 
 /** GET /v1/schedules: active and paused schedules, newest first. The schedule tools make and change them. */
 export const schedulesRoute: Route = {

@@ -2,11 +2,11 @@ import * as v from "valibot";
 import { TOKEN_LIMITS } from "../../lib/access/stored_token.ts";
 import type { Identity } from "../../lib/access/identity.ts";
 import { hasScope, SCOPES } from "../../lib/base/records/caller.ts";
-import { type RequestContext, type Route, strictRoute } from "../route.ts";
+import type { RequestContext, Route } from "../route.ts";
+import { readJson, strictRoute } from "../wire/read_json.ts";
 import { callerOf } from "../door.ts";
 import { httpError } from "../wire/http_errors.ts";
 import { listReply, listSchema } from "../wire/lists.ts";
-import { readJson } from "../wire/read_json.ts";
 import { jsonReply } from "../wire/reply.ts";
 
 const seconds = v.optional(

@@ -10,13 +10,11 @@ import type { RequestContext, Route } from "../route.ts";
 import { acceptOnce, forgetBefore } from "../wire/accept_once.ts";
 import { callerOf } from "../door.ts";
 import { collectReply, spokenText } from "../wire/collect_reply.ts";
-import { httpError } from "../wire/http_errors.ts";
+import { httpError, runFailure } from "../wire/http_errors.ts";
 import { choiceOf, choiceQuery } from "../wire/lists.ts";
 import { readJson } from "../wire/read_json.ts";
 import { CHANGE_HEADERS, errorReply, jsonReply, nameChanges } from "../wire/reply.ts";
-import { REPLY_ERRORS, requireAgent } from "../wire/require_agent.ts";
-import { runFailure } from "../wire/run_failure.ts";
-import { toChatRequest } from "../wire/to_chat_request.ts";
+import { REPLY_ERRORS, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
 
 const spoken = v.optional(v.pipe(v.string(), v.minLength(1, "Expected a text that is not empty")));
 const named = v.optional(v.pipe(v.string(), v.minLength(1), v.maxLength(256)));

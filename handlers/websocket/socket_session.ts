@@ -5,11 +5,8 @@ import { isLonger } from "../../lib/base/text.ts";
 import type { Config } from "../../lib/config/config.ts";
 import type { Services } from "../../lib/gateway.ts";
 import { checkScope } from "../door.ts";
-import { openRunEvents } from "../wire/open_run_events.ts";
-import { requireAgent } from "../wire/require_agent.ts";
-import { endedInSilence } from "../wire/run_failure.ts";
-import { toChatRequest } from "../wire/to_chat_request.ts";
-import { toHttpError } from "../wire/http_errors.ts";
+import { openRunEvents, requireAgent, toChatRequest } from "../wire/agent_runs.ts";
+import { endedInSilence, toHttpError } from "../wire/http_errors.ts";
 import {
   type AnswerFrame,
   encodeEvent,

@@ -3,7 +3,7 @@ import type { ToolCall } from "../../lib/base/records/message.ts";
 import type { Usage } from "../../lib/base/records/usage.ts";
 import { type Fields, joinFields } from "../../lib/base/join_fields.ts";
 import type { RunHandle } from "../../lib/runs/run_request.ts";
-import { endedInSilence, runFailure } from "./run_failure.ts";
+import { endedInSilence, runFailure } from "./http_errors.ts";
 
 /** A run's whole answer, for replies that are not streamed. */
 export interface CollectedReply {

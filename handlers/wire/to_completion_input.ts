@@ -1,10 +1,15 @@
 import { HttpError } from "../../lib/base/errors.ts";
 import type { Message } from "../../lib/base/records/message.ts";
 import type { ModelParameters, ToolChoice, ToolDeclaration } from "../../lib/providers/provider.ts";
-import { checkParts } from "./check_parts.ts";
+import {
+  addOnce,
+  checkParts,
+  sortUnknownFields,
+  toMessage,
+  type Unknown,
+  withFunction,
+} from "./completion_messages.ts";
 import type { CompletionBody, CompletionTool } from "./completion_body.ts";
-import { toMessage } from "./to_message.ts";
-import { addOnce, sortUnknownFields, type Unknown, withFunction } from "./unknown_fields.ts";
 
 /** A completions body, translated for the start of a run. */
 export interface CompletionInput {

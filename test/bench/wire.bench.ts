@@ -5,7 +5,7 @@
 import { performance } from "node:perf_hooks";
 import * as v from "valibot";
 import { completionsRoute } from "../../handlers/routes/completions.ts";
-import { CompletionChunks } from "../../handlers/wire/completion_chunks.ts";
+import { CompletionChunks } from "../../handlers/wire/completion_reply.ts";
 import { completionSchema, isCompletionBody } from "../../handlers/wire/completion_body.ts";
 import { eventStream } from "../../handlers/wire/event_stream.ts";
 import { toCompletionInput } from "../../handlers/wire/to_completion_input.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_recording.ts";
+import { MAX_RECORDED_BYTES } from "../../handlers/middleware/reply_store.ts";
 import type { Handler, RepeatHandler, Route } from "../../handlers/route.ts";
 import { ROUTES } from "../../handlers/routes.ts";
 import { httpError } from "../../handlers/wire/http_errors.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Nodes } from "../../../lib/extensions/nodes/nodes.ts";
-import { isHandshake } from "../../../handlers/middleware/message_guards.ts";
+import { isHandshake } from "../../../handlers/middleware/guards.ts";
 import { connect, createFakePeer } from "../../support/fake_peer.ts";
 import { jsonOf } from "../../support/json_of.ts";
 import { createNodeBench, ECHO, HELLO } from "../../support/node_bench.ts";

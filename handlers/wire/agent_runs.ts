@@ -1,0 +1,217 @@
+import type { Services } from "../../lib/gateway.ts";
+import type { StoredRuns } from "../../lib/runs/journal/stored_runs.ts";
+import type { RequestContext, RunClaim } from "../route.ts";
+import { type ErrorCode, httpError } from "./http_errors.ts";
+import * as v from "valibot";
+import type { ContentPart, Message } from "../../lib/base/records/message.ts";
+import { CONVERSATION_ID } from "../../lib/runs/conversations/conversation_records.ts";
+import type { RunHandle, RunReach, RunRequest } from "../../lib/runs/run_request.ts";
+import { CancelError } from "../../lib/base/cancel.ts";
+import { type AgentEvent, isTerminal } from "../../lib/base/records/agent_event.ts";
+import { type Caller, hasScope, mayReach } from "../../lib/base/records/caller.ts";
+
+/** Errors of a route that starts a run or acts on one. */
+export const RUN_ERRORS = [
+  "agent_unavailable",
+  "shutting_down",
+  "overloaded",
+  "conflict",
+] as const satisfies readonly ErrorCode[];
+
+/**
+ * Errors of a route that replies with the output of a run, including errors of the model's provider. A provider may use its own codes
+ * for 400, 404, 413 and 422.
+ */
+export const REPLY_ERRORS = [
+  ...RUN_ERRORS,
+  "unsupported_parameter",
+  "model_not_found",
+  "needs_review",
+  "rate_limited",
+  "loop_detected",
+  "run_interrupted",
+  "provider_error",
+  "provider_timeout",
+  "payload_too_large",
+  422,
+] as const satisfies readonly (ErrorCode | number)[];
+
+/** Returns the agent's services. @throws {HttpError} 503 agent_unavailable when the gateway was started without agent configuration */
+export function requireAgent(services: Services): NonNullable<Services["agent"]> {
+  if (services.agent !== undefined) return services.agent;
+  throw httpError(
+    "agent_unavailable",
+    'Cannot reach an agent: the gateway was started with --no-agent or [provider] kind = "none"',
+  );
+}
+
+/** Returns the runs for a route that only reads, which works without an agent. */
+export function runsToRead({ services }: RequestContext): StoredRuns {
+  return services.agent?.runs ?? services.storedRuns;
+}
+
+/** Schema of the field `conversation_id`; `new` begins a conversation. */
+export const conversationIdSchema = v.pipe(
+  v.string(),
+  v.regex(CONVERSATION_ID, 'Expected 1 to 128 letters, digits, ".", "_", ":" or "-"'),
+);
+
+/** A message of a person or a channel to the agent. */
+export interface ChatInput {
+  readonly message: string;
+  /** Goes before the message as a part of its own */
+  readonly context?: string | undefined;
+  readonly conversationId: string;
+  readonly model?: string | undefined;
+}
+
+type Circumstances =
+  & Pick<RunRequest, "kind" | "caller" | "durable" | "requestId" | "claim" | "controller">
+  & Partial<Pick<RunRequest, "canApprove">>;
+
+/** Returns the request for a run that answers one message with the agent's own tools, recorded under a conversation. */
+export function toChatRequest(input: ChatInput, circumstances: Circumstances): RunRequest {
+  return {
+    canApprove: false,
+    ...circumstances,
+    messages: [toMessage(input)],
+    model: input.model,
+    conversationId: input.conversationId,
+    agentTools: "configured",
+    clientTools: [],
+    parameters: {},
+  };
+}
+
+function toMessage({ message, context }: ChatInput): Message {
+  if (context === undefined || context === "") return { role: "user", content: message };
+  const parts: readonly ContentPart[] = [{ type: "text", text: context }, { type: "text", text: message }];
+  return { role: "user", content: [...parts] };
+}
+
+/**
+ * Returns the handle of a durable run that an earlier request started. Its events are read from the first one, live to the end.
+ * `cancel` ends the reading and not the run, which may have other readers.
+ * @param options.streams true for a reply that is a stream, which outlives the request's signal
+ * @throws {HttpError} 409 conflict when the run is forgotten
+ */
+export async function attachRun(
+  runId: string,
+  context: RequestContext,
+  { streams }: { readonly streams: boolean },
+): Promise<RunHandle> {
+  const { tools } = context.services;
+  const { runs } = requireAgent(context.services);
+  const run = await runs.get(runId);
+  if (run === undefined) throw forgotten();
+  const own = new AbortController();
+  const signal = streams ? own.signal : AbortSignal.any([own.signal, context.signal]);
+  let hadEffect = false;
+  async function* events() {
+    const followed = await runs.follow(runId, { afterSeq: 0, signal });
+    if (followed === undefined) throw forgotten();
+    let ended = false;
+    for await (const batch of followed) {
+      ended ||= batch.some(isTerminal);
+      hadEffect ||= batch.some((event) => event.type === "tool_start" && tools.get(event.tool)?.access !== "read");
+      yield batch;
+    }
+    if (signal.aborted) throw signal.reason;
+    // The run was stopped for the shutdown and resumes at the next start
+    if (!ended) throw new CancelError("shutdown");
+  }
+  return {
+    id: runId,
+    model: run.model,
+    conversationId: run.conversation_id,
+    events,
+    cancel: (reason) => own.abort(new CancelError(reason)),
+    hadEffect: () => hadEffect,
+  };
+}
+
+function forgotten() {
+  return httpError("conflict", "Cannot repeat this request: the run that the first one started is not kept any more");
+}
+
+/**
+ * A run whose reader is told on disk, before the first text of a turn goes out, that it does: after a crash it is then known that the
+ * text cannot be taken back (docs/design/http.md "Idempotency"). Costs one write a turn.
+ */
+export function withClaimMarks(handle: RunHandle, claim: RunClaim): RunHandle {
+  async function* events() {
+    let turn = 1;
+    for await (const batch of handle.events()) {
+      for (const event of batch) {
+        if (event.type === "turn_start") turn = event.turn;
+        if (isTold(event)) await claim.tell(turn);
+      }
+      yield batch;
+    }
+  }
+  return {
+    id: handle.id,
+    model: handle.model,
+    conversationId: handle.conversationId,
+    events,
+    cancel: (reason) => handle.cancel(reason),
+    hadEffect: () => handle.hadEffect(),
+    isAskedAgain: () => handle.isAskedAgain?.() === true,
+  };
+}
+
+function isTold({ type }: AgentEvent): boolean {
+  return type === "text_delta" || type === "reasoning_delta" || type === "refusal_delta" ||
+    type === "client_tool_call_delta" || type === "reply_fields";
+}
+
+/** Position and caller of a reader. */
+export interface OpenRunEventsOptions {
+  /** Position of the reader, and how the request called it */
+  readonly after: { readonly name: string; readonly seq: number };
+  /** Ends the reading, not the run */
+  readonly signal: AbortSignal;
+  readonly caller: Pick<Caller, "tokenId" | "scopes">;
+}
+
+/** A run's events after a position, and how far they had come when the reading began. */
+export interface RunEvents extends RunReach {
+  readonly events: AsyncIterable<readonly AgentEvent[]>;
+}
+
+/**
+ * A run's events after a reader's position, live to its end. Every door that shows a run's events comes through here.
+ * @throws {HttpError} 404 not_found for an unknown run and for one of which nothing is kept; 403 insufficient_scope for a run that
+ *   another token began, where the caller lacks `runs`; 400 invalid_request for a position that the run has not reached
+ */
+export async function openRunEvents(runs: StoredRuns, id: string, options: OpenRunEventsOptions): Promise<RunEvents> {
+  const { after, signal, caller } = options;
+  if (!hasScope(caller.scopes, "runs")) {
+    const starter = await runs.startedBy(id);
+    if (starter === undefined) throw unknownRun();
+    if (!mayReach(caller, starter)) {
+      throw httpError(
+        "insufficient_scope",
+        'Cannot follow this run: another token began it, and yours lacks the scope "runs"',
+      );
+    }
+  }
+  const reach = await runs.reach(id);
+  if (reach !== undefined && after.seq > reach.furthest) {
+    throw httpError("invalid_request", `Cannot go on after ${after.seq}: the run's events have not come that far`, {
+      param: after.name,
+    });
+  }
+  const events = reach === undefined ? undefined : await runs.follow(id, { afterSeq: after.seq, signal });
+  if (reach === undefined || events === undefined) {
+    throw unknownRun();
+  }
+  return { ...reach, events };
+}
+
+function unknownRun() {
+  return httpError(
+    "not_found",
+    'Cannot follow this run: "postern runs list" and GET /v1/runs show those that are recorded',
+  );
+}
