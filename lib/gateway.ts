@@ -19,8 +19,13 @@ import { createProviderServices, type ProviderServices } from "./providers/provi
 import type { StoredConversations } from "./runs/conversations/stored_conversations.ts";
 import { createStoredRuns, type StoredRuns } from "./runs/journal/stored_runs.ts";
 import type { RunSupervisor } from "./runs/run_request.ts";
-import { createConversationServices, createLazySubAgents, createRevocation, createRuns } from "./runs/run_services.ts";
-import { createWorkSeam } from "./runs/work_seam.ts";
+import {
+  createConversationServices,
+  createLazySubAgents,
+  createRevocation,
+  createRuns,
+  createWorkSeam,
+} from "./runs/run_services.ts";
 import { openStore } from "./storage/open_store.ts";
 import { readable } from "./storage/read_records.ts";
 import type { Store } from "./storage/store.ts";

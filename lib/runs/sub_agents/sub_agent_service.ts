@@ -20,8 +20,15 @@ import type { ToolExecutor } from "../../tools/runtime/tool_executor.ts";
 import { reasonUnknown } from "../supervisor/agent_profile.ts";
 import { createDelegation, type Delegation } from "./delegation.ts";
 import type { RunRequest, RunSupervisor } from "../run_request.ts";
-import { nextTask, startOnce, subAgentRequest, toLimits } from "./sub_agent_request.ts";
-import { grantTools, heldTools, lineageOf } from "./sub_agent_grant.ts";
+import {
+  grantTools,
+  heldTools,
+  lineageOf,
+  nextTask,
+  startOnce,
+  subAgentRequest,
+  toLimits,
+} from "./sub_agent_request.ts";
 import {
   createSubAgentRecords,
   idOfCall,

@@ -1,12 +1,18 @@
+import type { AgentJournal, AgentOutcome } from "../../agent/agent_run.ts";
+import { hasOwnWork } from "../../agent/parked_client_calls.ts";
 import type { TokenBudget } from "../../agent/token_budget.ts";
 import { CancelError, type CancelReason } from "../../base/cancel.ts";
 import type { ProviderError } from "../../base/errors.ts";
 import { type AgentEvent, isTerminal } from "../../base/records/agent_event.ts";
 import type { Caller } from "../../base/records/caller.ts";
-import type { Run } from "../../base/records/run.ts";
-import { type AcceptedRun, createRunState } from "../journal/apply_event.ts";
+import type { Run, RunStatus } from "../../base/records/run.ts";
+import type { Logger } from "../../base/telemetry/log.ts";
+import { type AcceptedRun, createRunState, endStatus } from "../journal/apply_event.ts";
 import type { RunRecorder } from "../journal/run_recorder.ts";
-import type { RunHandle } from "../run_request.ts";
+import type { RunHandle, RunRequest } from "../run_request.ts";
+import type { Conversations } from "../conversations/conversations.ts";
+import type { ParkedRecords } from "../conversations/parked_records.ts";
+import { withoutInstructions } from "../conversations/run_opening.ts";
 
 /** Facts about a run that has its place. */
 export interface ActiveRunOptions {
@@ -72,6 +78,114 @@ export class ActiveRun {
     const { run } = createRunState(this.#accepted);
     return this.startedAt === null ? run : { ...run, status: "running", started_at: this.startedAt };
   }
+}
+
+/** Work of a journal: the run, and the parts that its end is written with. */
+export interface RunJournalOptions {
+  readonly entry: ActiveRun;
+  readonly request: RunRequest;
+  /** Undefined for a run that can have nothing to record. */
+  readonly recorder: RunRecorder | undefined;
+  readonly conversations: Conversations;
+  readonly parkedRecords: ParkedRecords;
+  readonly log: Logger;
+  /** Called once, when the run is over and written. Undefined: stopped for a shutdown, with its journal open for the next start. */
+  readonly onEnd: (status: RunStatus | undefined) => void;
+}
+
+/** The journal as the agent sees it. Records from the first effect on, and ends in one transaction with the conversation. */
+export class RunJournal implements AgentJournal {
+  readonly record: AgentJournal["record"];
+  readonly turn: AgentJournal["turn"];
+  readonly #options: RunJournalOptions;
+  /** Ids of calls that run now and must not be made twice. Made with the first one. */
+  #effects: Set<string> | undefined = undefined;
+
+  constructor(options: RunJournalOptions) {
+    this.record = options.recorder?.record;
+    this.turn = options.recorder?.turn;
+    this.#options = options;
+  }
+
+  async beforeEffect(callId: string, { repeatable }: { readonly repeatable: boolean }): Promise<void> {
+    const { entry, recorder } = this.#options;
+    entry.hadEffect = true;
+    if (!repeatable) entry.effectsAtWork = (this.#effects ??= new Set()).add(callId).size;
+    if (recorder === undefined) return;
+    recorder.activate();
+    if (!repeatable) recorder.effect(callId);
+    await recorder.commit();
+  }
+
+  afterCall(callId: string, { outside }: { readonly outside: boolean }): void {
+    const { entry, recorder } = this.#options;
+    const effects = this.#effects;
+    if (outside) recorder?.outside(callId);
+    if (effects?.delete(callId) !== true) return;
+    entry.effectsAtWork = effects.size;
+    if (entry.stopsForShutdown && effects.size === 0) entry.abort(new CancelError("shutdown"));
+  }
+
+  end(outcome: AgentOutcome): void | Promise<void> {
+    const { terminal, added, refused } = outcome;
+    const { entry, request, recorder, onEnd } = this.#options;
+    entry.refused = refused;
+    const stopsForShutdown = request.durable && terminal.type === "error" && terminal.code === "shutdown";
+    // Finished work must be on disk before the run counts as stopped for the shutdown. Unfinished work is left out.
+    if (stopsForShutdown) return recorder?.commit().finally(() => onEnd(undefined));
+    if (!recorder?.active()) {
+      const noted = recorder === undefined ? undefined : this.#noteOwnWork(outcome);
+      if (noted === undefined) return this.#over(terminal, endStatus(terminal));
+      return noted.then(() => this.#over(terminal, endStatus(terminal)));
+    }
+    // The client repeats a request that failed before anything was said, so the conversation stays as it was.
+    const said = refused === undefined && (terminal.type === "done" || added.length > 0);
+    return this.#write(recorder, said ? outcome : undefined).then(
+      () => this.#over(terminal, endStatus(terminal)),
+      (error) => {
+        this.#over(terminal, "failed");
+        throw error;
+      },
+    );
+  }
+
+  /** Notes on disk that a run without records did work of the agent, when its client must come back. Undefined: nothing to note. */
+  #noteOwnWork(outcome: AgentOutcome): Promise<void> | undefined {
+    const { entry, request, parkedRecords, log } = this.#options;
+    if (!mayAwaitClient(request, outcome) || !hasOwnWork(outcome.added)) return undefined;
+    return parkedRecords.note(outcome.added).catch((error) => {
+      log.warn("Cannot note what a restart would lose of this run", { run_id: entry.id, error });
+    });
+  }
+
+  /** @param said what the conversation gets; undefined: nothing */
+  async #write(recorder: RunRecorder, said: AgentOutcome | undefined): Promise<void> {
+    const { entry: { id, conversationId }, request, conversations, parkedRecords } = this.#options;
+    if (said === undefined) return await recorder.finish([]);
+    const { added, terminal } = said;
+    const kept = mayAwaitClient(request, said) ? await parkedRecords.writes(added, { durable: request.durable }) : [];
+    if (conversationId === null) return await recorder.finish(kept);
+    const messages = [...withoutInstructions(request.messages), ...added];
+    const { time } = terminal;
+    await recorder.finish([
+      ...await conversations.writes(conversationId, { runId: id, caller: request.caller, messages, time }),
+      ...kept,
+    ]);
+  }
+
+  #over(terminal: AgentOutcome["terminal"], status: RunStatus): void {
+    const { entry, request, log, onEnd } = this.#options;
+    if (terminal.type === "error" && status === "failed") {
+      const { code, message } = terminal;
+      log.warn("Run failed", { run_id: entry.id, request_id: request.requestId, code, message });
+    }
+    onEnd(status);
+  }
+}
+
+/** Tells whether the run may have ended with calls to tools of the client. */
+function mayAwaitClient(request: RunRequest, { terminal }: AgentOutcome): boolean {
+  return terminal.type === "done" && terminal.finish_reason !== "stop" && request.clientTools.length > 0;
 }
 
 type Step = Promise<IteratorResult<readonly AgentEvent[], void>>;

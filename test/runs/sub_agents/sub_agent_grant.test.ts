@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ToolError } from "../../../lib/base/errors.ts";
-import { grantTools, lineageOf } from "../../../lib/runs/sub_agents/sub_agent_grant.ts";
+import { grantTools, lineageOf } from "../../../lib/runs/sub_agents/sub_agent_request.ts";
 import type { SubAgentRecord } from "../../../lib/runs/sub_agents/sub_agent_records.ts";
 import type { CallContext } from "../../../lib/tools/runtime/tool_call.ts";
 import { matchesPatterns } from "../../../lib/tools/runtime/registry.ts";
